@@ -1,0 +1,101 @@
+# Everything a checkout needs: `make demo` and `make test` set themselves up on a machine that has
+# python3 (3.11 or newer, with venv) and make. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Debian packages that the tests need beyond Python; installed only as root and only when missing.
+APT_PACKAGES :=
+
+# Both sets share one environment and are installed in place: neither replaces the other.
+DEMO_EXTRAS := cli
+DEV_EXTRAS  := dev,cli,otel
+DEMO_STAMP  := $(VENV)/.installed-demo
+DEV_STAMP   := $(VENV)/.installed-dev
+
+PYTEST_ARGS ?=
+ifdef COV
+PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-under=90
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types contracts dependencies docs bench build clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+demo: $(DEMO_STAMP) ## install, then three jobs over a connection that is cut twice
+	$(BIN)/arcp-client demo
+
+test: $(DEV_STAMP) ## install, then the whole test suite (COV=1 also measures coverage)
+	$(BIN)/python -m pytest $(PYTEST_COV) $(PYTEST_ARGS)
+
+lint: $(DEV_STAMP) ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(DEV_STAMP) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix-only --exit-zero .
+	$(BIN)/ruff format .
+
+types: $(DEV_STAMP) ## mypy --strict on the package, mypy and basedpyright on tests/typing
+	$(BIN)/mypy
+	@if ls tests/typing/*.py >/dev/null 2>&1; then \
+	    set -ex; \
+	    $(BIN)/mypy tests/typing; \
+	    $(BIN)/basedpyright; \
+	fi
+
+contracts: $(DEV_STAMP) ## the directions of imports, and the declared dependencies
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry .
+
+docs: $(DEV_STAMP) ## the site, into docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -E -b html docs docs/_build/html
+
+bench: $(DEV_STAMP) ## what benchmarks/ holds
+	@for script in benchmarks/bench_*.py; do \
+	    [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \
+	    echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+	done
+
+build: $(DEV_STAMP) ## sdist and wheel, into dist/
+	rm -rf dist
+	$(BIN)/python -m build
+
+clean: ## everything that make made
+	rm -rf $(VENV) dist docs/_build .coverage coverage.xml htmlcov
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find arcp_client tests examples docs benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# ---------------------------------------------------------------- installation
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "arcp-client needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)." \
+	           "Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	    { echo "$(PYTHON) has no venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(DEMO_STAMP): pyproject.toml | $(BIN)/pip
+	@echo 'installing arcp-client[$(DEMO_EXTRAS)] into $(VENV)'
+	@$(INSTALL) -e '.[$(DEMO_EXTRAS)]'
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml | $(BIN)/pip
+	@missing=""; \
+	for package in $(APT_PACKAGES); do \
+	    dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    set -ex; apt-get update -q; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
+	elif [ -n "$$missing" ]; then \
+	    echo "not installed, and not root: $$missing (the tests that need them will say so)" >&2; \
+	fi
+	@echo 'installing arcp-client[$(DEV_EXTRAS)] into $(VENV)'
+	@$(INSTALL) -e '.[$(DEV_EXTRAS)]'
+	@touch $@ $(DEMO_STAMP)

@@ -1,0 +1,72 @@
+"""What holds for every test: no task is left behind, and asyncio has nothing to complain of."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    max_examples=200,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+_default = "ci" if "CI" in os.environ else "dev"
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _default))
+
+
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def asyncio_errors() -> Iterator[list[str]]:
+    """Fail a test after which asyncio has logged an error: "never retrieved", "Unclosed" and kin.
+
+    A test that provokes one on purpose asks for this fixture and clears the list.
+    """
+    handler = _Errors()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    try:
+        yield handler.messages
+        gc.collect(1)  # a forgotten task complains when it is collected
+    finally:
+        logger.removeHandler(handler)
+    assert not handler.messages, f"asyncio logged: {handler.messages}"
+
+
+@pytest.fixture
+async def no_task_left() -> AsyncIterator[None]:
+    """Fail a test that leaves a task running. Added to every async test, outermost."""
+    before = asyncio.all_tasks()
+    yield
+    for _ in range(20):  # what was cancelled last may still need a few turns of the loop to end
+        left = [t for t in asyncio.all_tasks() - before if t is not asyncio.current_task()]
+        if not left:
+            return
+        await asyncio.sleep(0)
+    names = sorted(f"{task.get_name()}: {task.get_coro()}" for task in left)
+    pytest.fail(f"tasks left: {names}")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if not isinstance(item, pytest.Function):
+        return
+    given = getattr(item.function, "hypothesis", None)  # @given hides the coroutine function
+    if inspect.iscoroutinefunction(given.inner_test if given else item.function):
+        item.fixturenames.insert(0, "no_task_left")
