@@ -1,0 +1,39 @@
+"""The session as an Observable: filter it, and handle what is left in order."""
+
+import asyncio
+from typing import Any
+
+from reactivex import operators as ops
+
+from arcp_client import Client, Event, JobContext, Runtime, events
+from arcp_client.rx import concat_map_async
+
+runtime = Runtime()
+
+
+@runtime.agent("sensor")
+async def sensor(input: Any, job: JobContext) -> None:
+    for celsius in (18.5, 21.0, 24.5, 19.0):
+        await job.log("info", "reading")
+        await job.metric("temperature", celsius, unit="celsius")
+
+
+def is_warm(event: Event) -> bool:
+    return isinstance(event, events.Metric) and event.value > 20
+
+
+async def save(event: Event) -> str:
+    await asyncio.sleep(0.01)  # a database, say; the next event waits for it
+    assert isinstance(event, events.Metric)
+    return f"saved {event.value}"
+
+
+async def main() -> None:
+    async with Client(runtime) as client:
+        client.notifications.pipe(ops.filter(is_warm), concat_map_async(save)).subscribe(print)
+        job = await client.submit("sensor")
+        await job.result()
+        await client.drain()
+
+
+asyncio.run(main())

@@ -1,0 +1,57 @@
+"""Whatever the documentation shows runs, and prints what the documentation says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("arcp_client.client")
+pytest.importorskip("arcp_client.runtime")
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)$", re.MULTILINE)
+
+
+def test_there_are_examples() -> None:
+    assert {path.stem for path in EXAMPLES} >= {
+        "submit_and_follow",
+        "ordered_handlers",
+        "rx_pipeline",
+        "resume_after_a_cut",
+    }
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_prints_what_is_documented(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", path],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=50,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == path.with_suffix(".out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_on_a_page_is_an_example(page: Path) -> None:
+    sources = [path.read_text(encoding="utf-8") for path in EXAMPLES]
+    for block in PYTHON_BLOCK.findall(page.read_text(encoding="utf-8")):
+        assert any(block in source for source in sources), f"stands in no example:\n{block}"
+
+
+def test_every_example_is_shown() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = {Path(target).name for target in INCLUDE.findall(text)}
+    assert {path.name for path in EXAMPLES} <= shown
