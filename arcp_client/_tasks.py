@@ -1,0 +1,79 @@
+"""Coroutines in, owned tasks out: every task of this package has an owner that reports its failure.
+
+A bare ``asyncio.create_task`` may be garbage-collected half way and may fail unseen. `TaskOwner`
+keeps what it starts, reports every exception that nobody awaits, and ends all of it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+__all__ = ["TaskOwner", "cancel_and_wait"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("arcp_client.tasks")
+
+
+class TaskOwner:
+    """Keeps the tasks it spawned until they end.
+
+    Args:
+        name: prefix of every task's name.
+        on_failure: told of an exception that ended a task; by default it is logged as an ERROR.
+    """
+
+    def __init__(
+        self, name: str, *, on_failure: Callable[[BaseException], None] | None = None
+    ) -> None:
+        self._name = name
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, coro: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T]:
+        """Start a coroutine as a task of this owner."""
+        task = asyncio.get_running_loop().create_task(coro, name=f"{self._name}:{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()  # also marks it as retrieved
+        if error is None:
+            return
+        if self._on_failure is not None:
+            self._on_failure(error)
+        else:
+            _log.error("task %s failed", task.get_name(), exc_info=error)
+
+    async def close(self) -> None:
+        """Cancel everything that still runs and wait until it ended. The caller's own task is left."""
+        current = asyncio.current_task()
+        await cancel_and_wait(task for task in tuple(self._tasks) if task is not current)
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended, however often a task swallows a cancellation.
+
+    Their exceptions stay with them. A cancellation of the caller is passed on after they ended.
+    """
+    pending = {task for task in tasks if not task.done()}
+    interrupted: asyncio.CancelledError | None = None
+    while pending:
+        for task in pending:
+            task.cancel()
+        try:
+            _, pending = await asyncio.wait(pending, timeout=1.0)
+        except asyncio.CancelledError as cancelled:
+            interrupted = cancelled
+    if interrupted is not None:
+        raise interrupted

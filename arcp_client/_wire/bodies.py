@@ -1,0 +1,187 @@
+"""The typed shapes of ``job.event`` frames (§8.2), for decoding one in a single pass.
+
+Private to ``codec`` and ``build``: what leaves the package is `arcp_client.events`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+MAX_SEQ = 2**63 - 1
+
+Seq = Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQ)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
+Number = int | float
+
+
+class _Body(msgspec.Struct, gc=False):
+    """A body as the specification has it; what is missing takes the event class's default."""
+
+
+class LogBody(_Body, gc=False):
+    level: str = "info"
+    message: str = ""
+
+
+class ThoughtBody(_Body, gc=False):
+    text: str = ""
+
+
+class ToolCallBody(_Body, gc=False):
+    tool: str = ""
+    args: Any = None
+    call_id: str = ""
+
+
+class ToolResultBody(_Body, gc=False):
+    call_id: str = ""
+    result: Any = None
+    error: Any = None
+
+
+class StatusBody(_Body, gc=False):
+    phase: str = ""
+    message: str | None = None
+
+
+class MetricBody(_Body, gc=False):
+    name: str = ""
+    value: Number = 0
+    unit: str | None = None
+    dimensions: dict[str, Any] | None = None
+
+
+class ArtifactBody(_Body, gc=False):
+    uri: str = ""
+    content_type: str = ""
+    byte_size: int | None = None
+    sha256: str | None = None
+
+
+class DelegateBody(_Body, gc=False):
+    child_job_id: str | None = None
+    delegate_id: str | None = None
+    agent: str | None = None
+
+
+class ProgressBody(_Body, gc=False):
+    current: Number = 0
+    total: Number | None = None
+    units: str | None = None
+    message: str | None = None
+
+
+class ChunkBody(_Body, gc=False):
+    result_id: str
+    chunk_seq: Count
+    data: str = ""
+    encoding: str = "utf8"
+    more: bool = True
+
+
+class _Payload(msgspec.Struct, tag_field="kind", gc=False):
+    ts: datetime | None = None
+
+
+class LogPayload(_Payload, tag="log", kw_only=True, gc=False):
+    body: LogBody
+
+
+class ThoughtPayload(_Payload, tag="thought", kw_only=True, gc=False):
+    body: ThoughtBody
+
+
+class ToolCallPayload(_Payload, tag="tool_call", kw_only=True, gc=False):
+    body: ToolCallBody
+
+
+class ToolResultPayload(_Payload, tag="tool_result", kw_only=True, gc=False):
+    body: ToolResultBody
+
+
+class StatusPayload(_Payload, tag="status", kw_only=True, gc=False):
+    body: StatusBody
+
+
+class MetricPayload(_Payload, tag="metric", kw_only=True, gc=False):
+    body: MetricBody
+
+
+class ArtifactPayload(_Payload, tag="artifact_ref", kw_only=True, gc=False):
+    body: ArtifactBody
+
+
+class DelegatePayload(_Payload, tag="delegate", kw_only=True, gc=False):
+    body: DelegateBody
+
+
+class ProgressPayload(_Payload, tag="progress", kw_only=True, gc=False):
+    body: ProgressBody
+
+
+class ChunkPayload(_Payload, tag="result_chunk", kw_only=True, gc=False):
+    body: ChunkBody
+
+
+class LoosePayload(msgspec.Struct, gc=False):
+    """An event of a kind that has no class, or whose body does not fit its class."""
+
+    kind: str
+    ts: datetime | None
+    body: Any
+
+
+KnownPayload = (
+    LogPayload
+    | ThoughtPayload
+    | ToolCallPayload
+    | ToolResultPayload
+    | StatusPayload
+    | MetricPayload
+    | ArtifactPayload
+    | DelegatePayload
+    | ProgressPayload
+    | ChunkPayload
+)
+
+
+class TypedEvent(msgspec.Struct, tag_field="type", tag="job.event", kw_only=True, gc=False):
+    """What the hot path decodes: a ``job.event`` of a known kind."""
+
+    payload: KnownPayload
+    event_seq: Seq | None = None
+    id: str = ""
+    session_id: str = ""
+    job_id: str | None = None
+    trace_id: str | None = None
+
+
+class LooseEvent(msgspec.Struct, kw_only=True, gc=False):
+    payload: LoosePayload
+    event_seq: int | None = None
+    id: str = ""
+    session_id: str = ""
+    job_id: str | None = None
+    trace_id: str | None = None
+
+
+KINDS: frozenset[str] = frozenset(
+    {
+        "log",
+        "thought",
+        "tool_call",
+        "tool_result",
+        "status",
+        "metric",
+        "artifact_ref",
+        "delegate",
+        "progress",
+        "result_chunk",
+    }
+)
+"""The kinds of §8.2; any other is legal and delivered as it is."""
+
+EventFrame = TypedEvent | LooseEvent

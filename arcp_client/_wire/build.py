@@ -1,0 +1,347 @@
+"""Frames in, public events out: one small function a kind, since this runs once per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from ..events import (
+    ArtifactRef,
+    Completed,
+    Delegate,
+    Event,
+    Failed,
+    Log,
+    Metric,
+    Progress,
+    ResultChunk,
+    Status,
+    Thought,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+from . import bodies, dialect
+from .bodies import EventFrame
+from .codec import ControlFrame
+from .ids import parse_time
+
+__all__ = ["MASK", "rotated_credential", "terminal_event", "to_event"]
+
+MASK = "**********"
+
+
+def to_event(frame: EventFrame, data: bytes, redelivered: bool = False) -> Event:
+    """The public event for an event frame and the bytes it was read from."""
+    return _BUILD[type(frame.payload)](frame, data, redelivered)
+
+
+def _log(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Log(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        level=b.level.lower(),
+        message=b.message,
+    )
+
+
+def _thought(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Thought(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        text=b.text,
+    )
+
+
+def _tool_call(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return ToolCall(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        tool=b.tool,
+        args=b.args,
+        call_id=b.call_id,
+    )
+
+
+def _tool_result(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return ToolResult(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        call_id=b.call_id,
+        result=b.result,
+        error=b.error,
+    )
+
+
+def _metric(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Metric(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        name=b.name,
+        value=b.value,
+        unit=b.unit,
+        dimensions=b.dimensions,
+    )
+
+
+def _artifact(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return ArtifactRef(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        uri=b.uri,
+        content_type=b.content_type,
+        byte_size=b.byte_size,
+        sha256=b.sha256,
+    )
+
+
+def _delegate(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Delegate(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        child_job_id=b.child_job_id,
+        delegate_id=b.delegate_id,
+        agent=b.agent,
+    )
+
+
+def _progress(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Progress(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        current=b.current,
+        total=b.total,
+        units=b.units,
+        message=b.message,
+    )
+
+
+def _chunk(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return ResultChunk(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        result_id=b.result_id,
+        chunk_seq=b.chunk_seq,
+        data=b.data,
+        encoding=b.encoding,
+        more=b.more,
+    )
+
+
+def _status(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    if b.phase == dialect.CREDENTIAL_ROTATED:
+        data = _masked(data)
+    return Status(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        phase=b.phase,
+        message=b.message,
+    )
+
+
+def _loose(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    return Unknown(
+        seq=f.event_seq,
+        id=f.id,
+        kind=p.kind,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        body=p.body,
+    )
+
+
+_BUILD: dict[type, Callable[[Any, bytes, bool], Event]] = {
+    bodies.LogPayload: _log,
+    bodies.ThoughtPayload: _thought,
+    bodies.ToolCallPayload: _tool_call,
+    bodies.ToolResultPayload: _tool_result,
+    bodies.StatusPayload: _status,
+    bodies.MetricPayload: _metric,
+    bodies.ArtifactPayload: _artifact,
+    bodies.DelegatePayload: _delegate,
+    bodies.ProgressPayload: _progress,
+    bodies.ChunkPayload: _chunk,
+    bodies.LoosePayload: _loose,
+}
+
+
+# ------------------------------------------------------------------------------- terminals
+
+
+def terminal_event(frame: ControlFrame, data: bytes, redelivered: bool = False) -> Event:
+    """`Completed` or `Failed` for a ``job.result`` or ``job.error`` frame.
+
+    A ``job.result`` whose ``final_status`` is no success is a failure like any other: some
+    runtimes send cancelled and timed-out jobs that way.
+    """
+    payload = frame.payload
+    status = dialect.status_of(payload.get("final_status"))
+    common: dict[str, Any] = dict(
+        seq=frame.event_seq,
+        id=frame.id,
+        session_id=frame.session_id,
+        job_id=frame.job_id or _text(payload.get("job_id")),
+        trace_id=frame.trace_id,
+        ts=parse_time(payload.get("completed_at")),
+        redelivered=redelivered,
+        _frame=data,
+    )
+    if frame.type == dialect.RESULT and status in ("", dialect.SUCCESS):
+        size = payload.get("result_size")
+        return Completed(
+            **common,
+            value=dialect.first(payload, dialect.RESULT_NAMES),
+            result_id=_text(payload.get("result_id")),
+            result_size=size if type(size) is int else None,
+            summary=_text(payload.get("summary")),
+            completed_at=parse_time(payload.get("completed_at")),
+        )
+    code = _text(payload.get("code")) or _CODE_OF_STATUS.get(status, dialect.INTERNAL_ERROR)
+    retryable = payload.get("retryable")
+    return Failed(
+        **common,
+        status=_failed_status(status, code),
+        code=code,
+        message=_text(payload.get("message")) or _text(payload.get("summary")) or "",
+        retryable=retryable
+        if isinstance(retryable, bool)
+        else code in dialect.RETRYABLE_BY_DEFAULT,
+        details=dialect.first(payload, dialect.DETAILS_NAMES),
+    )
+
+
+_CODE_OF_STATUS = {
+    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
+    dialect.TIMED_OUT: dialect.TIMEOUT,
+}
+
+
+def _failed_status(status: str, code: str) -> Literal["error", "cancelled", "timed_out"]:
+    if status == "cancelled" or (not status and code == dialect.CODE_CANCELLED):
+        return "cancelled"
+    if status == "timed_out" or (not status and code == dialect.TIMEOUT):
+        return "timed_out"
+    return "error"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# ----------------------------------------------------------------- rotated credentials (§9.8)
+
+
+def rotated_credential(data: bytes) -> tuple[str, str] | None:
+    """Id and new value in a ``credential_rotated`` status frame, wherever the runtime put them."""
+    body = _body_of(data)
+    for place in (body, body.get("details"), body.get("fields")):
+        if isinstance(place, dict):
+            name = dialect.first(place, dialect.ROTATED_ID_NAMES)
+            value = dialect.first(place, dialect.ROTATED_VALUE_NAMES)
+            if isinstance(name, str) and isinstance(value, str):
+                return name, value
+    return None
+
+
+def _masked(data: bytes) -> bytes:
+    """The frame with every credential value in its body replaced."""
+    envelope = msgspec.json.decode(data)
+    body = envelope["payload"]["body"]
+    for place in (body, body.get("details"), body.get("fields")):
+        if isinstance(place, dict):
+            for name in dialect.ROTATED_VALUE_NAMES:
+                if name in place:
+                    place[name] = MASK
+    return msgspec.json.encode(envelope)
+
+
+def _body_of(data: bytes) -> dict[str, Any]:
+    body = msgspec.json.decode(data)["payload"].get("body")
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,222 @@
+"""Every name on the wire in one place, and how the known runtimes differ.
+
+The specification's names are constants here. Where public runtimes use others, the aliases stand
+beside them, and `Dialect` holds the behaviour that a client must adapt to, chosen from the welcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+__all__ = [
+    "DIALECTS",
+    "Dialect",
+    "first",
+    "recognise",
+]
+
+PROTOCOL: Final = "1.1"
+
+# -- message types (§6, §7) ------------------------------------------------------------------
+HELLO: Final = "session.hello"
+WELCOME: Final = "session.welcome"
+RESUME: Final = "session.resume"
+PING: Final = "session.ping"
+PONG: Final = "session.pong"
+ACK: Final = "session.ack"
+LIST_JOBS: Final = "session.list_jobs"
+JOBS: Final = "session.jobs"
+CLOSE: Final = "session.close"
+CLOSED: Final = "session.closed"
+BYE: Final = "session.bye"
+SESSION_ERROR: Final = "session.error"
+SUBMIT: Final = "job.submit"
+ACCEPTED: Final = "job.accepted"
+EVENT: Final = "job.event"
+RESULT: Final = "job.result"
+JOB_ERROR: Final = "job.error"
+CANCEL: Final = "job.cancel"
+CANCELLED: Final = "job.cancelled"
+SUBSCRIBE: Final = "job.subscribe"
+SUBSCRIBED: Final = "job.subscribed"
+UNSUBSCRIBE: Final = "job.unsubscribe"
+
+TERMINALS: Final = frozenset({RESULT, JOB_ERROR})
+
+REFUSED_HANDSHAKES: Final = frozenset({"session.rejected", "session.unauthenticated"})
+"""How the older family of runtimes refuses a session."""
+
+LEGACY_TYPES: Final = frozenset(
+    {"session.open", "session.accepted", "tool.invoke", "job.started", "nack", *REFUSED_HANDSHAKES}
+)
+"""Messages of the older family of runtimes, which shares the version number and nothing else."""
+
+# -- features (§6.2) -------------------------------------------------------------------------
+HEARTBEAT: Final = "heartbeat"
+ACKS: Final = "ack"
+LISTING: Final = "list_jobs"
+SUBSCRIPTIONS: Final = "subscribe"
+LEASE_EXPIRY: Final = "lease_expires_at"
+BUDGETS: Final = "cost.budget"
+MODEL_USE: Final = "model.use"
+CREDENTIALS: Final = "provisioned_credentials"
+PROGRESS: Final = "progress"
+RESULT_CHUNKS: Final = "result_chunk"
+AGENT_VERSIONS: Final = "agent_versions"
+
+FEATURES: Final = (
+    HEARTBEAT,
+    ACKS,
+    LISTING,
+    SUBSCRIPTIONS,
+    LEASE_EXPIRY,
+    BUDGETS,
+    MODEL_USE,
+    CREDENTIALS,
+    PROGRESS,
+    RESULT_CHUNKS,
+    AGENT_VERSIONS,
+)
+
+# -- error codes (§12) -----------------------------------------------------------------------
+PERMISSION_DENIED: Final = "PERMISSION_DENIED"
+LEASE_SUBSET_VIOLATION: Final = "LEASE_SUBSET_VIOLATION"
+JOB_NOT_FOUND: Final = "JOB_NOT_FOUND"
+DUPLICATE_KEY: Final = "DUPLICATE_KEY"
+AGENT_NOT_AVAILABLE: Final = "AGENT_NOT_AVAILABLE"
+AGENT_VERSION_NOT_AVAILABLE: Final = "AGENT_VERSION_NOT_AVAILABLE"
+CODE_CANCELLED: Final = "CANCELLED"
+TIMEOUT: Final = "TIMEOUT"
+RESUME_WINDOW_EXPIRED: Final = "RESUME_WINDOW_EXPIRED"
+HEARTBEAT_LOST: Final = "HEARTBEAT_LOST"
+LEASE_EXPIRED: Final = "LEASE_EXPIRED"
+BUDGET_EXHAUSTED: Final = "BUDGET_EXHAUSTED"
+INVALID_REQUEST: Final = "INVALID_REQUEST"
+UNAUTHENTICATED: Final = "UNAUTHENTICATED"
+INTERNAL_ERROR: Final = "INTERNAL_ERROR"
+
+RETRYABLE_BY_DEFAULT: Final = frozenset({INTERNAL_ERROR, HEARTBEAT_LOST})
+
+# -- statuses (§7.3) -------------------------------------------------------------------------
+SUCCESS: Final = "success"
+ERROR: Final = "error"
+STATUS_CANCELLED: Final = "cancelled"
+TIMED_OUT: Final = "timed_out"
+ENDED: Final = frozenset({SUCCESS, ERROR, STATUS_CANCELLED, TIMED_OUT})
+STATUS_ALIASES: Final = {"timedout": TIMED_OUT, "completed": SUCCESS, "failed": ERROR}
+
+CREDENTIAL_ROTATED: Final = "credential_rotated"
+"""The phase of a status event that carries a new credential value (§9.8)."""
+ROTATED_ID_NAMES: Final = ("id", "credential_id")
+ROTATED_VALUE_NAMES: Final = ("value", "credential_value")
+
+# -- fields under several names --------------------------------------------------------------
+REPLY_TO_NAMES: Final = ("request_id", "reply_to")
+RESULT_NAMES: Final = ("result", "output", "value")
+CREATED_NAMES: Final = ("created_at", "submitted_at")
+DETAILS_NAMES: Final = ("details", "detail")
+
+
+def first(payload: Mapping[str, Any], names: tuple[str, ...], default: Any = None) -> Any:
+    """The first of several names that is present and not null."""
+    for name in names:
+        value = payload.get(name)
+        if value is not None:
+            return value
+    return default
+
+
+def status_of(value: Any) -> str:
+    """A status word in the specification's spelling."""
+    text = value if isinstance(value, str) else ""
+    return STATUS_ALIASES.get(text, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one runtime differs from the specification, as far as a client must know.
+
+    Attributes:
+        name: ``arcp-client`` (this package), ``python``, ``typescript``, ``csharp``, ``java``,
+            ``go``, ``ruby`` or ``unknown``.
+        strict: ``event_seq`` can be trusted: gaps are real and repeats are known by number.
+        watched_space: where events of a watched job are numbered: with the session's own events
+            or in a space of their own.
+        one_at_a_time: refusals carry no correlation, so only one request may be in flight.
+        close_with: the message that ends a session; ``drop`` where any would cancel the jobs.
+        jobs_survive_drop: events emitted while the link is down are replayed by a resume.
+    """
+
+    name: str
+    strict: bool = True
+    watched_space: Literal["session", "own"] = "session"
+    one_at_a_time: bool = False
+    close_with: Literal["close", "bye", "both", "drop"] = "both"
+    jobs_survive_drop: bool = True
+
+
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    dialect.name: dialect
+    for dialect in (
+        Dialect(name="arcp-client", close_with="close"),
+        Dialect(
+            name="python",
+            strict=False,
+            watched_space="own",
+            one_at_a_time=True,
+            close_with="bye",
+            jobs_survive_drop=False,
+        ),
+        Dialect(
+            name="typescript",
+            strict=False,
+            one_at_a_time=True,
+            close_with="bye",
+            jobs_survive_drop=False,
+        ),
+        Dialect(
+            name="csharp",
+            strict=False,
+            one_at_a_time=True,
+            close_with="close",
+            jobs_survive_drop=False,
+        ),
+        Dialect(name="java", close_with="drop"),
+        Dialect(name="go", close_with="close"),
+        Dialect(
+            name="ruby",
+            strict=False,
+            watched_space="own",
+            close_with="bye",
+            jobs_survive_drop=False,
+        ),
+        Dialect(name="unknown"),
+    )
+}
+
+
+def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> Dialect:
+    """The dialect that a welcome's payload was written in, from its marks; else ``unknown``.
+
+    Runtime names are chosen by whoever deploys them, so the shape decides: this package names
+    itself in ``runtime.sdk``; the Ruby runtime has flat names; the Python one repeats the session
+    id in the payload and prefixes its tokens with ``rtk_``; the TypeScript one prefixes its
+    envelope ids with ``msg_`` and its tokens with ``rt_``.
+    """
+    runtime = welcome.get("runtime")
+    sdk = runtime.get("sdk") if isinstance(runtime, Mapping) else None
+    if isinstance(sdk, str):
+        family = sdk.partition("/")[0]
+        if family in DIALECTS:
+            return DIALECTS[family]
+    if "runtime_name" in welcome:
+        return DIALECTS["ruby"]
+    token = welcome.get("resume_token")
+    token = token if isinstance(token, str) else ""
+    if "session_id" in welcome and token.startswith("rtk_"):
+        return DIALECTS["python"]
+    if envelope_id.startswith("msg_"):
+        return DIALECTS["typescript" if token.startswith("rt_") else "csharp"]
+    return DIALECTS["unknown"]

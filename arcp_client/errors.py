@@ -1,0 +1,467 @@
+"""Every exception that leaves the package, as one tree that says who is at fault.
+
+::
+
+    ArcpError
+    ├── LinkError                 the connection is at fault; the session may survive it
+    │   ├── LinkLost              (also a ConnectionError) it ended, cleanly or not
+    │   ├── HeartbeatLost         (also a TimeoutError) two silent intervals (§6.4)
+    │   ├── HandshakeTimeout      (also a TimeoutError) no welcome in time
+    │   └── ConnectFailed         the first connect gave up; ``__cause__`` is the last reason
+    ├── ProtocolError             somebody broke the protocol
+    │   ├── LocalProtocolError    this side: a call that the session's state does not allow
+    │   └── RemoteProtocolError   the peer: a frame that could not be understood
+    ├── SessionError              the session cannot go on, or not like this
+    │   ├── Unauthenticated       the runtime refused the token
+    │   ├── ResumeExpired         the runtime no longer holds what a resume needs (§6.3)
+    │   ├── SessionClosed         the runtime ended the session
+    │   ├── ClientClosed          this client was closed
+    │   ├── StoreLocked           another client holds this checkpoint
+    │   ├── BufferFull            a request inside a handler while every buffer is full
+    │   └── WouldDeadlock         waiting here would wait for itself
+    ├── RequestError              the runtime refused one request; ``code`` says why (§12)
+    │   ├── PermissionDenied · AgentNotFound · AgentVersionNotFound · DuplicateKey
+    │   ├── JobNotFound · InvalidRequest · LeaseSubsetViolation
+    │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
+    │   ├── FeatureNotNegotiated  the runtime does not offer what the call needs (§6.2)
+    │   └── UnknownCode           a code outside §12, kept as it came
+    ├── JobError                  a job did not end in success
+    │   ├── JobFailed             the runtime said so: ``code``, ``retryable``, ``details``
+    │   │   ├── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted
+    │   ├── JobLost               the runtime no longer knows the job
+    │   ├── ResultIncomplete      chunks of the result are missing
+    │   └── ResultUnavailable     the job ended well, its value can no longer be had
+    ├── HandlerError              a handler raised; given to ``on_error`` hooks
+    └── HandlerFailed             a handler with ``on_error="stop"`` raised and closed the client
+
+Nothing else is raised on purpose, apart from ``TypeError`` and ``ValueError`` for arguments that
+no call accepts, and ``asyncio.CancelledError`` for the caller's own cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+__all__ = [
+    "AgentNotFound",
+    "AgentVersionNotFound",
+    "ArcpError",
+    "BudgetExhausted",
+    "BufferFull",
+    "ClientClosed",
+    "ConnectFailed",
+    "DuplicateKey",
+    "FeatureNotNegotiated",
+    "HandlerError",
+    "HandlerFailed",
+    "HandshakeTimeout",
+    "HeartbeatLost",
+    "InvalidRequest",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobLost",
+    "JobNotFound",
+    "JobTimedOut",
+    "LeaseExpired",
+    "LeaseSubsetViolation",
+    "LinkError",
+    "LinkLost",
+    "LocalProtocolError",
+    "PermissionDenied",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestError",
+    "RequestTimeout",
+    "ResultIncomplete",
+    "ResultUnavailable",
+    "ResumeExpired",
+    "SessionClosed",
+    "SessionError",
+    "StoreLocked",
+    "Unauthenticated",
+    "UnknownCode",
+    "WouldDeadlock",
+]
+
+
+class ArcpError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default protocol calls cls(*args), which keyword-only constructors refuse.
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+def _rebuild(cls: type[ArcpError], args: tuple[Any, ...], state: dict[str, Any]) -> ArcpError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+# --------------------------------------------------------------------------- the link
+
+
+class LinkError(ArcpError):
+    """The connection is at fault. The session and its jobs may well survive."""
+
+
+class LinkLost(LinkError, ConnectionError):
+    """The connection ended, cleanly or not.
+
+    Attributes:
+        close_code: the WebSocket close code, if there was one.
+        exit_code: the exit code of a child process, negative for a signal.
+        stderr: the tail of a child process's standard error.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        close_code: int | None = None,
+        exit_code: int | None = None,
+        stderr: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.close_code = close_code
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class HeartbeatLost(LinkError, TimeoutError):
+    """Nothing was heard from the peer for two intervals (§6.4)."""
+
+
+class HandshakeTimeout(LinkError, TimeoutError):
+    """The peer took the connection and did not answer ``session.hello`` in time."""
+
+
+class ConnectFailed(LinkError):
+    """No connection could be made. ``__cause__`` is the last reason.
+
+    Attributes:
+        permanent: another try cannot help (a bad address, a wrong path, a missing program).
+        attempts: how many tries were made.
+    """
+
+    def __init__(self, message: str, *, permanent: bool = False, attempts: int = 1) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.attempts = attempts
+
+
+# --------------------------------------------------------------------------- the protocol
+
+
+class ProtocolError(ArcpError):
+    """Somebody broke the protocol; the subclass says who."""
+
+
+class LocalProtocolError(ProtocolError):
+    """A call that the session's present state does not allow."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """A frame of the peer that could not be understood. The link lives on.
+
+    Attributes:
+        size: the frame's length in bytes.
+        head: its first characters, escaped and masked, for a log line.
+    """
+
+    def __init__(self, message: str, *, size: int = 0, head: str = "") -> None:
+        super().__init__(message)
+        self.size = size
+        self.head = head
+
+
+# --------------------------------------------------------------------------- the session
+
+
+class SessionError(ArcpError):
+    """The session cannot go on, or not like this."""
+
+
+class Unauthenticated(SessionError):
+    """The runtime refused the token (§6.1). Permanent, unless a provider has another one."""
+
+
+class ResumeExpired(SessionError):
+    """The runtime no longer holds what a resume needs (RESUME_WINDOW_EXPIRED, §6.3)."""
+
+
+class SessionClosed(SessionError):
+    """The runtime ended the session."""
+
+
+class ClientClosed(SessionError):
+    """The client was closed, here, while or before the call was made."""
+
+
+class StoreLocked(SessionError):
+    """Another client, in this process or another one, holds the checkpoint."""
+
+
+class BufferFull(SessionError):
+    """A request made inside a handler while every buffer is full: its reply could not be read."""
+
+
+class WouldDeadlock(SessionError):
+    """Waiting here would, directly or through other handlers, wait for this very handler."""
+
+
+# --------------------------------------------------------------------------- requests
+
+
+class RequestError(ArcpError):
+    """The runtime refused one request. The session and all other requests go on.
+
+    Attributes:
+        code: the error code of §12, or what the runtime sent in its place.
+        message: the runtime's text.
+        retryable: the runtime's word on whether the same request may succeed later.
+        details: whatever the runtime added.
+    """
+
+    default_code: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str | None = None,
+        retryable: bool = False,
+        details: Any = None,
+    ) -> None:
+        self.code = code or self.default_code
+        self.message = message
+        self.retryable = retryable
+        self.details = details
+        super().__init__(f"{self.code}: {message}" if message else self.code)
+
+
+class PermissionDenied(RequestError):
+    """The principal may not do this, or the lease does not cover it."""
+
+    default_code = "PERMISSION_DENIED"
+
+
+class AgentNotFound(RequestError):
+    """No agent of that name is registered."""
+
+    default_code = "AGENT_NOT_AVAILABLE"
+
+
+class AgentVersionNotFound(RequestError):
+    """The agent exists, the version does not (§7.5)."""
+
+    default_code = "AGENT_VERSION_NOT_AVAILABLE"
+
+
+class DuplicateKey(RequestError):
+    """The idempotency key was used before with other parameters (§7.2)."""
+
+    default_code = "DUPLICATE_KEY"
+
+
+class JobNotFound(RequestError):
+    """The job does not exist, or this principal may not know of it."""
+
+    default_code = "JOB_NOT_FOUND"
+
+
+class InvalidRequest(RequestError):
+    """The runtime found the request malformed."""
+
+    default_code = "INVALID_REQUEST"
+
+
+class LeaseSubsetViolation(RequestError):
+    """A delegated lease asked for more than its parent holds (§9.4)."""
+
+    default_code = "LEASE_SUBSET_VIOLATION"
+
+
+class RequestTimeout(RequestError, TimeoutError):
+    """No answer came before the request's deadline. Whether it took effect is unknown."""
+
+    default_code = "REQUEST_TIMEOUT"
+
+
+class FeatureNotNegotiated(RequestError):
+    """The runtime did not offer the feature that the call needs (§6.2)."""
+
+    default_code = "FEATURE_NOT_NEGOTIATED"
+
+
+class UnknownCode(RequestError):
+    """A refusal with a code that has no class of its own; ``code`` is verbatim."""
+
+    default_code = "UNKNOWN"
+
+
+# --------------------------------------------------------------------------- jobs
+
+
+class JobError(ArcpError):
+    """A job did not end in success, or its result cannot be had.
+
+    Attributes:
+        job_id: which job.
+    """
+
+    job_id: str | None = None
+
+
+class JobFailed(JobError):
+    """The runtime ended the job without success (``job.error``, §7.3).
+
+    Attributes:
+        code: the error code of §12, or what the runtime sent in its place.
+        message: the runtime's text.
+        retryable: the runtime's word on whether a new submit may succeed.
+        details: whatever the runtime added.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str = "INTERNAL_ERROR",
+        retryable: bool = False,
+        details: Any = None,
+        job_id: str | None = None,
+    ) -> None:
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.details = details
+        self.job_id = job_id
+        super().__init__(f"{code}: {message}" if message else code)
+
+
+class JobCancelled(JobFailed):
+    """The job was cancelled (§7.4). Not an ``asyncio.CancelledError``."""
+
+
+class JobTimedOut(JobFailed):
+    """The job ran longer than its ``max_runtime`` (TIMEOUT)."""
+
+
+class LeaseExpired(JobFailed):
+    """The job's lease ran out before it ended (§9.5)."""
+
+
+class BudgetExhausted(JobFailed):
+    """A budget counter of the job's lease was spent (§9.6)."""
+
+
+class JobLost(JobError):
+    """The runtime no longer knows the job; how it ended is unknown."""
+
+    def __init__(self, message: str, *, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class ResultIncomplete(JobError):
+    """The job succeeded, but chunks of its result never arrived (§8.4).
+
+    Attributes:
+        missing: the ``chunk_seq`` numbers that are missing below the last one seen.
+        partial: what did arrive, in order, joined; ``str`` if all chunks are text.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing: tuple[int, ...] = (),
+        partial: str | bytes = b"",
+        job_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.missing = missing
+        self.partial = partial
+        self.job_id = job_id
+
+
+class ResultUnavailable(JobError):
+    """The job succeeded before this session saw it, and its value can no longer be had."""
+
+    def __init__(self, message: str, *, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+# --------------------------------------------------------------------------- handlers
+
+
+class HandlerError(ArcpError):
+    """A handler raised. ``__cause__`` is what it raised; given to the client's ``on_error`` hooks.
+
+    Attributes:
+        event: the event that was being handled.
+        handler: the handler's qualified name.
+    """
+
+    def __init__(self, message: str, *, event: Any = None, handler: str = "") -> None:
+        super().__init__(message)
+        self.event = event
+        self.handler = handler
+
+
+class HandlerFailed(ArcpError):
+    """A handler registered with ``on_error="stop"`` raised, and the client closed for it."""
+
+
+# --------------------------------------------------------------------------- codes to classes
+
+_REQUEST_ERRORS: Mapping[str, type[RequestError]] = {
+    cls.default_code: cls
+    for cls in (
+        PermissionDenied,
+        AgentNotFound,
+        AgentVersionNotFound,
+        DuplicateKey,
+        JobNotFound,
+        InvalidRequest,
+        LeaseSubsetViolation,
+    )
+}
+
+_JOB_ERRORS: Mapping[str, type[JobFailed]] = {
+    "CANCELLED": JobCancelled,
+    "TIMEOUT": JobTimedOut,
+    "LEASE_EXPIRED": LeaseExpired,
+    "BUDGET_EXHAUSTED": BudgetExhausted,
+}
+
+
+def request_error(
+    code: str, message: str = "", *, retryable: bool = False, details: Any = None
+) -> RequestError:
+    """The error class for a refused request with that code; UnknownCode keeps the code verbatim."""
+    cls = _REQUEST_ERRORS.get(code, UnknownCode)
+    return cls(message, code=code, retryable=retryable, details=details)
+
+
+def job_error(
+    code: str,
+    message: str = "",
+    *,
+    status: str = "error",
+    retryable: bool = False,
+    details: Any = None,
+    job_id: str | None = None,
+) -> JobFailed:
+    """The error class for a job that ended with that code and final status."""
+    cls = _JOB_ERRORS.get(code, JobFailed)
+    if cls is JobFailed and status == "cancelled":
+        cls = JobCancelled
+    elif cls is JobFailed and status == "timed_out":
+        cls = JobTimedOut
+    return cls(message, code=code, retryable=retryable, details=details, job_id=job_id)

@@ -1,0 +1,319 @@
+"""Typed events: what a session delivers to handlers, iterators and Observables, in arrival order.
+
+Every event is an immutable value. ``match`` it by class and by field::
+
+    match event:
+        case events.ToolCall(tool=tool):
+            print("calls", tool)
+        case events.Progress(current=n, total=t):
+            print(n, "of", t)
+
+An event *kind* that this package does not know arrives as `Unknown`; a field that a class does not
+have stays in `Event.raw`. What could not be delivered arrives as a `Gap`: nothing is ever missing
+in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+from pydantic_core import core_schema
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+
+__all__ = [
+    "KINDS",
+    "ArtifactRef",
+    "Completed",
+    "Delegate",
+    "Event",
+    "Failed",
+    "Gap",
+    "Log",
+    "Metric",
+    "Progress",
+    "ResultChunk",
+    "Status",
+    "Thought",
+    "ToolCall",
+    "ToolResult",
+    "Unknown",
+]
+
+# gc=False: an event holds only immutable values and what JSON can hold, so it is never part of a
+# cycle, and 50,000 waiting events do not wake the garbage collector.
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event of a session (§8.1).
+
+    Attributes:
+        seq: position in the session's sequence (§8.3), ``None`` where the runtime gave none.
+        id: the envelope's id.
+        kind: the kind on the wire; ``"result"``, ``"error"`` and ``"gap"`` for `Completed`,
+            `Failed` and `Gap`.
+        session_id: the session that received it.
+        job_id: the job it belongs to, ``None`` for an event of the session itself.
+        ts: when the agent emitted it, by the runtime's clock.
+        trace_id: W3C trace id, 32 hexadecimal digits (§11).
+        redelivered: a handler may have seen it before this process was restarted.
+    """
+
+    seq: int | None = None
+    id: str = ""
+    kind: str = ""
+    session_id: str = ""
+    job_id: str | None = None
+    ts: datetime | None = None
+    trace_id: str | None = None
+    redelivered: bool = False
+    _frame: bytes = b""
+
+    terminal: ClassVar[bool] = False
+    """True on the classes that end a job: `Completed` and `Failed`."""
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The whole envelope as it came, decoded anew at each call; empty for a `Gap`.
+
+        Secret values are masked in it.
+        """
+        if not self._frame:
+            return {}
+        try:
+            decoded = msgspec.json.decode(self._frame)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # what only the tolerant reader takes
+            decoded = json.loads(self._frame)
+        return decoded if isinstance(decoded, dict) else {}
+
+    def __repr__(self) -> str:
+        fields = ", ".join(
+            f"{name}={_short(getattr(self, name))}"
+            for name in self.__struct_fields__
+            if name not in _QUIET and getattr(self, name) is not None
+        )
+        return f"{type(self).__name__}({fields})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event's fields as plain JSON-ready values, for logs, files and responses."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        del data["_frame"]
+        return data
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        def parse(value: Any) -> Event:
+            if isinstance(value, cls):
+                return value
+            if not isinstance(value, dict):
+                raise ValueError(f"expected {cls.__name__} or its dict")
+            actual = KINDS.get(str(value.get("kind")), Unknown) if cls is Event else cls
+            try:
+                return msgspec.convert(value, actual, strict=False)
+            except msgspec.ValidationError as error:
+                raise ValueError(str(error)) from error
+
+        return core_schema.no_info_plain_validator_function(
+            parse,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda event: event.to_dict(), return_schema=core_schema.dict_schema()
+            ),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return {"title": cls.__name__, "type": "object"}
+
+
+_QUIET = frozenset({"kind", "session_id", "trace_id", "_frame"})
+
+
+def _short(value: Any) -> str:
+    text = str(value) if isinstance(value, datetime) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class Log(Event, frozen=True, kw_only=True, gc=False):
+    """A log line of the agent. ``level`` is lower case."""
+
+    kind: str = "log"
+    level: str = "info"
+    message: str = ""
+
+
+class Thought(Event, frozen=True, kw_only=True, gc=False):
+    """A piece of the agent's reasoning."""
+
+    kind: str = "thought"
+    text: str = ""
+
+
+class ToolCall(Event, frozen=True, kw_only=True, gc=False):
+    """The agent calls a tool. ``call_id`` pairs it with its `ToolResult`."""
+
+    kind: str = "tool_call"
+    tool: str = ""
+    args: Any = None
+    call_id: str = ""
+
+
+class ToolResult(Event, frozen=True, kw_only=True, gc=False):
+    """What a tool call gave: ``result``, or ``error`` with ``code`` and ``message``."""
+
+    kind: str = "tool_result"
+    call_id: str = ""
+    result: Any = None
+    error: Any = None
+
+
+class Status(Event, frozen=True, kw_only=True, gc=False):
+    """The job, or the runtime, enters a phase."""
+
+    kind: str = "status"
+    phase: str = ""
+    message: str | None = None
+
+
+class Metric(Event, frozen=True, kw_only=True, gc=False):
+    """A measurement. ``cost.*`` metrics in a budget's currency are charged to it (§9.6)."""
+
+    kind: str = "metric"
+    name: str = ""
+    value: int | float = 0
+    unit: str | None = None
+    dimensions: dict[str, Any] | None = None
+
+
+class ArtifactRef(Event, frozen=True, kw_only=True, gc=False):
+    """A reference to something that the agent made. ``byte_size`` is in bytes."""
+
+    kind: str = "artifact_ref"
+    uri: str = ""
+    content_type: str = ""
+    byte_size: int | None = None
+    sha256: str | None = None
+
+
+class Delegate(Event, frozen=True, kw_only=True, gc=False):
+    """The agent hands part of its lease to another agent (§10)."""
+
+    kind: str = "delegate"
+    child_job_id: str | None = None
+    delegate_id: str | None = None
+    agent: str | None = None
+
+
+class Progress(Event, frozen=True, kw_only=True, gc=False):
+    """How far the job is, in ``units``. Without ``total`` the end is not known (§8.2.1)."""
+
+    kind: str = "progress"
+    current: int | float = 0
+    total: int | float | None = None
+    units: str | None = None
+    message: str | None = None
+
+
+class ResultChunk(Event, frozen=True, kw_only=True, gc=False):
+    """A piece of a streamed result (§8.4), as it came; ``chunk_seq`` counts from 0.
+
+    ``job.chunks()`` and ``job.result()`` put the pieces together.
+    """
+
+    kind: str = "result_chunk"
+    result_id: str = ""
+    chunk_seq: int = 0
+    data: str = ""
+    encoding: str = "utf8"
+    more: bool = True
+
+
+class Unknown(Event, frozen=True, kw_only=True, gc=False):
+    """An event of a kind that has no class here, or whose body did not fit its class."""
+
+    body: Any = None
+
+
+class Completed(Event, frozen=True, kw_only=True, gc=False):
+    """The job succeeded. A chunked result has ``result_id`` in place of ``value``.
+
+    Attributes:
+        value: the inline result.
+        result_id: names the chunks that make up the result.
+        result_size: the runtime's word on its size, in bytes.
+        summary: a text for people.
+        completed_at: when, by the runtime's clock.
+    """
+
+    terminal: ClassVar[bool] = True
+
+    kind: str = "result"
+    value: Any = None
+    result_id: str | None = None
+    result_size: int | None = None
+    summary: str | None = None
+    completed_at: datetime | None = None
+
+
+class Failed(Event, frozen=True, kw_only=True, gc=False):
+    """The job ended without success (§7.3, §12).
+
+    Attributes:
+        status: how it ended.
+        code: the error code.
+        message: the runtime's text.
+        retryable: the runtime's word on whether a new submit may succeed.
+        details: whatever the runtime added.
+    """
+
+    terminal: ClassVar[bool] = True
+
+    kind: str = "error"
+    status: Literal["error", "cancelled", "timed_out"] = "error"
+    code: str = "INTERNAL_ERROR"
+    message: str = ""
+    retryable: bool = False
+    details: Any = None
+
+
+class Gap(Event, frozen=True, kw_only=True, gc=False):
+    """Events that cannot be delivered: ``first`` to ``last`` of the session's sequence.
+
+    Attributes:
+        first: the first missing number.
+        last: the last missing number; ``None`` if nobody can know it.
+        reason: ``lost`` by the runtime · ``unknown_end``: the session was started anew ·
+            ``not_retained``: older than what is kept for late iterators · ``overflow``: the
+            iterator was cut because nobody pulled it · ``undecodable``: received, not readable.
+    """
+
+    kind: str = "gap"
+    first: int = 0
+    last: int | None = None
+    reason: Literal["lost", "unknown_end", "not_retained", "overflow", "undecodable"] = "lost"
+
+
+KINDS: dict[str, type[Event]] = {
+    cls().kind: cls
+    for cls in (
+        Log,
+        Thought,
+        ToolCall,
+        ToolResult,
+        Status,
+        Metric,
+        ArtifactRef,
+        Delegate,
+        Progress,
+        ResultChunk,
+        Completed,
+        Failed,
+        Gap,
+    )
+}
+"""Kind to class; any other kind is `Unknown`."""

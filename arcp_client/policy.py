@@ -1,0 +1,96 @@
+"""Policies: how a client buffers, waits and retries, as frozen values."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tenacity import stop_never, wait_random_exponential
+from tenacity.stop import stop_base
+from tenacity.wait import wait_base
+
+__all__ = ["Buffer", "Order", "Reconnect", "Timeouts"]
+
+_MIB = 1024 * 1024
+
+
+class Order(enum.Enum):
+    """The order in which a registration's handlers run, one after another."""
+
+    SESSION = "session"
+    """Arrival order over the whole session."""
+
+    JOB = "job"
+    """Arrival order in each job; jobs side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """How much may wait for the consumers of one client.
+
+    Attributes:
+        soft: events at which the reader stops reading and TCP holds the peer.
+        hard: events up to which it reads on while a request or a handler waits for an answer.
+        bytes: bytes of waiting frames that count as ``soft``.
+        spill: bytes of the temporary file that takes frames beyond ``hard``.
+    """
+
+    soft: int = 1024
+    hard: int = 8192
+    bytes: int = 32 * _MIB
+    spill: int = 256 * _MIB
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.soft <= self.hard:
+            raise ValueError("Buffer needs 1 <= soft <= hard")
+        if self.bytes < 1 or self.spill < 0:
+            raise ValueError("Buffer needs bytes >= 1 and spill >= 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Bounds on waiting, in seconds.
+
+    Attributes:
+        connect: one attempt to connect, up to the welcome.
+        open: the first connect, all attempts together.
+        request: the answer to one request.
+        close: an orderly end.
+        drain: handlers that still run when the client drains.
+        stall: an iterator that stays full and unpulled while a result is awaited.
+        deadlock: a wait of a handler's child task that closes a cycle.
+    """
+
+    connect: float = 10.0
+    open: float = 15.0
+    request: float = 30.0
+    close: float = 5.0
+    drain: float = 5.0
+    stall: float = 30.0
+    deadlock: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Timeouts needs {name} > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconnect:
+    """When and how a lost link is made anew.
+
+    Attributes:
+        wait: a tenacity wait object; full jitter with a cap of 30 s by default.
+        stop: a tenacity stop object for reconnects; never by default. The first connect gives up
+            after ``Timeouts.open``.
+        reset_after: seconds that a link must live before the delays start from the beginning.
+        classify: given a failure, whether to try again; ``None`` for the built-in rule.
+    """
+
+    wait: wait_base = field(
+        default_factory=lambda: wait_random_exponential(multiplier=0.5, max=30.0)
+    )
+    stop: stop_base = stop_never
+    reset_after: float = 10.0
+    classify: Callable[[BaseException], bool] | None = None
