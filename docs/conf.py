@@ -1,7 +1,13 @@
 """Sphinx configuration: Markdown pages, the API reference from docstrings."""
 
 import importlib.util
+import inspect
 from importlib.metadata import version as installed_version
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from arcp_client.events import Event
 
 project = "arcp-client"
 author = "arcp-client contributors"
@@ -20,7 +26,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 default_role = "literal"  # docstrings name things in single backticks
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -39,3 +45,23 @@ for _page in (
     _spec = importlib.util.find_spec(f"arcp_client.{_page}")
     if _spec is None or _spec.origin is None:
         exclude_patterns.append(f"reference/{_page}.md")
+
+
+def own_fields_only(
+    _app: Sphinx, what: str, _name: str, obj: Any, _options: Any, _signature: str, returns: str
+) -> tuple[str, str] | None:
+    """The fields that all events share are documented once, at ``Event``."""
+    if what != "class" or not issubclass(obj, Event):
+        return None
+    shared = () if obj is Event else Event.__struct_fields__
+    signature = inspect.signature(obj)
+    own = [
+        parameter
+        for name, parameter in signature.parameters.items()
+        if name not in shared and not name.startswith("_")
+    ]
+    return str(signature.replace(parameters=own)).replace("'", ""), returns
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", own_fields_only)
