@@ -44,7 +44,7 @@ class Connector(Protocol):
 
     @property
     def target(self) -> str:
-        """Who is being connected to, without secrets: names the peer in messages and checkpoints."""
+        """Who is connected to, without secrets: names the peer in messages and checkpoints."""
 
     async def connect(self) -> Transport:
         """Open a new link.

@@ -1,0 +1,1 @@
+"""Links: WebSocket (aiohttp), stdio (child processes), memory. Frames in, frames out."""

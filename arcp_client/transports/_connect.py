@@ -1,0 +1,162 @@
+"""What went wrong while a WebSocket was opened in, ConnectFailed with advice and no secrets out."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from http import HTTPStatus
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from arcp_client.errors import ConnectFailed
+
+__all__ = ["RedirectRefused", "explain", "refuse_redirect", "sanitized"]
+
+_WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
+
+_DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
+
+_ADVICE = {
+    400: "the server takes no WebSocket at this path; check the URL's path",
+    401: "the server refused the credentials of the HTTP request; check headers= and the URL's"
+    " user and password",
+    403: "the server forbids this path to the client; check the URL's path and headers=",
+    404: "there is no such path; runtimes usually listen at /arcp",
+    407: "the proxy refused the credentials; check proxy=",
+}
+
+
+class RedirectRefused(aiohttp.ClientError):
+    """The server answered the handshake with a redirect.
+
+    Attributes:
+        location: where to, sanitized.
+        status: the HTTP status.
+    """
+
+    def __init__(self, location: str, status: int) -> None:
+        super().__init__(location)
+        self.location = location
+        self.status = status
+
+
+async def refuse_redirect(
+    _session: aiohttp.ClientSession,
+    _context: SimpleNamespace,
+    params: aiohttp.TraceRequestRedirectParams,
+) -> None:
+    """A trace hook that ends the request where aiohttp would go on to another host."""
+    response = params.response
+    location = response.headers.get("Location", "")
+    response.close()
+    raise RedirectRefused(sanitized(location), response.status)
+
+
+def sanitized(url: str) -> str:
+    """``scheme://host:port/path`` of a URL; user, password, query and fragment are left out."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        return "(not a URL)"
+    if not host:
+        return "(a URL without a host)"
+    if port is None:
+        port = _DEFAULT_PORTS.get(scheme)
+    authority = f"[{host}]" if ":" in host else host
+    if port is not None:
+        authority = f"{authority}:{port}"
+    return f"{scheme}://{authority}{parts.path or '/'}"
+
+
+def explain(error: BaseException, target: str, *, timeout: float) -> ConnectFailed:
+    """Say what happened, what to do, and whether another try can help.
+
+    The error of aiohttp is not kept: its text and its arguments hold the whole URL and the
+    proxy's password. What the operating system said is, as ``__cause__``.
+    """
+    text, permanent = _judge(error, timeout)
+    failure = ConnectFailed(f"cannot connect to {target}: {text}", permanent=permanent)
+    failure.__cause__ = _harmless_cause(error)
+    return failure
+
+
+def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:
+    match error:
+        case RedirectRefused():
+            return f"the server redirects to {error.location} ({error.status}); use that URL", True
+        case aiohttp.ClientConnectorCertificateError():
+            return f"the server's certificate does not verify ({_reason(error)}); {_TRUST}", True
+        case aiohttp.ServerFingerprintMismatch():
+            return "the server's certificate has another fingerprint than expected", True
+        case aiohttp.ClientSSLError():
+            return _tls(error)
+        case aiohttp.ClientProxyConnectionError():
+            return f"the proxy does not answer ({_reason(error)})", False
+        case aiohttp.ClientConnectorDNSError():
+            return f"the host name cannot be resolved ({_reason(error)})", False
+        case aiohttp.ClientResponseError():
+            return _http(error)
+        case aiohttp.ServerDisconnectedError():
+            return "the server closed the connection during the handshake", False
+        case TimeoutError():
+            return f"no complete answer within {timeout:g} s", False
+        case aiohttp.InvalidURL() | ValueError():
+            return "the URL, a header or the proxy's URL is malformed", True
+        case RuntimeError():
+            return "the aiohttp session cannot be used, it is probably closed", True
+        case _:
+            return _reason(error), False
+
+
+_TRUST = "give a context that trusts it as ssl=, or correct the host name"
+
+
+def _http(error: aiohttp.ClientResponseError) -> tuple[str, bool]:
+    status = error.status
+    if not isinstance(error, (aiohttp.WSServerHandshakeError, aiohttp.ClientHttpProxyError)):
+        # A peer in the middle of a restart may answer anything, so this is not for ever.
+        return "the answer is not HTTP", False
+    if status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return f"the server's upgrade answer is wrong ({error.message})", True
+    try:
+        name = f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        name = str(status)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY:
+        return f"HTTP {name}", False
+    advice = _ADVICE.get(status, "that is not a WebSocket endpoint; check the URL's path")
+    return f"HTTP {name}: {advice}", True
+
+
+def _tls(error: aiohttp.ClientSSLError) -> tuple[str, bool]:
+    inner = error.os_error
+    reason = getattr(inner, "reason", None)
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+        return "the server does not speak TLS at this port; use ws:// or another port", True
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        return f"the server's certificate does not verify ({inner.verify_message}); {_TRUST}", True
+    return f"the TLS handshake failed ({_reason(error)})", False
+
+
+def _reason(error: BaseException) -> str:
+    cause = _harmless_cause(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return cause.verify_message
+    if isinstance(cause, OSError):
+        return cause.strerror or type(cause).__name__
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)  # aiohttp puts the URL into its own text
+    return type(error).__name__
+
+
+def _harmless_cause(error: BaseException) -> BaseException | None:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error
+    if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientError):
+        return error
+    return None

@@ -1,0 +1,161 @@
+"""Frames in at one end, the same frames out at the other: a link inside one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from arcp_client.errors import LinkLost, LocalProtocolError
+from arcp_client.transports._ending import again, closed_here
+
+__all__ = ["MemoryTransport", "memory_pair"]
+
+_MAX_FRAME = 16 * 1024 * 1024
+
+
+class _Lane:
+    """One direction: a bounded queue with one receiver and any number of waiting senders."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.frames: deque[bytes] = deque()
+        # Frames that found the queue full, in call order, each with its sender's future.
+        self.waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
+        self.receiver: asyncio.Future[None] | None = None
+
+    async def put(self, frame: bytes) -> None:
+        if len(self.frames) < self.capacity:
+            self.frames.append(frame)
+            self.wake()
+            return
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((sent, frame))
+        await sent
+
+    def take(self) -> bytes:
+        frame = self.frames.popleft()
+        while self.waiting:
+            sent, late = self.waiting.popleft()
+            if not sent.done():  # a cancelled sender takes its frame back
+                self.frames.append(late)
+                sent.set_result(None)
+                break
+        return frame
+
+    async def arrival(self) -> None:
+        self.receiver = asyncio.get_running_loop().create_future()
+        try:
+            await self.receiver
+        finally:
+            self.receiver = None
+
+    def wake(self) -> None:
+        if self.receiver is not None and not self.receiver.done():
+            self.receiver.set_result(None)
+
+    def refuse(self, error: LinkLost) -> None:
+        """Nobody will read any more: senders that wait learn that their frames did not go."""
+        while self.waiting:
+            sent, _ = self.waiting.popleft()
+            if not sent.done():
+                sent.set_exception(again(error))
+
+
+class MemoryTransport:
+    """One end of a `memory_pair`. Behaves like a socket, also at its end.
+
+    Frames that were taken before a close still reach the other end; after the last one it gets
+    LinkLost. The end that closed gets LinkLost at once.
+    """
+
+    def __init__(self, incoming: _Lane, outgoing: _Lane, *, peer: str, max_frame: int) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._peer = peer
+        self._max_frame = max_frame
+        self._other: MemoryTransport | None = None
+        self._lost: LinkLost | None = None  # no more sends
+        self._closed = False  # no more receives either
+
+    def __repr__(self) -> str:
+        return f"<MemoryTransport to {self._peer}>"
+
+    async def send(self, frame: bytes) -> None:
+        """Hand one frame to the other end, in call order; waits while its queue is full.
+
+        A call that is cancelled while it waits has sent nothing.
+
+        Raises:
+            LinkLost: either end closed the link.
+            LocalProtocolError: the frame is larger than ``max_frame``.
+        """
+        if self._lost is not None:
+            raise again(self._lost)
+        if len(frame) > self._max_frame:
+            raise LocalProtocolError(
+                f"a frame of {len(frame)} bytes is over this side's limit of"
+                f" {self._max_frame} bytes"
+            )
+        await self._outgoing.put(frame)
+
+    async def receive(self) -> bytes:
+        """The next frame. A cancelled call loses no frame.
+
+        Raises:
+            LinkLost: this end closed the link, or the other end did and all it sent was received.
+        """
+        incoming = self._incoming
+        while not self._closed:
+            if incoming.frames:
+                return incoming.take()
+            if self._lost is not None:
+                break
+            if incoming.receiver is not None:
+                raise RuntimeError("another task is already inside receive()")
+            await incoming.arrival()
+        assert self._lost is not None
+        raise again(self._lost)
+
+    async def close(self, *, timeout: float = 5.0) -> None:
+        """End the link. Idempotent, from any task, done at once; ``timeout`` is not needed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lost = self._lost or closed_here(self._peer)
+        self._incoming.frames.clear()
+        self._incoming.wake()
+        self._outgoing.refuse(self._lost)
+        if self._other is not None:
+            self._other.peer_closed()
+
+    def peer_closed(self) -> None:
+        """The other end is gone: what it sent can still be received, nothing can be sent."""
+        if self._lost is None:
+            self._lost = LinkLost(f"{self._peer} closed the link")
+        self._outgoing.refuse(self._lost)
+        self._incoming.wake()
+
+    def join(self, other: MemoryTransport) -> None:
+        """Make the two ends know each other."""
+        self._other = other
+
+
+def memory_pair(
+    *, capacity: int = 1024, max_frame: int = _MAX_FRAME
+) -> tuple[MemoryTransport, MemoryTransport]:
+    """Two ends of one link: what goes in at one comes out at the other.
+
+    Both ends belong to one event loop.
+
+    Args:
+        capacity: frames held for each direction; a sender waits beyond it.
+        max_frame: bytes; larger frames are refused.
+    """
+    if capacity < 1:
+        raise ValueError("capacity must be at least 1")
+    there, back = _Lane(capacity), _Lane(capacity)
+    near = MemoryTransport(back, there, peer="the other end", max_frame=max_frame)
+    far = MemoryTransport(there, back, peer="the other end", max_frame=max_frame)
+    near.join(far)
+    far.join(near)
+    return near, far

@@ -1,0 +1,396 @@
+"""A command in, links to a child process's pipes out: one frame a line, as UTF-8."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from arcp_client._tasks import TaskOwner
+from arcp_client.errors import ConnectFailed, LinkLost
+from arcp_client.transports._ending import Ending, again, closed_here
+from arcp_client.transports._inbox import Inbox
+from arcp_client.transports._lines import LineSplitter, one_line
+from arcp_client.transports._own_stdio import StdioServerTransport
+
+__all__ = ["StdioConnector", "StdioServerTransport", "StdioTransport"]
+
+_log = logging.getLogger("arcp_client.stdio")
+
+_MAX_LINE = 16 * 1024 * 1024
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+# Between the end of the output and the news of the child's death; only a child that closes its
+# output and lives on makes anybody wait this long.
+_LAST_WORDS = 1.0
+_GROUP_POLL = 0.02
+_REAPING = 1.0  # from SIGKILL to the news of the end; milliseconds, unless the disk hangs
+_TRANSIENT = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """The child process as callbacks: its lines go to the inbox, its end becomes LinkLost."""
+
+    def __init__(self, name: str, *, max_line: int, stderr_tail: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._name = name
+        self._splitter = LineSplitter(max_line)
+        self._stderr_tail = stderr_tail
+        self._stderr = b""
+        self._chunks = 0  # how many have arrived, to see whether the pipes have run dry
+        self._dead = False
+        self._input_open = True
+        self._room: set[asyncio.Future[None]] = set()
+        self._full = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.inbox = Inbox(pause=self._pause, resume=self._resume)
+        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self.released: asyncio.Future[None] = self._loop.create_future()
+        self.process: asyncio.SubprocessTransport | None = None
+
+    # ------------------------------------------------------------------ called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self.process = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._chunks += 1
+        if fd == _STDOUT:
+            self.inbox.put(self._splitter.feed(data))
+            return
+        self._stderr = (self._stderr + data)[-self._stderr_tail :] if self._stderr_tail else b""
+        if _log.isEnabledFor(logging.DEBUG):
+            for line in data.decode(errors="replace").splitlines():
+                _log.debug("%s: %s", self._name, line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == _STDIN:
+            self._input_open = False
+            self._make_room()
+        elif fd == _STDOUT and not self._dead:
+            self._timer = self._loop.call_later(_LAST_WORDS, self._end)
+
+    def process_exited(self) -> None:
+        self._dead = True
+        if not self.exited.done():
+            self.exited.set_result(None)
+        self._make_room()
+        self._settle(self._chunks, 0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.released.done():
+            self.released.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._make_room()
+
+    # ------------------------------------------------------------------ called by the transport
+
+    @property
+    def writable(self) -> bool:
+        """Whether the child is there and has not closed its input."""
+        stdin = self._stdin()
+        return stdin is not None and not stdin.is_closing() and not self._dead
+
+    def close_input(self, *, at_once: bool = False) -> None:
+        """Tell the child that nothing more comes; drop what it did not read if ``at_once``."""
+        stdin = self._stdin()
+        if stdin is None:
+            return
+        if at_once:
+            stdin.abort()
+        else:
+            stdin.close()
+
+    def _stdin(self) -> asyncio.WriteTransport | None:
+        # asyncio raises from an abort() of a pipe that is gone, so it must be known here.
+        if self.process is None or not self._input_open:
+            return None
+        pipe = self.process.get_pipe_transport(_STDIN)
+        return pipe if isinstance(pipe, asyncio.WriteTransport) else None
+
+    async def write(self, line: bytes) -> None:
+        """Write at once, so that calls keep their order; then wait while the pipe is full."""
+        stdin = self._stdin()
+        if stdin is None:
+            return
+        stdin.write(line)
+        while self._full and self.writable:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._room.discard(waiter)
+
+    def lost(self) -> LinkLost:
+        """The child's end in words, with its exit code and the last it wrote to stderr."""
+        code = None if self.process is None else self.process.get_returncode()
+        if not self._dead or code is None:
+            text = f"{self._name} closed its output and runs on"
+        elif code < 0:
+            text = f"{self._name} was killed by {_signal_name(-code)}"
+        else:
+            text = f"{self._name} exited with code {code}"
+        return LinkLost(
+            text,
+            exit_code=code if self._dead else None,
+            stderr=self._stderr.decode(errors="replace"),
+        )
+
+    def let_go(self) -> None:
+        """Nobody receives any more: read on and drop, so that a full pipe cannot hold the child."""
+        self.inbox.end(closed_here(self._name), forget=True)
+        self._make_room()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._resume()
+
+    def kill(self, number: int) -> bool:
+        """Send a signal to the child and all it started; False if nobody is left."""
+        if self.process is None:
+            return False
+        if sys.platform == "win32":
+            if not self._dead:
+                self.process.kill()
+            return not self._dead
+        try:
+            # The child leads its group. The number stays taken while any member lives.
+            os.killpg(self.process.get_pid(), number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    # ------------------------------------------------------------------ the end
+
+    def _settle(self, seen: int, quiet: int) -> None:
+        """Receive what the dead child left in its pipes, then end.
+
+        The end of the output cannot be waited for: a grandchild may hold the pipe open. But all
+        that the child wrote is in the pipe by now, and the loop looks at the pipe in each round:
+        three rounds without a chunk, and it was empty.
+        """
+        if self.inbox.lost is not None:
+            return
+        if self.inbox.paused:
+            return  # _resume() comes back here
+        quiet = quiet + 1 if self._chunks == seen else 0
+        if quiet > 3:
+            self._end()
+        else:
+            self._loop.call_soon(self._settle, self._chunks, quiet)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.inbox.put(self._splitter.end())
+        self.inbox.end(self.lost())
+        self._make_room()
+
+    def _make_room(self) -> None:
+        for waiter in self._room:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _pause(self) -> None:
+        self._output("pause_reading")
+
+    def _resume(self) -> None:
+        self._output("resume_reading")
+        if self._dead:
+            self._settle(self._chunks, 0)
+
+    def _output(self, verb: str) -> None:
+        output = None if self.process is None else self.process.get_pipe_transport(_STDOUT)
+        if isinstance(output, asyncio.ReadTransport) and not output.is_closing():
+            getattr(output, verb)()
+
+
+class StdioTransport:
+    """One running child process. Made by `StdioConnector`."""
+
+    def __init__(self, child: _Child, *, name: str, max_line: int) -> None:
+        self._child = child
+        self._name = name
+        self._max_line = max_line
+        self._ending = Ending(TaskOwner(f"stdio {name}"), teardown=self._close, abort=self._kill)
+
+    def __repr__(self) -> str:
+        return f"<StdioTransport {self._name}>"
+
+    async def send(self, frame: bytes) -> None:
+        """Write one frame as a line, in call order; waits while the child reads nothing.
+
+        If the call is cancelled while it waits, the frame still goes out.
+
+        Raises:
+            LinkLost: the child has ended or closed its input.
+            LocalProtocolError: the frame is larger than ``max_line`` or has a line end in it.
+        """
+        self._check()
+        await self._child.write(one_line(frame, limit=self._max_line))
+        self._check()
+
+    async def receive(self) -> bytes:
+        """The next line. A cancelled call loses none.
+
+        All that the child wrote before its end is received before LinkLost.
+
+        Raises:
+            LinkLost: the child has ended; ``exit_code`` (negative for a signal) and ``stderr`` say
+                how. Again at every later call.
+            RemoteProtocolError: a line was too long or no UTF-8 and was dropped; call again.
+        """
+        return await self._child.inbox.get()
+
+    async def close(self, *, timeout: float = 5.0) -> None:
+        """End the child and all it started, within about ``timeout`` seconds.
+
+        Its input is closed first, which asks it to go; after half of the timeout its process
+        group is sent SIGTERM, after another third SIGKILL. Idempotent, from any task; a cancelled
+        call kills at once.
+        """
+        self._child.let_go()
+        await self._ending.reach(timeout=timeout)
+
+    def _check(self) -> None:
+        lost = self._child.inbox.lost
+        if lost is not None:
+            raise again(lost)
+        if not self._child.writable:
+            raise (
+                self._child.lost()
+                if self._child.exited.done()
+                else LinkLost(f"{self._name} closed its input")
+            )
+
+    async def _close(self, timeout: float) -> None:
+        child, loop = self._child, asyncio.get_running_loop()
+        try:
+            child.close_input()
+            await asyncio.wait({child.exited}, timeout=timeout / 2)
+            # What the child started and left behind is ended as well, politely first.
+            left = child.kill(signal.SIGTERM)
+            deadline = loop.time() + timeout / 3
+            await asyncio.wait({child.exited}, timeout=timeout / 3)
+            while left and loop.time() < deadline:
+                # No event tells of the end of somebody else's children.
+                await asyncio.sleep(_GROUP_POLL)
+                left = child.kill(0)
+        finally:
+            self._kill()
+            await asyncio.wait({child.exited}, timeout=_REAPING)
+            if child.process is not None:
+                child.process.close()
+            await asyncio.wait({child.released}, timeout=_REAPING)
+
+    def _kill(self) -> None:
+        self._child.kill(_KILL)
+        self._child.close_input(at_once=True)  # somebody may hold the other end and read nothing
+
+
+class StdioConnector:
+    """Starts a program for each link and talks to its standard input and output.
+
+    The program leads a process group of its own, so that closing the link ends whatever it
+    started, and a Ctrl-C in the terminal does not reach it.
+
+    Args:
+        argv: the program and its arguments; no shell is involved.
+        cwd: its working directory.
+        env: its whole environment; None inherits this process's.
+        max_line: bytes; longer frames are refused, longer lines are dropped.
+        stderr_tail: how many of the last bytes on standard error are kept for LinkLost. All of it
+            is logged at DEBUG to ``arcp_client.stdio``.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        max_line: int = _MAX_LINE,
+        stderr_tail: int = 8 * 1024,
+    ) -> None:
+        if isinstance(argv, str | bytes):
+            raise TypeError("argv must be a sequence of arguments, not one string")
+        if not argv:
+            raise ValueError("argv must name a program")
+        self._argv = [os.fspath(argument) for argument in argv]
+        self._cwd = None if cwd is None else os.fspath(cwd)
+        self._env = None if env is None else dict(env)
+        self._max_line = max_line
+        self._stderr_tail = stderr_tail
+        self._name = PurePath(self._argv[0]).name or self._argv[0]
+        identity = "\0".join([self._cwd or "", *self._argv])
+        digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()
+        self._target = f"stdio:{self._name}#{digest[:8]}"
+
+    def __repr__(self) -> str:
+        return f"<StdioConnector {self._target}>"
+
+    @property
+    def target(self) -> str:
+        """The program's name and a digest of its arguments, which may hold secrets."""
+        return self._target
+
+    async def connect(self) -> StdioTransport:
+        """Start the program.
+
+        Raises:
+            ConnectFailed: with ``permanent=True`` if there is no such program or directory, or it
+                may not be run.
+        """
+        child = _Child(self._name, max_line=self._max_line, stderr_tail=self._stderr_tail)
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: child,
+                *self._argv,
+                cwd=self._cwd,
+                env=self._env,
+                start_new_session=True,
+            )
+        except asyncio.CancelledError:
+            child.kill(_KILL)
+            raise
+        except (OSError, ValueError) as error:
+            raise self._failure(error) from error
+        return StdioTransport(child, name=self._name, max_line=self._max_line)
+
+    def _failure(self, error: OSError | ValueError) -> ConnectFailed:
+        permanent = True
+        match error:
+            case FileNotFoundError() | NotADirectoryError() if error.filename == self._cwd:
+                text = f"there is no directory {self._cwd}"
+            case FileNotFoundError() | NotADirectoryError():
+                text = "there is no such program; is it installed, and on PATH?"
+            case PermissionError():
+                text = "it may not be run; is it executable?"
+            case OSError() if error.errno in _TRANSIENT:
+                text, permanent = error.strerror or "no resources", False
+            case OSError():
+                text = error.strerror or type(error).__name__
+            case _:
+                text = "an argument or the environment is malformed"
+        return ConnectFailed(f"cannot start {self._name}: {text}", permanent=permanent)
+
+
+_KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,402 @@
+"""A URL in, links over one WebSocket out (aiohttp); either end of a connection can be wrapped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Coroutine, Mapping
+from ssl import SSLContext
+from typing import Any, Protocol
+
+import aiohttp
+from aiohttp import web
+
+from arcp_client._tasks import TaskOwner
+from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
+from arcp_client.transports._connect import explain, refuse_redirect, sanitized
+from arcp_client.transports._ending import Ending, again, closed_here
+from arcp_client.transports._writes import Writes
+
+__all__ = ["MAX_FRAME", "WebSocketConnector", "WebSocketTransport", "server_websocket"]
+
+MAX_FRAME = 16 * 1024 * 1024
+
+_TEXT = aiohttp.WSMsgType.TEXT
+_BINARY = aiohttp.WSMsgType.BINARY
+_PING = aiohttp.WSMsgType.PING
+_PONG = aiohttp.WSMsgType.PONG
+_CLOSE = aiohttp.WSMsgType.CLOSE
+_ERROR = aiohttp.WSMsgType.ERROR
+
+_ABNORMAL = 1006
+_TOO_BIG = 1009
+_GOODBYE = struct.pack("!H", 1000)
+
+# A dead network is noticed after about a minute even when neither side has anything to say.
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+
+
+class _WebSocket(Protocol):
+    """What the two WebSocket classes of aiohttp have in common."""
+
+    async def receive(self) -> Any: ...
+
+    def send_frame(
+        self, message: bytes, opcode: aiohttp.WSMsgType
+    ) -> Coroutine[Any, Any, None]: ...
+
+    def pong(self, message: bytes = b"") -> Coroutine[Any, Any, None]: ...
+
+    async def close(self) -> bool: ...
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
+
+
+class WebSocketTransport:
+    """One open WebSocket, of either side.
+
+    Args:
+        ws: a connected ``ClientWebSocketResponse`` or a prepared `server_websocket`. It must have
+            been made with ``autoping=False``, ``heartbeat=None``, ``compress=0`` and
+            ``decode_text=False``, as `WebSocketConnector` and `server_websocket` do.
+        peer: names the other side in messages.
+        max_frame: bytes; larger frames are refused in both directions.
+        session: a client session to close with the link.
+    """
+
+    def __init__(
+        self,
+        ws: _WebSocket,
+        *,
+        peer: str,
+        max_frame: int = MAX_FRAME,
+        session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._ws = ws
+        self._next = ws.receive  # bound once: the receive path is the hot path
+        self._peer = peer
+        self._max_frame = max_frame
+        self._session = session
+        self._socket = ws.get_extra_info("socket")
+        _keep_alive(self._socket)
+        self._lost: LinkLost | None = None  # what calls raise from now on
+        self._over = False  # the connection has ended, whoever ended it
+        self._receiving = False
+        self._vacated: asyncio.Future[None] | None = None
+        self._largest = 0
+        self._writes = Writes(f"websocket {peer}", on_room=self._late_pong)
+        self._pong: bytes | None = None
+        self._ending = Ending(
+            TaskOwner(f"websocket {peer}"), teardown=self._close, abort=self._abort
+        )
+
+    def __repr__(self) -> str:
+        return f"<WebSocketTransport {self._peer}>"
+
+    async def send(self, frame: bytes) -> None:
+        """Hand one frame to the link, as a text message.
+
+        Frames go out in the order of the calls. The call waits while the peer takes no more; if it
+        is cancelled then, the frame still goes out.
+
+        Raises:
+            LinkLost: the link has ended.
+            LocalProtocolError: the frame is larger than ``max_frame``; nothing was sent.
+        """
+        if self._lost is not None:
+            raise again(self._lost)
+        size = len(frame)
+        if size > self._largest:
+            if size > self._max_frame:
+                raise LocalProtocolError(
+                    f"a frame of {size} bytes is over this side's limit of {self._max_frame} bytes"
+                )
+            self._largest = size
+        try:
+            rest = self._writes.start(self._ws.send_frame(frame, _TEXT))
+            if rest is not None:
+                await asyncio.shield(rest)
+        except (aiohttp.ClientError, OSError) as error:
+            # Only this call fails: the reader first gets what arrived, then learns of the end.
+            raise self._broken() from error
+
+    async def receive(self) -> bytes:
+        """The next frame. A cancelled call loses no frame.
+
+        Whether a text message is valid UTF-8 is left to the decoder, which looks at every byte
+        anyway.
+
+        Raises:
+            LinkLost: the link has ended; ``close_code`` is the peer's, 1005 if it gave none, 1006
+                if the connection ended without a close frame. Again at every later call.
+            RemoteProtocolError: a binary message was not UTF-8 and was dropped; call again.
+        """
+        if self._lost is not None:
+            raise again(self._lost)
+        if self._receiving:
+            raise RuntimeError("another task is already inside receive()")
+        self._receiving = True
+        try:
+            while True:
+                message = await self._next()
+                if message.type is _TEXT:
+                    frame: bytes = message.data
+                    return frame
+                if message.type is _BINARY:
+                    return _checked(message.data)
+                self._control(message)
+        finally:
+            self._receiving = False
+            if self._vacated is not None and not self._vacated.done():
+                self._vacated.set_result(None)
+
+    async def close(self, *, timeout: float = 5.0) -> None:
+        """Say goodbye and free the socket, within about ``timeout`` seconds.
+
+        What was sent before goes out first. A peer that does not answer is cut off at the end of
+        the timeout. Idempotent, from any task; a cancelled call cuts the peer off at once. A task
+        inside `receive` gets what arrives before the peer's goodbye, then LinkLost.
+        """
+        if self._lost is None:
+            self._lost = closed_here(self._peer)
+        await self._ending.reach(timeout=timeout)
+
+    def _broken(self) -> LinkLost:
+        if self._lost is not None:
+            return again(self._lost)
+        return LinkLost(f"the link to {self._peer} is broken: a frame could not be written")
+
+    def _control(self, message: Any) -> None:
+        """Answer a ping; raise what any other message says about the link's end."""
+        if message.type is _PING:
+            self._answer(message.data)
+            return
+        if message.type is _PONG:
+            return
+        self._over = True
+        if self._lost is None:
+            self._lost = self._reason(message)
+        raise again(self._lost)
+
+    def _answer(self, payload: bytes) -> None:
+        if self._writes:
+            # The peer reads nothing at present. One answer to its latest ping is enough
+            # (RFC 6455 §5.5.3), more would let it fill the memory.
+            self._pong = payload
+        elif self._lost is None:
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                self._writes.start(self._ws.pong(payload))
+
+    def _late_pong(self) -> None:
+        if self._pong is not None:
+            payload, self._pong = self._pong, None
+            self._answer(payload)
+
+    def _reason(self, message: Any) -> LinkLost:
+        if message.type is _CLOSE:
+            code = message.data or 1005  # 0 is aiohttp's word for "no code"
+            said = f" ({message.extra!r})" if message.extra else ""
+            text = f"{self._peer} closed the link with code {code}{said}"
+            if code == _TOO_BIG:
+                text += (
+                    ": a frame from this side was over the peer's limit"
+                    f" (the largest sent has {self._largest} bytes)"
+                )
+            return LinkLost(text, close_code=code)
+        if message.type is _ERROR and isinstance(message.data, aiohttp.WebSocketError):
+            code = message.data.code
+            text = f"{self._peer} broke the WebSocket protocol (code {code}): {message.data}"
+            if code == _TOO_BIG:
+                text = (
+                    f"{self._peer} sent a frame over this side's limit of {self._max_frame} bytes"
+                )
+            return LinkLost(text, close_code=code)
+        detail = f": {message.data}" if message.type is _ERROR else " without a close frame"
+        return LinkLost(f"the connection to {self._peer} ended{detail}", close_code=_ABNORMAL)
+
+    async def _close(self, _timeout: float) -> None:
+        try:
+            if not self._over:
+                await self._say_goodbye()
+        finally:
+            self._over = True
+            try:
+                await self._ws.close()
+            finally:
+                if self._session is not None:
+                    await self._session.close()
+                # The socket itself is closed by a callback of the next round of the loop.
+                await asyncio.sleep(0)
+
+    async def _say_goodbye(self) -> None:
+        # Not ws.close(): after a cancelled receive() aiohttp no longer waits for the peer's close
+        # frame, and a socket closed over unread data resets the connection under the last frames.
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            rest = self._writes.start(self._ws.send_frame(_GOODBYE, _CLOSE))
+            if rest is not None:
+                await asyncio.shield(rest)
+            while not self._over:
+                if self._receiving:
+                    self._vacated = asyncio.get_running_loop().create_future()
+                    await self._vacated
+                    continue
+                message = await self._ws.receive()
+                self._over = message.type not in (_TEXT, _BINARY, _PING, _PONG)
+
+    def _abort(self) -> None:
+        if self._socket is not None:
+            # Both halves end now: pending reads see the end, pending writes fail.
+            with contextlib.suppress(OSError, NotImplementedError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class WebSocketConnector:
+    """Makes WebSocket links to one URL.
+
+    Each connection has an aiohttp session of its own, so that a broken one cannot outlive its
+    connection, unless ``session`` is given: that one is used as it is and never closed.
+
+    Args:
+        url: ``ws://`` or ``wss://``. User name and password in it become HTTP basic
+            authentication; they, the query and the fragment appear in no message.
+        ssl: an ``SSLContext``, ``False`` to skip verification, an aiohttp ``Fingerprint``; None
+            verifies against the system's certificates.
+        headers: HTTP headers for the handshake.
+        proxy: URL of an HTTP proxy. Environment variables are not looked at.
+        session: the user's own aiohttp session. Its redirect policy applies; without it
+            redirects are refused, since they would hand the token to another host.
+        max_frame: bytes; larger frames are refused in both directions.
+        connect_timeout: seconds for name lookup, TCP, TLS and the HTTP upgrade together.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ssl: SSLContext | aiohttp.Fingerprint | bool | None = None,
+        headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,
+        session: aiohttp.ClientSession | None = None,
+        max_frame: int = MAX_FRAME,
+        connect_timeout: float = 10.0,
+    ) -> None:
+        self._url = url
+        self._ssl: SSLContext | aiohttp.Fingerprint | bool = True if ssl is None else ssl
+        self._headers = dict(headers or {})
+        self._proxy = proxy
+        self._user_session = session
+        self._max_frame = max_frame
+        self._connect_timeout = connect_timeout
+        self._target = sanitized(url)
+
+    def __repr__(self) -> str:
+        return f"<WebSocketConnector {self._target}>"
+
+    @property
+    def target(self) -> str:
+        """``scheme://host:port/path``, without user, query and fragment."""
+        return self._target
+
+    async def connect(self) -> WebSocketTransport:
+        """Open a new connection.
+
+        Raises:
+            ConnectFailed: with ``permanent=True`` for a URL that is none, a wrong path (HTTP 400,
+                403, 404 …), refused credentials (401, 407), a certificate that does not verify and
+                a user's session that is closed. Refused connections, name lookup, timeouts, HTTP
+                408, 425, 429 and 5xx are worth another try.
+        """
+        self._check()
+        session = self._user_session
+        own = None
+        if session is None:
+            own = session = self._new_session()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                ws = await self._upgrade(session)
+            return WebSocketTransport(ws, peer=self._target, max_frame=self._max_frame, session=own)
+        except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
+            failure = explain(error, self._target, timeout=self._connect_timeout)
+        except BaseException:
+            if own is not None:
+                await own.close()
+            raise
+        if own is not None:
+            await own.close()
+        # Raised out here: as the context of a failure, aiohttp's error would print the whole URL.
+        raise failure
+
+    def _check(self) -> None:
+        if self._user_session is not None and self._user_session.closed:
+            raise ConnectFailed(
+                f"the aiohttp session given for {self._target} is closed;"
+                " give an open one, or none",
+                permanent=True,
+            )
+        if not self._target.startswith(("ws://", "wss://")):
+            raise ConnectFailed(
+                f"not a WebSocket URL: {self._target}; it must look like ws://host:port/path"
+                " or wss://host/path",
+                permanent=True,
+            )
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(refuse_redirect)
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=1),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+            trace_configs=[trace],
+        )
+
+    async def _upgrade(
+        self, session: aiohttp.ClientSession
+    ) -> aiohttp.ClientWebSocketResponse[Any]:
+        return await session.ws_connect(
+            self._url,
+            ssl=self._ssl,
+            headers=self._headers,
+            proxy=self._proxy,
+            heartbeat=None,  # it would close a healthy link whenever the reader is held back
+            autoping=False,  # a pong must not hold the reader up, see Writes
+            compress=0,
+            decode_text=False,
+            max_msg_size=self._max_frame + 1,  # aiohttp refuses from its limit on
+        )
+
+
+def server_websocket(*, max_frame: int = MAX_FRAME) -> web.WebSocketResponse[Any]:
+    """An unprepared server side of a WebSocket, with the settings `WebSocketTransport` needs."""
+    return web.WebSocketResponse(
+        heartbeat=None,
+        autoping=False,
+        compress=False,
+        decode_text=False,
+        max_msg_size=max_frame + 1,
+    )
+
+
+def _checked(data: bytes) -> bytes:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(
+            f"a binary message is no UTF-8: {error.reason} at byte {error.start}",
+            size=len(data),
+            head=ascii(data[:64]),
+        ) from None
+    return data
+
+
+def _keep_alive(sock: Any) -> None:
+    if sock is None:
+        return
+    with contextlib.suppress(OSError, AttributeError, NotImplementedError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            option = getattr(socket, name, None)  # not every system has all three
+            if option is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
