@@ -54,13 +54,13 @@ def own_fields_only(
     if what != "class" or not issubclass(obj, Event):
         return None
     shared = () if obj is Event else Event.__struct_fields__
-    signature = inspect.signature(obj)
+    signature = inspect.signature(obj, eval_str=True)
     own = [
         parameter
         for name, parameter in signature.parameters.items()
         if name not in shared and not name.startswith("_")
     ]
-    return str(signature.replace(parameters=own)).replace("'", ""), returns
+    return str(signature.replace(parameters=own)), returns
 
 
 def setup(app: Sphinx) -> None:
