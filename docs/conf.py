@@ -1,6 +1,6 @@
 """Sphinx configuration: Markdown pages, the API reference from docstrings."""
 
-import importlib.util
+import importlib
 import inspect
 from importlib.metadata import version as installed_version
 from typing import Any
@@ -42,8 +42,11 @@ for _page in (
     "client", "errors", "events", "job", "models", "policy", "runtime", "rx", "stores", "testing",
     "transports",
 ):  # fmt: skip
-    _spec = importlib.util.find_spec(f"arcp_client.{_page}")
-    if _spec is None or _spec.origin is None:
+    try:
+        _module = importlib.import_module(f"arcp_client.{_page}")
+    except ImportError:
+        _module = None
+    if _module is None or _module.__file__ is None:
         exclude_patterns.append(f"reference/{_page}.md")
 
 
