@@ -1,1 +1,27 @@
 """Links: WebSocket (aiohttp), stdio (child processes), memory. Frames in, frames out."""
+
+from __future__ import annotations
+
+from arcp_client.transports.base import Connector, Transport
+from arcp_client.transports.memory import MemoryTransport, memory_pair
+from arcp_client.transports.stdio import StdioConnector, StdioServerTransport, StdioTransport
+from arcp_client.transports.websocket import (
+    MAX_FRAME,
+    WebSocketConnector,
+    WebSocketTransport,
+    server_websocket,
+)
+
+__all__ = [
+    "MAX_FRAME",
+    "Connector",
+    "MemoryTransport",
+    "StdioConnector",
+    "StdioServerTransport",
+    "StdioTransport",
+    "Transport",
+    "WebSocketConnector",
+    "WebSocketTransport",
+    "memory_pair",
+    "server_websocket",
+]

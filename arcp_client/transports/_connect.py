@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from http import HTTPStatus
 from types import SimpleNamespace
@@ -145,11 +146,12 @@ def _reason(error: BaseException) -> str:
     cause = _harmless_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return cause.verify_message
-    if isinstance(cause, OSError):
-        return cause.strerror or type(cause).__name__
-    if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno)  # aiohttp puts the URL into its own text
-    return type(error).__name__
+    if isinstance(cause, socket.gaierror | ssl.SSLError):
+        return cause.strerror or type(cause).__name__  # their numbers are not errno's
+    for known in (cause, error):
+        if isinstance(known, OSError) and known.errno is not None:
+            return os.strerror(known.errno)  # the text of aiohttp's own may hold the URL
+    return type(cause or error).__name__
 
 
 def _harmless_cause(error: BaseException) -> BaseException | None:

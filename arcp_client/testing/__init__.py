@@ -1,0 +1,34 @@
+"""For tests, also users' own: faults on demand, frame by frame or by cable, and virtual time."""
+
+from __future__ import annotations
+
+from arcp_client.testing.clock import VirtualClock, VirtualTimeLoop
+from arcp_client.testing.faulty import (
+    Chance,
+    Cut,
+    Delay,
+    Drop,
+    FaultyConnector,
+    FaultyTransport,
+    FrameFault,
+    Reorder,
+    Repeat,
+)
+from arcp_client.testing.proxy import Fault, FaultyProxy, port_of
+
+__all__ = [
+    "Chance",
+    "Cut",
+    "Delay",
+    "Drop",
+    "Fault",
+    "FaultyConnector",
+    "FaultyProxy",
+    "FaultyTransport",
+    "FrameFault",
+    "Reorder",
+    "Repeat",
+    "VirtualClock",
+    "VirtualTimeLoop",
+    "port_of",
+]

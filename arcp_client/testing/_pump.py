@@ -1,0 +1,214 @@
+"""Bytes of one proxied connection in and out, under the weather that its proxy makes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from arcp_client._tasks import TaskOwner
+
+__all__ = ["Direction", "Link", "Weather"]
+
+Direction: TypeAlias = Literal["up", "down"]
+Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+_CHUNK = 16 * 1024
+_CHUNKS = 16
+_LINGER = 1.0
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds
+
+
+@dataclass
+class _Fuse:
+    direction: Direction
+    left: int
+
+
+class Weather:
+    """What the connections of one proxy have to go through at present.
+
+    Args:
+        passed: told of every chunk that was passed on.
+        burnt: told when the fuse has burnt, before its connection is cut.
+    """
+
+    def __init__(
+        self, *, passed: Callable[[Direction, int], None], burnt: Callable[[], None]
+    ) -> None:
+        self.passed = passed
+        self.burnt = burnt
+        self.delay = 0.0
+        self.rate: float | None = None
+        self.fuse: _Fuse | None = None
+        self._held: dict[Direction, int] = {"up": 0, "down": 0}
+        self._open: dict[Direction, asyncio.Event] = {
+            "up": asyncio.Event(),
+            "down": asyncio.Event(),
+        }
+        for gate in self._open.values():
+            gate.set()
+
+    def hold(self, direction: Direction) -> None:
+        """Let nothing pass in that direction until it is released as often as held."""
+        self._held[direction] += 1
+        self._open[direction].clear()
+
+    def release(self, direction: Direction) -> None:
+        """Undo one `hold`."""
+        self._held[direction] -= 1
+        if not self._held[direction]:
+            self._open[direction].set()
+
+    async def clear(self, direction: Direction) -> None:
+        """Wait until something may pass in that direction."""
+        await self._open[direction].wait()
+
+    def light(self, direction: Direction, nbytes: int) -> None:
+        """Cut the connection that passes on the last of so many bytes."""
+        self.fuse = _Fuse(direction, nbytes)
+
+    def burn(self, direction: Direction, size: int) -> tuple[int, bool]:
+        """How many of ``size`` bytes may pass, and whether the connection is cut after them."""
+        fuse = self.fuse
+        if fuse is None or fuse.direction != direction:
+            return size, False
+        if fuse.left > size:
+            fuse.left -= size
+            return size, False
+        self.fuse = None
+        return fuse.left, True
+
+
+class Link:
+    """One connection through the proxy: two streams, passed on to each other."""
+
+    def __init__(self, weather: Weather, *, client: Stream, server: Stream) -> None:
+        self._weather = weather
+        self._sides = (client, server)
+        self._tasks = TaskOwner("proxy link")
+        loop = asyncio.get_running_loop()
+        self._verdict: asyncio.Future[Literal["cut", "reset"]] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        for _, writer in self._sides:
+            # drain() then waits until the system has taken everything: what counts as passed on
+            # has left this process.
+            writer.transport.set_write_buffer_limits(high=0)
+
+    def cut(self) -> asyncio.Future[None]:
+        """End both sides with what TCP calls an orderly close, in the middle of whatever it is."""
+        return self._judge("cut")
+
+    def reset(self) -> asyncio.Future[None]:
+        """End both sides with a reset."""
+        return self._judge("reset")
+
+    def _judge(self, verdict: Literal["cut", "reset"]) -> asyncio.Future[None]:
+        if not self._verdict.done():
+            self._verdict.set_result(verdict)
+        return self.closed
+
+    async def run(self) -> None:
+        """Pass bytes on until both sides have ended or the link is cut."""
+        client, server = self._sides
+        ways = [
+            self._tasks.spawn(self._pass("up", client[0], server[1]), name="up"),
+            self._tasks.spawn(self._pass("down", server[0], client[1]), name="down"),
+        ]
+        try:
+            both = self._tasks.spawn(_all(ways), name="both")
+            ends: set[asyncio.Future[Any]] = {both, self._verdict}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await self._tasks.close()
+            if self._verdict.done() and self._verdict.result() == "cut":
+                await asyncio.gather(*(self._linger(side) for side in self._sides))
+        finally:
+            await self._tasks.close()
+            for _, writer in self._sides:
+                if self._verdict.done() and self._verdict.result() == "reset":
+                    _reset_on_close(writer)
+                writer.transport.abort()
+            if not self.closed.done():
+                self.closed.set_result(None)
+
+    async def _pass(
+        self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        on_the_way: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(_CHUNKS)
+
+        async def read() -> None:
+            while True:
+                data: bytes | None
+                try:
+                    data = await reader.read(_CHUNK)
+                except OSError:
+                    data = None
+                await on_the_way.put((loop.time() + self._weather.delay, data))
+                if not data:
+                    return
+
+        self._tasks.spawn(read(), name=f"read {direction}")
+        while True:
+            due, data = await on_the_way.get()
+            await asyncio.sleep(due - loop.time())
+            await self._weather.clear(direction)
+            try:
+                if not data:
+                    break
+                await self._deliver(direction, writer, data)
+            except OSError:
+                data = None
+                break
+        if data is None:
+            self.reset()  # a side that is reset resets the other one
+        else:
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+
+    async def _deliver(
+        self, direction: Direction, writer: asyncio.StreamWriter, data: bytes
+    ) -> None:
+        weather, rest = self._weather, memoryview(data)
+        while rest:
+            rate = weather.rate
+            piece = rest if rate is None else rest[: max(1, int(rate / 20))]
+            size, last = weather.burn(direction, len(piece))
+            if size:
+                writer.write(bytes(piece[:size]))
+                await writer.drain()
+                weather.passed(direction, size)
+            if last:
+                weather.burnt()
+                self.cut()
+                await self.closed  # that is, until run() cancels this task
+            if rate is not None:
+                await asyncio.sleep(size / rate)
+                await weather.clear(direction)
+            rest = rest[size:]
+
+    async def _linger(self, side: Stream) -> None:
+        reader, writer = side
+        if writer.transport.get_write_buffer_size():
+            return  # it reads nothing, so it cannot be told either
+        # Closing a socket over unread bytes resets it, and that can overtake what was passed on.
+        # So the end is announced first, and what still comes is thrown away.
+        with contextlib.suppress(OSError):
+            writer.write_eof()
+            async with asyncio.timeout(_LINGER):
+                while await reader.read(_CHUNK):
+                    pass
+
+
+async def _all(tasks: list[asyncio.Task[None]]) -> None:
+    await asyncio.wait(tasks)
+
+
+def _reset_on_close(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

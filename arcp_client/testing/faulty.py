@@ -1,0 +1,267 @@
+"""Frames in, the same frames out, less those that a plan drops, repeats, delays or reorders.
+
+Where `FaultyProxy` breaks connections, this breaks what is in them, frame by frame, over any
+transport, and always in the same way for the same seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from arcp_client.errors import LinkLost
+from arcp_client.transports.base import Connector, Transport
+
+__all__ = [
+    "Chance",
+    "Cut",
+    "Delay",
+    "Drop",
+    "FaultyConnector",
+    "FaultyTransport",
+    "FrameFault",
+    "Reorder",
+    "Repeat",
+]
+
+Way: TypeAlias = Literal["in", "out"]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Selects each frame with that probability, from the transport's seeded generator."""
+
+    probability: float
+
+
+When: TypeAlias = "int | Collection[int] | Chance | Callable[[bytes], bool]"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Lose the selected frames.
+
+    Attributes:
+        when: which frames: an index or several (the first frame in that direction is 0), a
+            predicate over the frame, or a `Chance`.
+        way: "in" for what is received, "out" for what is sent.
+    """
+
+    when: When
+    way: Way = "in"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Pass the selected frames on ``times`` times in a row."""
+
+    when: When
+    times: int = 2
+    way: Way = "in"
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Hold the selected frames back until ``by`` later ones have passed, or the link ends."""
+
+    when: When
+    by: int = 1
+    way: Way = "in"
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Pass the selected frames, and so all behind them, on ``seconds`` later."""
+
+    when: When
+    seconds: float
+    way: Way = "in"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """End the link once ``after`` frames have gone that way."""
+
+    after: int
+    way: Way = "in"
+
+
+FrameFault: TypeAlias = Drop | Repeat | Reorder | Delay | Cut
+
+
+class _Course:
+    """One direction's frames through the plan: one in, none or some out, each with a delay."""
+
+    def __init__(self, plan: Iterable[FrameFault], generator: random.Random) -> None:
+        self._plan = list(plan)
+        self._generator = generator
+        self._seen = 0
+        self._held: list[tuple[int, float, bytes]] = []
+        self._cut = min((f.after for f in self._plan if isinstance(f, Cut)), default=None)
+
+    @property
+    def cut(self) -> bool:
+        """Whether as many frames have been seen as the plan allows."""
+        return self._cut is not None and self._seen >= self._cut
+
+    def enter(self, frame: bytes) -> list[tuple[float, bytes]]:
+        index, copies, later, delay = self._seen, 1, 0, 0.0
+        self._seen += 1
+        for fault in self._plan:
+            if isinstance(fault, Cut) or not self._selected(fault.when, index, frame):
+                continue
+            match fault:
+                case Drop():
+                    copies = 0
+                case Repeat(times=times):
+                    copies *= times
+                case Reorder(by=by):
+                    later = max(later, by)
+                case Delay(seconds=seconds):
+                    delay += seconds
+        passed: list[tuple[float, bytes]] = []
+        due = [(left - 1, wait, late) for left, wait, late in self._held]
+        if later:
+            due += [(later, delay, frame)] * copies
+        else:
+            passed += [(delay, frame)] * copies
+        passed += [(wait, late) for left, wait, late in due if left <= 0]
+        self._held = [entry for entry in due if entry[0] > 0]
+        return passed
+
+    def rest(self) -> list[tuple[float, bytes]]:
+        held, self._held = self._held, []
+        return [(wait, frame) for _, wait, frame in held]
+
+    def _selected(self, when: When, index: int, frame: bytes) -> bool:
+        if isinstance(when, Chance):
+            return self._generator.random() < when.probability
+        if isinstance(when, int):
+            return index == when
+        if callable(when):
+            return when(frame)
+        return index in when
+
+
+class FaultyTransport:
+    """A transport whose frames go through a plan.
+
+    ::
+
+        FaultyTransport(transport, plan=[Drop(3), Repeat(is_event), Cut(after=10, way="out")])
+
+    Args:
+        transport: the link underneath; it is closed with this one.
+        plan: the faults; each frame goes through all of them.
+        seed: what `Chance` draws from.
+    """
+
+    def __init__(
+        self, transport: Transport, *, plan: Iterable[FrameFault], seed: int | str = 0
+    ) -> None:
+        plan = list(plan)
+        self._transport = transport
+        self._incoming = self._course(plan, "in", seed)
+        self._outgoing = self._course(plan, "out", seed)
+        self._ready: deque[tuple[float, bytes]] = deque()
+        self._sending = asyncio.Lock()  # a delayed frame keeps its place among the senders
+        self._lost: LinkLost | None = None
+
+    def _course(self, plan: list[FrameFault], way: Way, seed: int | str) -> _Course:
+        chosen = [fault for fault in plan if fault.way == way]
+        return _Course(chosen, random.Random(f"{seed} {way}"))
+
+    async def send(self, frame: bytes) -> None:
+        """Send what the plan makes of the frame, after the delays it asks for.
+
+        Raises:
+            LinkLost: the link has ended, or the plan cut it.
+        """
+        async with self._sending:
+            await self._cut_if_due(self._outgoing)
+            for seconds, passed in self._outgoing.enter(frame):
+                if seconds:
+                    await asyncio.sleep(seconds)
+                await self._transport.send(passed)
+
+    async def receive(self) -> bytes:
+        """The next frame that the plan lets through. A cancelled call loses none.
+
+        Raises:
+            LinkLost: the link has ended, or the plan cut it.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._ready:
+            if self._lost is not None:
+                raise self._lost
+            await self._cut_if_due(self._incoming)
+            try:
+                frame = await self._transport.receive()
+                passed = self._incoming.enter(frame)
+            except LinkLost as lost:
+                self._lost = lost
+                passed = self._incoming.rest()
+            now = loop.time()
+            self._ready.extend((now + seconds, late) for seconds, late in passed)
+        due, frame = self._ready[0]
+        if due > loop.time():
+            await asyncio.sleep(due - loop.time())
+        self._ready.popleft()
+        return frame
+
+    async def close(self, *, timeout: float = 5.0) -> None:
+        """Close the link underneath."""
+        await self._transport.close(timeout=timeout)
+
+    async def _cut_if_due(self, course: _Course) -> None:
+        if course.cut:
+            await self._transport.close(timeout=0.0)
+            raise LinkLost("cut by the plan")
+
+
+class FaultyConnector:
+    """A connector whose links go through a plan.
+
+    Args:
+        connector: makes the links underneath.
+        plan: the faults of every link, or a function from the link's number (the first is 0) to
+            the faults of that one.
+        seed: what `Chance` draws from; each link has a generator of its own.
+
+    Attributes:
+        links: the links made so far.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        *,
+        plan: Iterable[FrameFault] | Callable[[int], Iterable[FrameFault]] = (),
+        seed: int | str = 0,
+    ) -> None:
+        self._connector = connector
+        self._plan = plan if callable(plan) else tuple(plan)
+        self._seed = seed
+        self.links: list[FaultyTransport] = []
+
+    @property
+    def target(self) -> str:
+        """The target of the connector underneath."""
+        return self._connector.target
+
+    async def connect(self) -> FaultyTransport:
+        """Make the next link.
+
+        Raises:
+            ConnectFailed: as the connector underneath does.
+        """
+        number = len(self.links)
+        transport = await self._connector.connect()
+        plan = self._plan(number) if callable(self._plan) else self._plan
+        link = FaultyTransport(transport, plan=plan, seed=f"{self._seed} {number}")
+        self.links.append(link)
+        return link

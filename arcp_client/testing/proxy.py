@@ -1,0 +1,333 @@
+"""TCP bytes in on one side, the same bytes out on the other, unless a fault is asked for.
+
+A `FaultyProxy` stands between a client and a server on one machine and does to their connection
+what networks do: cut it, reset it, hold it, slow it down, refuse it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from arcp_client._tasks import TaskOwner
+from arcp_client.testing._pump import Direction, Link, Weather
+
+__all__ = ["Fault", "FaultyProxy", "port_of"]
+
+_PORTS = {"ws": 80, "http": 80, "wss": 443, "https": 443}
+_BACKLOG = 128
+
+
+class Fault:
+    """A fault that lasts: as a context manager, with ``with`` or ``async with``."""
+
+    def __init__(self, steps: Generator[None, None, None]) -> None:
+        self._steps = steps
+
+    def __enter__(self) -> Self:
+        next(self._steps)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        next(self._steps, None)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+class FaultyProxy:
+    """A TCP proxy on the loopback interface whose connections fail on demand.
+
+    ::
+
+        async with FaultyProxy("ws://127.0.0.1:7777/arcp") as proxy:
+            client = Client(proxy.url)
+            ...
+            proxy.cut()                      # the connection is gone, without a goodbye
+            with proxy.stall():              # connected, but nothing moves
+                ...
+
+    What is on the way in one direction is bounded (about 256 KiB), so a peer that does not read
+    still holds the other one back. "down" is from the server to the client, "up" the other way.
+
+    Args:
+        target: host of the server, or its URL; then ``port`` is not needed.
+        port: port of the server.
+
+    Attributes:
+        connections: how many were accepted so far.
+        bytes_up: bytes passed on from client to server so far.
+        bytes_down: bytes passed on from server to client so far.
+        cuts: how many connections were cut or reset so far.
+    """
+
+    def __init__(self, target: str, port: int | None = None) -> None:
+        self._target_url = target if "://" in target else None
+        if self._target_url is not None:
+            self._target_host = urlsplit(target).hostname or "127.0.0.1"
+            self._target_port = port_of(target)
+        elif port is None:
+            raise TypeError("FaultyProxy needs a URL, or a host and a port")
+        else:
+            self._target_host, self._target_port = target, port
+        self._weather = Weather(passed=self._passed, burnt=self._burnt)
+        self._tasks = TaskOwner("proxy")
+        self._links: set[Link] = set()
+        self._silent: set[socket.socket] = set()
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._answers = True
+        self._armed: deque[tuple[Direction, int]] = deque()
+        self._watchers: set[asyncio.Future[None]] = set()
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.connections = 0
+        self.bytes_up = 0
+        self.bytes_down = 0
+        self.cuts = 0
+
+    @classmethod
+    def for_url(cls, url: str) -> Self:
+        """A proxy in front of the server of that URL; its own `url` has the same path."""
+        return cls(url)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect: the target's URL with the proxy's host and port in it."""
+        if self._target_url is None:
+            return f"tcp://{self.host}:{self.port}"
+        parts = urlsplit(self._target_url)
+        return urlunsplit(parts._replace(netloc=f"{self.host}:{self.port}"))
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections are being passed on at present."""
+        return len(self._links)
+
+    async def __aenter__(self) -> Self:
+        self._bind()
+        self._listen()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        await self._tasks.close()
+        for silent in self._silent:
+            silent.close()
+
+    # ------------------------------------------------------------------ faults that happen at once
+
+    def cut(self) -> asyncio.Task[None]:
+        """End all connections now, as a dying router would: no goodbye, no reset.
+
+        What has already been passed on still arrives.
+
+        Returns:
+            A task that ends when both sides are closed. It need not be awaited.
+        """
+        return self._end([link.cut() for link in self._links])
+
+    def cut_after(self, nbytes: int, *, direction: Direction = "down") -> None:
+        """Cut a connection as soon as ``nbytes`` more have been passed on in that direction.
+
+        Exactly so many arrive. Several calls queue: the next one counts from the cut before, so
+        that each of a client's connections can be given its own length.
+        """
+        if nbytes < 0:
+            raise ValueError("nbytes must not be negative")
+        self._armed.append((direction, nbytes))
+        self._arm()
+
+    def reset(self) -> asyncio.Task[None]:
+        """End all connections now with a TCP reset; what is on the way may be lost.
+
+        Returns:
+            A task that ends when both sides are closed. It need not be awaited.
+        """
+        return self._end([link.reset() for link in self._links])
+
+    # ------------------------------------------------------------------ faults that last
+
+    def stall(self) -> Fault:
+        """Nothing moves in either direction; connections stay open and go on afterwards."""
+        return self._hold("up", "down")
+
+    def half_open(self, direction: Direction) -> Fault:
+        """Nothing moves in that direction, as behind a NAT that forgot half of a connection."""
+        return self._hold(direction)
+
+    def delay(self, seconds: float) -> Fault:
+        """Everything arrives that much later, in order."""
+
+        def steps() -> Generator[None, None, None]:
+            before, self._weather.delay = self._weather.delay, seconds
+            yield
+            self._weather.delay = before
+
+        return Fault(steps())
+
+    def throttle(self, bytes_per_second: float) -> Fault:
+        """No more than so many bytes a second pass in each direction of a connection."""
+
+        def steps() -> Generator[None, None, None]:
+            before, self._weather.rate = self._weather.rate, bytes_per_second
+            yield
+            self._weather.rate = before
+
+        return Fault(steps())
+
+    def refuse(self) -> Fault:
+        """New connections are refused, as by a server that is down. Open ones go on."""
+
+        def steps() -> Generator[None, None, None]:
+            self._unlisten()
+            self._bind()  # a bound socket that does not listen refuses, and keeps the port
+            yield
+            self._listen()
+
+        return Fault(steps())
+
+    def silent_accept(self) -> Fault:
+        """New connections are accepted and never answered, also afterwards."""
+
+        def steps() -> Generator[None, None, None]:
+            self._answers = False
+            yield
+            self._answers = True
+
+        return Fault(steps())
+
+    async def until(self, condition: Callable[[FaultyProxy], bool]) -> None:
+        """Wait until a condition over the counters holds: ``until(lambda p: p.cuts == 2)``."""
+        while not condition(self):
+            watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._watchers.add(watcher)
+            try:
+                await watcher
+            finally:
+                self._watchers.discard(watcher)
+
+    # ------------------------------------------------------------------ inside
+
+    def _changed(self) -> None:
+        for watcher in self._watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+
+    def _passed(self, direction: Direction, size: int) -> None:
+        if direction == "up":
+            self.bytes_up += size
+        else:
+            self.bytes_down += size
+        self._changed()
+
+    def _hold(self, *directions: Direction) -> Fault:
+        def steps() -> Generator[None, None, None]:
+            for direction in directions:
+                self._weather.hold(direction)
+            yield
+            for direction in directions:
+                self._weather.release(direction)
+
+        return Fault(steps())
+
+    def _arm(self) -> None:
+        if self._armed and self._weather.fuse is None:
+            direction, nbytes = self._armed.popleft()
+            self._weather.light(direction, nbytes)
+
+    def _bind(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setblocking(False)
+        self._socket.bind((self.host, self.port))
+        self.port = self._socket.getsockname()[1]
+
+    def _listen(self) -> None:
+        if self._socket is not None:
+            self._socket.listen(_BACKLOG)
+            self._accepting = self._tasks.spawn(self._accept(self._socket), name="accept")
+
+    def _unlisten(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            accepted, _ = await loop.sock_accept(listening)
+            self.connections += 1
+            if self._answers:
+                self._tasks.spawn(self._serve(accepted), name=f"connection {self.connections}")
+            else:
+                self._silent.add(accepted)
+            self._changed()
+
+    async def _serve(self, accepted: socket.socket) -> None:
+        try:
+            upstream = await asyncio.open_connection(self._target_host, self._target_port)
+        except OSError:
+            accepted.close()
+            return
+        except BaseException:
+            accepted.close()
+            raise
+        client = await asyncio.open_connection(sock=accepted)
+        link = Link(self._weather, client=client, server=upstream)
+        self._links.add(link)
+        try:
+            await link.run()
+        finally:
+            self._links.discard(link)
+            self._changed()
+
+    def _end(self, closed: list[asyncio.Future[None]]) -> asyncio.Task[None]:
+        self.cuts += len(closed)
+        self._changed()
+
+        async def wait() -> None:
+            if closed:
+                await asyncio.wait(closed)
+
+        return self._tasks.spawn(wait(), name="cut")
+
+    def _burnt(self) -> None:
+        self.cuts += 1
+        self._arm()
+        self._changed()
+
+
+def port_of(url: str) -> int:
+    """The port of a URL, also where it is the default of its scheme."""
+    parts = urlsplit(url)
+    port = parts.port or _PORTS.get(parts.scheme)
+    if port is None:
+        raise ValueError(f"no port in {parts.scheme}://{parts.hostname}")
+    return port
