@@ -1,14 +1,15 @@
-"""Half-done writes in, finished ones out: a sender may be cancelled, its write may not.
+"""Writes in, in call order; each is done at once or by a task that no cancelled sender can stop.
 
 aiohttp lets everyone who waits for room in the socket wait on one shared future. Cancelling one of
 them would cancel the others, and each one after it, with a CancelledError that nobody asked for.
-So a write that has to wait is finished by a task of its own that is never cancelled.
+So nobody waits in there but one task, which is never cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import types
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
@@ -18,53 +19,84 @@ __all__ = ["Writes"]
 
 
 class Writes:
-    """The writes of one link that wait for room.
+    """The writes of one link.
+
+    While there is room, a write is done within `start`. The first one that has to wait is handed
+    to a task; what is started meanwhile queues behind it, until the queue is empty again.
 
     Args:
-        name: prefix of the tasks' names.
-        on_room: called when the last of them has ended.
+        name: prefix of the task's name.
+        on_room: called when nothing waits any more.
     """
 
     def __init__(self, name: str, *, on_room: Callable[[], None]) -> None:
-        self._tasks = TaskOwner(name, on_failure=self._failed)
-        self._waiting = 0
+        self._owner = TaskOwner(name)
         self._on_room = on_room
-        self.failure: BaseException | None = None
+        self._queue: deque[tuple[Coroutine[Any, Any, None], asyncio.Future[None]]] = deque()
+        self._congested = False
 
-    def __len__(self) -> int:
-        return self._waiting
+    @property
+    def congested(self) -> bool:
+        """Whether the peer takes no more at present."""
+        return self._congested
 
-    def start(self, write: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Write as far as it goes without waiting, which nearly always is all of it.
+    def start(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
+        """Write now, or as soon as there is room.
 
         Returns:
-            A task that does the rest, or None if there is none.
+            None if it is done, else a future of its end. Cancelling that stops nothing.
 
         Raises:
-            Whatever the write raised at once.
+            Exception: whatever the write raised at once.
         """
-        try:
-            obstacle = write.send(None)
-        except StopIteration:
-            return None
-        self._waiting += 1
-        return self._tasks.spawn(self._rest(write, obstacle), name="write")
+        if not self._congested:
+            try:
+                obstacle = write.send(None)
+            except StopIteration:
+                return None
+            # The next step must be that of the task, or aiohttp's future counts as awaited.
+            self._congested = True
+            write = _resumed(write, obstacle)
+            self._owner.spawn(self._work_off(), name="write")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((write, done))
+        return done
 
-    async def _rest(self, write: Coroutine[Any, Any, None], obstacle: Any) -> None:
+    async def _work_off(self) -> None:
         try:
-            await _resume(write, obstacle)
+            while self._queue:
+                write, done = self._queue.popleft()
+                try:
+                    await write
+                except Exception as error:  # noqa: BLE001 - it is the sender's
+                    _settle(done, error)
+                else:
+                    _settle(done, None)
         finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._on_room()
+            self._congested = False
+            while self._queue:  # only if the loop itself is going down
+                write, done = self._queue.popleft()
+                write.close()
+                done.cancel()
+        self._on_room()
 
-    def _failed(self, error: BaseException) -> None:
-        # Not logged: the sender gets it, and the reader learns of the broken link by itself.
-        self.failure = error
+
+def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.done():  # its sender was cancelled
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+        done.exception()  # counts as seen: a sender that is cancelled now will not look
+
+
+async def _resumed(write: Coroutine[Any, Any, None], obstacle: object) -> None:
+    await _go_on(write, obstacle)
 
 
 @types.coroutine
-def _resume(write: Coroutine[Any, Any, None], obstacle: Any) -> Generator[Any, Any, None]:
+def _go_on(write: Coroutine[Any, Any, None], obstacle: object) -> Generator[Any, Any, None]:
     """Go on with a coroutine that has already been started, from what it waits for."""
     try:
         yield obstacle

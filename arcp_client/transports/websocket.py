@@ -117,7 +117,7 @@ class WebSocketTransport:
         try:
             rest = self._writes.start(self._ws.send_frame(frame, _TEXT))
             if rest is not None:
-                await asyncio.shield(rest)
+                await rest
         except (aiohttp.ClientError, OSError) as error:
             # Only this call fails: the reader first gets what arrived, then learns of the end.
             raise self._broken() from error
@@ -181,7 +181,7 @@ class WebSocketTransport:
         raise again(self._lost)
 
     def _answer(self, payload: bytes) -> None:
-        if self._writes:
+        if self._writes.congested:
             # The peer reads nothing at present. One answer to its latest ping is enough
             # (RFC 6455 §5.5.3), more would let it fill the memory.
             self._pong = payload
@@ -236,7 +236,7 @@ class WebSocketTransport:
         with contextlib.suppress(aiohttp.ClientError, OSError):
             rest = self._writes.start(self._ws.send_frame(_GOODBYE, _CLOSE))
             if rest is not None:
-                await asyncio.shield(rest)
+                await rest
             while not self._over:
                 if self._receiving:
                     self._vacated = asyncio.get_running_loop().create_future()

@@ -93,19 +93,21 @@ async def test_frames_of_concurrent_senders_go_out_in_the_order_of_the_calls(pai
 
 async def test_a_cancelled_sender_disturbs_neither_the_others_nor_the_receiver(pair: Pair) -> None:
     cancelled = await blocked_sender(pair)
-    other = asyncio.create_task(pair.near.send(b"other"))
+    frames = [b"%d" % n * 300_000 for n in range(3)]  # each large enough to be made to wait
+    others = [asyncio.create_task(pair.near.send(frame)) for frame in frames]
     await ticks(3)
     cancelled.cancel()
     await ticks(3)
-    late = asyncio.create_task(pair.near.send(b"late"))
+    others.append(asyncio.create_task(pair.near.send(b"last")))
     await ticks(3)
+    assert not others[0].done()
     await pair.far.send(b"still here")
     assert await pair.near.receive() == b"still here"
-    frames: list[bytes] = []
-    while b"late" not in frames:
-        frames.append(await pair.far.receive())
-    assert [frame for frame in frames if frame != BLOCK] == [b"other", b"late"]
-    await asyncio.gather(other, late)
+    got = [await pair.far.receive()]
+    while got[-1] != b"last":
+        got.append(await pair.far.receive())
+    assert [frame for frame in got if frame != BLOCK] == [*frames, b"last"]
+    await asyncio.gather(*others)
     assert cancelled.cancelled()
 
 
