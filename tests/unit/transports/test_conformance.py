@@ -136,7 +136,14 @@ async def test_a_frame_at_the_limit_passes_and_one_above_is_refused_before_it_is
 
 @pytest.mark.parametrize(
     "text",
-    ["line\u2028separator", "next\u0085line", "\u00e9", "\u4e2d\u6587", "\U0001f600", "\x1c\x0b\x0c"],
+    [
+        "line\u2028separator",
+        "next\u0085line",
+        "\u00e9",
+        "\u4e2d\u6587",
+        "\U0001f600",
+        "\x1c\x0b\x0c",
+    ],
 )
 async def test_no_character_is_taken_for_a_frame_end(pair: Pair, text: str) -> None:
     frame = f'{{"text":"{text}"}}'.encode()
