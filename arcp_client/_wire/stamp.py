@@ -1,0 +1,152 @@
+"""A job's event in, its envelope for any session out: the payload is encoded once (§8.1, §8.3).
+
+What differs between the sessions that see an event is its session and its number. Everything else
+is encoded when the event is emitted, and the envelope is put around it when it is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from . import dialect
+from .codec import snapshot
+from .ids import new_id, time_text
+
+__all__ = [
+    "EventIds",
+    "Record",
+    "canonical",
+    "event_payload",
+    "job_part",
+    "payload_bytes",
+    "timestamp",
+]
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+_FRAME = (
+    b'{"arcp":"' + dialect.PROTOCOL.encode() + b'","id":"%b","type":"%b","session_id":"%b"%b,'
+    b'"event_seq":%d,"payload":%b}'
+)
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_HALF = 2**40
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One event, result or error of a job, without the session it is sent in.
+
+    Attributes:
+        id: the envelope's id, the same in every session.
+        type: the message type.
+        job: the part of the envelope that names the job, from `job_part`.
+        payload: the payload as JSON.
+        at: the loop's time when it was emitted.
+        needs: the feature without which a session does not get it (§6.2).
+    """
+
+    id: bytes
+    type: bytes
+    job: bytes
+    payload: bytes
+    at: float = 0.0
+    needs: str | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its frame has."""
+        return len(self.payload) + 200
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it ends its job."""
+        return self.type != _EVENT
+
+    def frame(self, session: bytes, seq: int) -> bytes:
+        """The whole frame for one session."""
+        return _FRAME % (self.id, self.type, session, self.job, seq, self.payload)
+
+
+_EVENT = dialect.EVENT.encode()
+
+
+def job_part(job_id: str, trace_id: str) -> bytes:
+    """The fields that all frames of a job share. Both ids are this package's own or checked."""
+    return f',"trace_id":"{trace_id}","job_id":"{job_id}"'.encode("ascii")
+
+
+def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
+    """The payload of a ``job.event``, stamped with the present moment.
+
+    Raises:
+        ValueError: the body holds what JSON cannot.
+    """
+    return payload_bytes({"kind": kind, "ts": timestamp(), "body": body})
+
+
+def payload_bytes(payload: Mapping[str, Any]) -> bytes:
+    """Any payload as JSON.
+
+    Raises:
+        ValueError: it holds what JSON cannot.
+    """
+    try:
+        return _encode(payload)
+    except (TypeError, UnicodeEncodeError, RecursionError):
+        return bytes(snapshot(payload))
+
+
+class EventIds:
+    """Mints envelope ids: ULIDs, rising within one process, several times faster than one by one.
+
+    Forty of the eighty random bits stay for a millisecond's ids, the other forty are counted up
+    from a random start; ids of two processes meet no sooner than random ones would in practice.
+    """
+
+    def __init__(self) -> None:
+        self._prefix = ""
+        self._until = 0
+        self._count = 0
+
+    def next(self) -> bytes:
+        """A fresh id."""
+        moment = time.time_ns()
+        if moment >= self._until:
+            self._prefix = new_id()[:18]
+            self._count = int.from_bytes(os.urandom(4), "big")
+            self._until = moment - moment % 1_000_000 + 1_000_000
+        self._count = count = (self._count + 1) % _HALF
+        return (
+            self._prefix
+            + _PAIRS[count >> 30]
+            + _PAIRS[count >> 20 & 1023]
+            + _PAIRS[count >> 10 & 1023]
+            + _PAIRS[count & 1023]
+        ).encode("ascii")
+
+
+_now: tuple[int, str] = (0, "")
+
+
+def timestamp() -> str:
+    """Like `ids.now_text`, formatted once a millisecond."""
+    global _now
+    moment = time.time_ns() // 1_000_000
+    known, text = _now
+    if moment != known:
+        text = time_text(datetime.fromtimestamp(moment / 1000, UTC))
+        _now = (moment, text)
+    return text
+
+
+def canonical(value: Any) -> bytes:
+    """A JSON value as bytes that do not depend on the order of its keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,25 @@
+"""The other end, to embed: functions in, a runtime that clients connect to out (§6–§12)."""
+
+from __future__ import annotations
+
+from arcp_client.runtime.app import Runtime
+from arcp_client.runtime.auth import Authentication
+from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.jobs import Cancellation
+from arcp_client.runtime.limits import Limits, Observation, Policy
+from arcp_client.runtime.log import MemoryEventLog
+from arcp_client.runtime.serving import Server
+from arcp_client.runtime.tools import Tool
+
+__all__ = [
+    "Authentication",
+    "Cancellation",
+    "JobContext",
+    "Limits",
+    "MemoryEventLog",
+    "Observation",
+    "Policy",
+    "Runtime",
+    "Server",
+    "Tool",
+]

@@ -1,0 +1,312 @@
+"""What an agent is given: its verbs in, events of its job out (§8.2).
+
+Every event is numbered, logged and queued in the call itself; what the call may wait for
+afterwards is only that a slow client catches up.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import snapshot
+from arcp_client._wire.ids import new_prefixed_id
+from arcp_client.errors import JobFailed, LocalProtocolError
+from arcp_client.models import Budget, Lease
+from arcp_client.runtime.authority import Authority
+from arcp_client.runtime.flow import Pace
+from arcp_client.runtime.jobs import Cancellation, Failure, Job, Streamed, Success
+from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.tools import Tool
+
+__all__ = ["JobContext"]
+
+_OWN_KINDS = frozenset({"result_chunk", "delegate"})
+
+
+class JobContext:
+    """One running job, as its agent sees it.
+
+    All emitting methods may be called from any task of the agent, also at the same time. After
+    the job has ended they raise LocalProtocolError. Values are snapshotted in the call.
+    """
+
+    def __init__(self, job: Job, limits: Limits, authority: Authority) -> None:
+        self._job = job
+        self._limits = limits
+        self._authority = authority
+        self._pace = Pace(job, limits)
+        request = job.request
+        self._input = None if request is None else request.input
+
+    def __repr__(self) -> str:
+        return f"<JobContext {self._job.id} {self._job.agent}>"
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._job.id
+
+    @property
+    def agent(self) -> str:
+        """The agent as it was resolved, ``name`` or ``name@version``."""
+        return self._job.agent
+
+    @property
+    def trace_id(self) -> str:
+        """The W3C trace id to hand on to tools and sub-agents (§11)."""
+        return self._job.trace_id
+
+    @property
+    def input(self) -> Any:
+        """What the client submitted."""
+        return self._input
+
+    @property
+    def lease(self) -> Lease:
+        """What the job may do (§9)."""
+        return self._job.grant.lease
+
+    @property
+    def budget(self) -> Budget:
+        """What is left of each budgeted currency, now (§9.6)."""
+        return dict(self._job.budget.remaining)
+
+    @property
+    def cancelled(self) -> Cancellation:
+        """Set when the job is to end; its ``reason`` says why.
+
+        An agent that looks at it is given ``Limits.cancel_grace`` seconds to end by itself after a
+        cancel; one that never does is interrupted with ``asyncio.CancelledError`` at once.
+        """
+        self._job.cooperative = True
+        return self._job.cancelled
+
+    # ------------------------------------------------------------------------ events
+
+    async def log(self, message: str, level: str = "info") -> None:
+        """Emit a log line."""
+        await self._emit("log", {"level": level, "message": message})
+
+    async def thought(self, text: str) -> None:
+        """Emit a piece of reasoning."""
+        await self._emit("thought", {"text": text})
+
+    async def status(self, phase: str, message: str | None = None) -> None:
+        """Emit that the job enters a phase."""
+        await self._emit("status", _present(phase=phase, message=message))
+
+    async def tool_call(self, tool: str, args: Any = None, call_id: str | None = None) -> str:
+        """Emit that a tool is called; the id for its `tool_result`. Asks for no permission."""
+        call_id = call_id or new_prefixed_id("call")
+        await self._emit("tool_call", {"tool": tool, "args": args, "call_id": call_id})
+        return call_id
+
+    async def tool_result(
+        self, call_id: str, result: Any = None, error: Mapping[str, Any] | None = None
+    ) -> None:
+        """Emit what a tool call gave: ``error`` with ``code`` and ``message``, or ``result``."""
+        outcome = {"result": result} if error is None else {"error": dict(error)}
+        await self._emit("tool_result", {"call_id": call_id, **outcome})
+
+    def tool(self, name: str, args: Any = None) -> Tool:
+        """Call a tool under the lease: ``async with job.tool("search", {…}) as call``.
+
+        Emits ``tool_call``, asks for permission (§9.3), and emits ``tool_result`` at the end of
+        the block with ``call.result``, or with an error if the block raised.
+
+        Raises, when the block is entered:
+            PermissionDenied: no ``tool.call`` pattern covers the name.
+            LeaseExpired: the lease has run out.
+            BudgetExhausted: a counter is spent.
+        """
+        return Tool(self, name, args)
+
+    async def metric(
+        self,
+        name: str,
+        value: float | Decimal,
+        unit: str | None = None,
+        dimensions: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Emit a measurement. A ``cost.…`` metric in a budgeted currency is charged (§9.6).
+
+        Raises:
+            ValueError: the value is not finite, or a cost is negative.
+        """
+        if isinstance(value, bool) or not math.isfinite(value):
+            raise ValueError(f"a metric's value is a finite number, not {value!r}")
+        self._authority.metric(
+            _present(name=name, value=value, unit=unit, dimensions=dimensions and dict(dimensions))
+        )
+        await self._pace.step()
+
+    async def artifact(
+        self,
+        uri: str,
+        content_type: str,
+        byte_size: int | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        """Emit a reference to something the agent made."""
+        body = _present(uri=uri, content_type=content_type, byte_size=byte_size, sha256=sha256)
+        await self._emit("artifact_ref", body)
+
+    async def progress(
+        self,
+        current: float,
+        total: float | None = None,
+        units: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """Emit how far the job is (§8.2.1).
+
+        Raises:
+            ValueError: ``current`` or ``total`` is negative or not finite.
+        """
+        for number in (current, total):
+            if number is not None and not (number >= 0 and math.isfinite(number)):
+                raise ValueError(f"progress is a non-negative number, not {number!r}")
+        await self._emit(
+            "progress", _present(current=current, total=total, units=units, message=message)
+        )
+
+    async def emit(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Emit an event of any other kind, such as ``x-vendor.acme.scored``.
+
+        Raises:
+            ValueError: the kind is one that only the runtime emits.
+        """
+        if not kind or kind in _OWN_KINDS:
+            raise ValueError(f"{kind!r} is not for agents to emit")
+        if kind == "metric":
+            self._authority.metric(dict(body))
+            await self._pace.step()
+        else:
+            await self._emit(kind, dict(body))
+
+    async def _emit(self, kind: str, body: dict[str, Any]) -> None:
+        self._job.emit(kind, body)
+        await self._pace.step()
+
+    # ------------------------------------------------------------------------ result
+
+    async def chunk(self, data: str | bytes, more: bool = True) -> None:
+        """Emit a piece of the result (§8.4); the agent then returns nothing.
+
+        Text goes out as ``utf8``, bytes as ``base64``. If no piece had ``more=False``, the runtime
+        closes the stream with an empty one.
+
+        Raises:
+            JobFailed: the piece or the whole is over the limits; the job ends with it (§14).
+            LocalProtocolError: a piece after the last one.
+        """
+        if not isinstance(data, str | bytes | bytearray | memoryview):
+            raise TypeError(f"a chunk is str or bytes, not {type(data).__name__}")
+        self._chunk(data if isinstance(data, str) else bytes(data), more)
+        await self._pace.step()
+
+    def _chunk(self, data: str | bytes, more: bool) -> None:
+        stream = self._stream()
+        if stream.done:
+            raise LocalProtocolError("a chunk after the one with more=False")
+        size = len(data.encode("utf-8", "surrogatepass")) if isinstance(data, str) else len(data)
+        if size > self._limits.chunk_bytes:
+            self._too_large(f"a chunk of {size} bytes", self._limits.chunk_bytes)
+        if stream.size + size > self._limits.result_bytes:
+            self._too_large("the streamed result", self._limits.result_bytes)
+        if stream.kept is not None:
+            stream.kept.append(data)
+        else:
+            text = isinstance(data, str)
+            body = {
+                "result_id": stream.result_id,
+                "chunk_seq": stream.count,
+                "data": data if isinstance(data, str) else base64.b64encode(data).decode("ascii"),
+                "encoding": "utf8" if text else "base64",
+                "more": more,
+            }
+            self._job.emit("result_chunk", body)
+        stream.count += 1
+        stream.size += size
+        stream.done = not more
+
+    def _too_large(self, what: str, limit: int) -> None:
+        message = f"{what} is over the limit of {limit} bytes"
+        self._job.violated = Failure(dialect.ERROR, dialect.INTERNAL_ERROR, message, retryable=True)
+        raise JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
+
+    def _stream(self) -> Streamed:
+        job = self._job
+        if job.streamed is None:
+            owner = job.owner
+            plain = owner is not None and dialect.RESULT_CHUNKS not in owner.features
+            job.streamed = Streamed(new_prefixed_id("res"), kept=[] if plain else None)
+        return job.streamed
+
+    def streamed(self) -> None:
+        """The agent's iterator has ended: close the stream. For the runtime itself."""
+        if not self._stream().done:
+            self._chunk("", more=False)
+
+    def success(self, value: Any) -> Success:
+        """The outcome of an agent that returned ``value``. For the runtime itself.
+
+        Raises:
+            JobFailed: the value cannot be sent.
+        """
+        stream = self._job.streamed
+        if stream is None:
+            return Success(self._inline(value))
+        if value is not None:
+            raise self._unsendable("the agent returned a value after it had streamed its result")
+        self.streamed()
+        if stream.kept is None:
+            return Success(result_id=stream.result_id, size=stream.size)
+        return Success(self._inline(_joined(stream.kept)))
+
+    def _inline(self, value: Any) -> Any:
+        try:
+            encoded = snapshot(value)
+        except ValueError as error:
+            raise self._unsendable("the agent's result is not a JSON value") from error
+        if len(bytes(encoded)) > self._limits.event_bytes:
+            raise self._unsendable("the result is too large to be sent in one piece; stream it")
+        return encoded
+
+    def _unsendable(self, message: str) -> JobFailed:
+        return JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
+
+    # --------------------------------------------------------------------- authority
+
+    def authorize(self, capability: str, target: str) -> None:
+        """Ask for permission for one operation, before it is done (§9.3).
+
+        Args:
+            capability: a namespace such as ``fs.read``.
+            target: the path, URL, tool, agent or model.
+
+        Raises:
+            PermissionDenied: the lease does not cover it.
+            LeaseExpired: the lease has run out; the job is ended with it.
+            BudgetExhausted: a counter is spent. The agent may go on with what costs nothing.
+        """
+        self._authority.authorize(capability, target)
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _joined(pieces: list[str | bytes]) -> str:
+    """A streamed result for a client without ``result_chunk``: text, or base64 if any is binary."""
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(piece for piece in pieces if isinstance(piece, str))
+    whole = b"".join(
+        piece.encode("utf-8", "replace") if isinstance(piece, str) else piece for piece in pieces
+    )
+    return base64.b64encode(whole).decode("ascii")

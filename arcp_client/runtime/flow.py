@@ -1,0 +1,56 @@
+"""A job's pace in, short pauses out: what keeps a fast agent from outrunning its client (§6.5).
+
+No pause ever blocks: a handler of the client may be waiting for another job of the same session,
+and a job that stood still for the first would end neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from arcp_client.runtime.jobs import Job
+from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.session import Session
+
+__all__ = ["Pace"]
+
+_TURN = 32
+_UNSENT = 512
+
+
+class Pace:
+    """The emissions of one job."""
+
+    def __init__(self, job: Job, limits: Limits) -> None:
+        self._job = job
+        self._limits = limits
+        self._count = 0
+
+    async def step(self) -> None:
+        """After each emission: let others run now and then, and let a slow client catch up."""
+        self._count += 1
+        session = self._job.owner
+        if session is not None and session.outlet is not None:
+            if session.unsent > _UNSENT:
+                await session.moved(self._limits.lag_delay)
+                return
+            if session.lag > self._limits.lag_events:
+                await self._hold(session)
+                return
+        if self._count % _TURN == 0:
+            await asyncio.sleep(0)
+
+    async def _hold(self, session: Session) -> None:
+        if not session.slow:
+            session.slow = True
+            self._job.emit(
+                "status",
+                {"phase": "back_pressure", "message": f"consumer lag {session.lag} events"},
+            )
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._limits.lag_delay
+        while session.outlet is not None and session.lag > self._limits.lag_events:
+            left = until - loop.time()
+            if left <= 0:
+                return
+            await session.moved(left)

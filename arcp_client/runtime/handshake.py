@@ -1,0 +1,183 @@
+"""A first frame in, a session with its welcome out, or a refusal (§6.1–§6.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.ids import now_text
+from arcp_client._wire.messages import Auth, Capabilities, Hello, Resume, ResumeBlock
+from arcp_client.errors import InvalidRequest, RequestError, Unauthenticated, request_error
+from arcp_client.runtime import frames
+from arcp_client.runtime.auth import Gate
+from arcp_client.runtime.connection import Connection
+from arcp_client.runtime.requests import checked
+from arcp_client.runtime.session import Session
+from arcp_client.runtime.sessions import SessionTable
+
+__all__ = ["Greeter", "Identity"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a runtime says it is, and what it offers."""
+
+    name: str
+    version: str
+    sdk: str
+    resume_window: float
+    heartbeat_interval: float | None
+
+
+class Greeter:
+    """Opens and resumes sessions.
+
+    Args:
+        identity: what the welcome says of the runtime.
+        gate: knows the principals.
+        sessions: where sessions are kept.
+        inventory: the agents, asked at each welcome.
+        features: what this runtime offers, asked at each welcome.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        gate: Gate,
+        sessions: SessionTable,
+        *,
+        inventory: Callable[[], list[dict[str, Any]]],
+        features: Callable[[], frozenset[str]],
+    ) -> None:
+        self._identity = identity
+        self._gate = gate
+        self._sessions = sessions
+        self._inventory = inventory
+        self._features = features
+
+    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
+        """Answer a first frame. False if it was refused and the client may try again.
+
+        Only a refused resume leaves the link open: the next hello may ask for a new session.
+        """
+        try:
+            if frame.type == dialect.HELLO:
+                await self._hello(connection, checked(Hello, frame))
+            elif frame.type == dialect.RESUME:
+                await self._resume_first(connection, frame)
+            else:
+                raise InvalidRequest("session.hello comes first")
+        except Unauthenticated as error:
+            _log.warning("a client was refused: %s", error)
+            refusal = request_error(dialect.UNAUTHENTICATED, str(error))
+            connection.finish(frames.refusal(refusal, session_id=None, request_id=frame.id))
+        except RequestError as error:
+            connection.refuse(frame, error)
+            if error.code in _RESUME_REFUSED:
+                return False
+            connection.finish()
+        except Exception as error:  # noqa: BLE001 - an authenticator of the user's may raise anything
+            connection.refuse(frame, error)
+            connection.finish()
+        return True
+
+    async def _hello(self, connection: Connection, hello: Hello) -> None:
+        principal = await self._gate.principal(hello.auth)
+        features = self._features().intersection(hello.capabilities.features)
+        if hello.resume is None:
+            session = self._sessions.open(principal)
+            session.features = features
+            session.client = f"{hello.client.name} {hello.client.version}"[:200]
+            self._enter(connection, session, 0, session.tokens.rotate())
+        else:
+            self._resume(connection, principal, hello.resume, features)
+
+    async def _resume_first(self, connection: Connection, frame: ControlFrame) -> None:
+        request = checked(Resume, frame)
+        # The token resumes a session of its principal; who asks still has to say who it is.
+        principal = await self._gate.principal(request.auth or Auth())
+        self._resume(connection, principal, _block(request, frame), self._offered(request))
+
+    def resume_later(self, connection: Connection, session: Session, frame: ControlFrame) -> None:
+        """``session.resume`` after a hello: the new session makes place for the one resumed.
+
+        Raises:
+            RequestError: it is refused; the new session goes on.
+        """
+        request = checked(Resume, frame)
+        if session.log.last or session.jobs or session.feeds:
+            raise InvalidRequest("this session is in use; resume on a new connection")
+        features = self._offered(request)
+        if request.capabilities is None:
+            features = session.features
+        self._resume(connection, session.principal, _block(request, frame), features)
+        self._sessions.expire(session)
+
+    def _offered(self, request: Resume) -> frozenset[str] | None:
+        capabilities: Capabilities | None = request.capabilities
+        return None if capabilities is None else self._features() & set(capabilities.features)
+
+    def _resume(
+        self,
+        connection: Connection,
+        principal: str,
+        block: ResumeBlock,
+        features: frozenset[str] | None,
+    ) -> None:
+        token = block.resume_token.get_secret_value()
+        last = block.last_event_seq
+        session = self._sessions.resume(principal, block.session_id, token, last)
+        if features is not None:
+            session.features = features
+        _log.info("session %s of %s resumed after %d", session.id, principal, last)
+        self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
+
+    def _enter(
+        self,
+        connection: Connection,
+        session: Session,
+        cursor: int,
+        token: str,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        identity = self._identity
+        payload: dict[str, Any] = {
+            "session_id": session.id,
+            "accepted_at": now_text(),
+            "runtime": {"name": identity.name, "version": identity.version, "sdk": identity.sdk},
+            "resume_token": token,
+            "resume_window_sec": _number(identity.resume_window),
+            "capabilities": {
+                "encodings": ["json"],
+                "features": [f for f in dialect.FEATURES if f in session.features],
+                "agents": self._inventory(),
+            },
+            "resumed": resumed,
+        }
+        if identity.heartbeat_interval is not None and dialect.HEARTBEAT in session.features:
+            payload["heartbeat_interval_sec"] = _number(identity.heartbeat_interval)
+        welcome = frames.control(dialect.WELCOME, payload, session_id=session.id)
+        connection.enter(session, cursor, welcome)
+
+
+_RESUME_REFUSED = frozenset({dialect.RESUME_WINDOW_EXPIRED, dialect.PERMISSION_DENIED})
+
+
+def _block(request: Resume, frame: ControlFrame) -> ResumeBlock:
+    return ResumeBlock(
+        session_id=request.session_id or frame.session_id or None,
+        resume_token=request.resume_token,
+        last_event_seq=request.last_event_seq,
+    )
+
+
+def _number(seconds: float) -> int | float:
+    # Some clients take whole seconds only.
+    return int(seconds) if seconds == int(seconds) else seconds

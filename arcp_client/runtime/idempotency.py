@@ -1,0 +1,114 @@
+"""Keys and parameters in, the one job they stand for out (§7.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from arcp_client._wire.stamp import canonical
+from arcp_client.errors import DuplicateKey
+
+__all__ = ["Keys", "Remembered", "fingerprint"]
+
+# What the key is for, and what only says who asks: no parameters of the job.
+_NOT_PARAMETERS = frozenset({"idempotency_key", "request_id"})
+
+
+def fingerprint(payload: Mapping[str, Any]) -> bytes:
+    """A hash of a submit's parameters that does not depend on the order of keys, nor on nulls."""
+    named = {k: v for k, v in payload.items() if v is not None and k not in _NOT_PARAMETERS}
+    return hashlib.sha256(canonical(named)).digest()
+
+
+class Remembered:
+    """What a key stands for.
+
+    Attributes:
+        parameters: the fingerprint of the submit that it came with.
+        payload: the acceptance, once there is one.
+        at: when the submit came, by the loop's clock.
+    """
+
+    def __init__(self, parameters: bytes, at: float) -> None:
+        self.parameters = parameters
+        self.payload: dict[str, Any] | None = None
+        self.at = at
+        self._error: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> dict[str, Any]:
+        """The acceptance.
+
+        Raises:
+            RequestError: the submit was refused after all.
+        """
+        if self.payload is None and self._error is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self.payload is None:
+            assert self._error is not None
+            raise copy.copy(self._error)
+        return self.payload
+
+    def settle(self, payload: dict[str, Any]) -> None:
+        """The submit was accepted."""
+        self.payload = payload
+        self._release()
+
+    def fail(self, error: BaseException) -> None:
+        """The submit was refused."""
+        self._error = error
+        self._release()
+
+    def _release(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+
+class Keys:
+    """The idempotency keys of all principals, the oldest forgotten first."""
+
+    def __init__(self, window: float, count: int) -> None:
+        self._window = window
+        self._count = count
+        self._known: OrderedDict[tuple[str, str], Remembered] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, principal: str, key: str, parameters: bytes) -> Remembered | None:
+        """What the key stands for, also while that is still being accepted.
+
+        Raises:
+            DuplicateKey: it came with other parameters before.
+        """
+        self._forget()
+        known = self._known.get((principal, key))
+        if known is not None and known.parameters != parameters:
+            raise DuplicateKey("the idempotency key was used before with other parameters")
+        return known
+
+    def begin(self, principal: str, key: str, parameters: bytes) -> Remembered:
+        """Reserve the key for a submit that is being looked at."""
+        entry = Remembered(parameters, asyncio.get_running_loop().time())
+        self._known[principal, key] = entry
+        return entry
+
+    def drop(self, principal: str, key: str) -> None:
+        """The submit was refused: the key is as good as new."""
+        self._known.pop((principal, key), None)
+
+    def _forget(self) -> None:
+        oldest = asyncio.get_running_loop().time() - self._window
+        while self._known:
+            name, entry = next(iter(self._known.items()))
+            if entry.at >= oldest and len(self._known) <= self._count:
+                return
+            del self._known[name]

@@ -1,0 +1,328 @@
+"""An agent's emissions in, records for every session that sees the job out; the job's state (§7.3).
+
+A job is rooted at the runtime. Sessions come and go; the job only knows where to deliver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
+from arcp_client._wire.stamp import EventIds, Record, event_payload, job_part, payload_bytes
+from arcp_client.errors import LocalProtocolError
+from arcp_client.runtime.leases import Budget, Grant
+from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.log import History
+from arcp_client.runtime.session import Feed, Session
+
+__all__ = ["Cancellation", "Failure", "Job", "Success"]
+
+PENDING = "pending"
+RUNNING = "running"
+
+_EVENT = dialect.EVENT.encode()
+_NEEDS = {"progress": dialect.PROGRESS, "result_chunk": dialect.RESULT_CHUNKS}
+
+
+class Cancellation:
+    """Whether, and why, a job is to end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.reason: str | None = None
+
+    def is_set(self) -> bool:
+        """Whether the job is to end."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Return once the job is to end."""
+        await self._event.wait()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def set(self, reason: str) -> None:
+        """Ask the agent to end."""
+        if not self._event.is_set():
+            self.reason = reason
+            self._event.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A job ended well: its inline value as JSON, or the id and size of a streamed result."""
+
+    value: Any = None
+    result_id: str | None = None
+    size: int | None = None
+
+    status = dialect.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job ended without success (§7.3, §12)."""
+
+    status: str
+    code: str
+    message: str
+    retryable: bool = False
+    details: Any = None
+
+
+@dataclass(slots=True)
+class Streamed:
+    """What was streamed of a result so far (§8.4)."""
+
+    result_id: str
+    count: int = 0
+    size: int = 0
+    done: bool = False
+    kept: list[str | bytes] | None = None
+    """The pieces themselves, for a client that cannot take them one by one."""
+
+
+@dataclass(slots=True)
+class Request:
+    """What was asked for: the parts of a ``job.submit`` that the job needs."""
+
+    agent: str
+    function: Callable[..., Any]
+    input: Any
+    grant: Grant
+    trace_id: str
+    max_runtime: float | None = None
+    parent: Job | None = None
+    delegate_id: str | None = None
+
+
+@dataclass(slots=True)
+class Timers:
+    """The timers of one job that may end it."""
+
+    handles: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def arm(self, delay: float, callback: Callable[[], None]) -> None:
+        """Call back after a delay, unless the job ends before."""
+        self.handles.append(asyncio.get_running_loop().call_later(delay, callback))
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for handle in self.handles:
+            handle.cancel()
+        self.handles.clear()
+
+
+class Job:
+    """One job.
+
+    Attributes:
+        id: the job's id.
+        number: its place among all jobs of this runtime.
+        principal: who submitted it.
+        owner: the session that submitted it, until that expires or the job ends.
+        owner_id: that session's id.
+        authorities: ids of the sessions that may cancel it (§7.4).
+        status: ``pending``, ``running`` or how it ended.
+        history: its events.
+        feeds: its subscriptions, by session.
+        last_seq: number of its last event in the submitting session.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        number: int,
+        owner: Session,
+        ids: EventIds,
+        limits: Limits,
+        created: datetime,
+    ) -> None:
+        self.id = new_prefixed_id("job")
+        self.number = number
+        self.principal = owner.principal
+        self.request: Request | None = request
+        self.agent = request.agent
+        self.grant = request.grant
+        parent = request.parent
+        self.parent_id = None if parent is None else parent.id
+        self.delegate_id = request.delegate_id
+        above: Budget | None = None if parent is None else parent.budget
+        self.budget: Budget = Budget(request.grant.limits, above)
+        self.trace_id = request.trace_id
+        self.created = created
+        self.owner: Session | None = owner
+        self.owner_id = owner.id
+        self.authorities = {owner.id}
+        self.status = PENDING
+        self.history = History(limits.history_events, limits.history_bytes)
+        self.feeds: dict[Session, Feed] = {}
+        self.last_seq = 0
+        self.accepted: dict[str, Any] = {}
+        self.cancelled = Cancellation()
+        self.cooperative = False
+        self.stopping: Failure | None = None
+        self.violated: Failure | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.timers = Timers()
+        self.deadline: float | None = None
+        self.streamed: Streamed | None = None
+        self.ended_at = 0.0
+        self.done = asyncio.Event()
+        self.slowed = False
+        self._ids = ids
+        self._wire = job_part(self.id, self.trace_id)
+        self._max_payload = limits.event_bytes
+
+    @property
+    def ended(self) -> bool:
+        """Whether its terminal was emitted."""
+        return self.status in dialect.ENDED
+
+    # ---------------------------------------------------------------------- emitting
+
+    def emit(self, kind: str, body: dict[str, Any]) -> None:
+        """Number, log and queue one event in every session that sees the job. Never waits.
+
+        Raises:
+            ValueError: the body holds what JSON cannot, or is too large.
+            LocalProtocolError: the job has ended.
+        """
+        payload = event_payload(kind, body)
+        if len(payload) > self._max_payload:
+            raise ValueError(
+                f"an event of {len(payload)} bytes is over the limit of {self._max_payload} bytes"
+            )
+        if self.ended:
+            raise LocalProtocolError("the job has ended; nothing can be emitted any more")
+        self._publish(_EVENT, payload, _NEEDS.get(kind))
+
+    def _publish(self, type: bytes, payload: bytes, needs: str | None = None) -> None:
+        moment = asyncio.get_running_loop().time()
+        record = Record(self._ids.next(), type, self._wire, payload, moment, needs)
+        owner = self.owner
+        if owner is None:
+            self.last_seq += 1
+        else:
+            self.last_seq = owner.take(record)
+        self.history.append(self.last_seq, record)
+        if self.feeds:
+            for feed in tuple(self.feeds.values()):
+                feed.push()
+                if feed.ended:
+                    self.feeds.pop(feed.session, None)
+
+    def end(self, outcome: Success | Failure) -> None:
+        """Emit the terminal. The first call decides."""
+        if self.ended:
+            return
+        type, payload = self._terminal(outcome)
+        # A job that ends while it waits for nothing still has its state and its terminal change
+        # in one step: whoever sees the one sees the other.
+        self.status = outcome.status
+        self.timers.stop()
+        self._publish(type, payload)
+        self.ended_at = asyncio.get_running_loop().time()
+        self.request = None
+        self.streamed = None
+        if self.owner is not None:
+            self.owner.jobs.discard(self.id)
+            self.owner = None
+        self.done.set()
+
+    def _terminal(self, outcome: Success | Failure) -> tuple[bytes, bytes]:
+        if isinstance(outcome, Success):
+            payload: dict[str, Any] = {"final_status": outcome.status}
+            if outcome.result_id is not None:
+                payload |= {"result_id": outcome.result_id, "result_size": outcome.size}
+            else:
+                payload["result"] = outcome.value
+            payload["completed_at"] = now_text()
+            return dialect.RESULT.encode(), payload_bytes(payload)
+        payload = {
+            "final_status": outcome.status,
+            "code": outcome.code,
+            "message": outcome.message,
+            "retryable": outcome.retryable,
+            "completed_at": now_text(),
+        }
+        if outcome.details is not None:
+            payload["details"] = outcome.details
+        return dialect.JOB_ERROR.encode(), payload_bytes(payload)
+
+    # ------------------------------------------------------------------- descriptions
+
+    def budget_wire(self) -> dict[str, Decimal] | None:
+        """The present counters (§9.6), if there are any."""
+        return dict(self.budget.remaining) if self.grant.limits else None
+
+    def accept(self, credentials: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The payload of its acceptance (§7.1), made once and the same for every repeat (§7.2)."""
+        payload: dict[str, Any] = {
+            "job_id": self.id,
+            "agent": self.agent,
+            "lease": self.grant.wire(),
+            "accepted_at": time_text(self.created),
+            "trace_id": self.trace_id,
+        }
+        constraints = self.grant.wire_constraints()
+        if constraints is not None:
+            payload["lease_constraints"] = constraints
+        if self.grant.limits:
+            payload["budget"] = dict(self.grant.limits)
+        if credentials:
+            payload["credentials"] = credentials
+        if self.parent_id is not None:
+            payload["parent_job_id"] = self.parent_id
+        if self.delegate_id is not None:
+            payload["delegate_id"] = self.delegate_id
+        self.accepted = payload
+        return payload
+
+    def entry(self) -> dict[str, Any]:
+        """Its entry in a listing (§6.6)."""
+        entry: dict[str, Any] = {
+            "job_id": self.id,
+            "agent": self.agent,
+            "status": self.status,
+            "lease": self.grant.wire(),
+            "parent_job_id": self.parent_id,
+            "created_at": time_text(self.created),
+            "submitted_at": time_text(self.created),
+            "trace_id": self.trace_id,
+            "last_event_seq": self.last_seq,
+        }
+        constraints = self.grant.wire_constraints()
+        if constraints is not None:
+            entry["lease_constraints"] = constraints
+        return entry
+
+    def description(self) -> dict[str, Any]:
+        """What a subscriber is told of it (§7.6)."""
+        described: dict[str, Any] = {
+            "job_id": self.id,
+            "current_status": self.status,
+            "agent": self.agent,
+            "lease": self.grant.wire(),
+            "parent_job_id": self.parent_id,
+            "trace_id": self.trace_id,
+            "subscribed_from": self.last_seq,
+        }
+        constraints = self.grant.wire_constraints()
+        if constraints is not None:
+            described["lease_constraints"] = constraints
+        budget = self.budget_wire()
+        if budget is not None:
+            described["budget"] = budget
+        return described

@@ -1,0 +1,202 @@
+"""A requested lease in, a checked grant out: what a job may do, until when, and for how much (§9).
+
+Pure: no clock, no loop. A `Grant` answers questions; the job asks them and acts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import parse_time, time_text
+from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
+from arcp_client.models import Lease
+from arcp_client.runtime.globs import covers, normal_path, normal_url
+
+__all__ = ["Budget", "Grant", "NoRoom", "parse_grant"]
+
+_NAMESPACE = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+_AMOUNT = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,31}):([0-9]{1,18}(?:\.[0-9]{1,18})?)")
+
+BUDGET = dialect.BUDGETS
+MODELS = dialect.MODEL_USE
+
+MAX_PATTERN = 512
+MAX_PATTERNS = 256
+
+
+class NoRoom(Exception):
+    """A budget counter is spent. ``currency`` says which."""
+
+    def __init__(self, currency: str) -> None:
+        super().__init__(f"the {currency} budget is exhausted")
+        self.currency = currency
+
+
+class Budget:
+    """The counters of one job, exact decimals; a child's costs count against its parents too.
+
+    Args:
+        limits: currency to the amount at acceptance.
+        parent: the budget of the job that delegated this one.
+    """
+
+    def __init__(self, limits: Mapping[str, Decimal], parent: Budget | None = None) -> None:
+        self.remaining = dict(limits)
+        self.parent = parent
+
+    def charge(self, currency: str, amount: Decimal) -> Iterable[Budget]:
+        """Take an amount off every counter it counts against; the budgets that have one."""
+        charged = []
+        budget: Budget | None = self
+        while budget is not None:
+            if currency in budget.remaining:
+                budget.remaining[currency] -= amount
+                charged.append(budget)
+            budget = budget.parent
+        return charged
+
+    def available(self, currency: str) -> Decimal | None:
+        """The least that is left of a currency, here or above; ``None`` if nothing bounds it."""
+        left = [b.remaining[currency] for b in self.chain() if currency in b.remaining]
+        return min(left, default=None)
+
+    def check(self) -> None:
+        """Raise NoRoom if any counter that bounds this job is spent."""
+        for budget in self.chain():
+            for currency, left in budget.remaining.items():
+                if left <= 0:
+                    raise NoRoom(currency)
+
+    def chain(self) -> Iterable[Budget]:
+        """This budget, its parent's, and so on."""
+        budget: Budget | None = self
+        while budget is not None:
+            yield budget
+            budget = budget.parent
+
+
+class Grant:
+    """An effective lease.
+
+    Attributes:
+        lease: namespace to patterns, as it is echoed to clients.
+        expires_at: the moment from which nothing is allowed, or ``None``.
+        limits: the budgeted amounts.
+    """
+
+    def __init__(self, lease: Lease, expires_at: datetime | None) -> None:
+        self.lease = lease
+        self.expires_at = expires_at
+        self.limits = dict(_amount(text) for text in lease.get(BUDGET))
+
+    def allows(self, namespace: str, target: str) -> bool:
+        """Whether a pattern covers the operation on that target."""
+        plain = _target(namespace, target)
+        if plain is None:
+            return False
+        return any(covers(namespace, pattern, plain) for pattern in self.lease.get(namespace))
+
+    def wire(self) -> dict[str, list[str]]:
+        """The lease as it stands in messages."""
+        return {name: list(self.lease[name]) for name in self.lease.namespaces()}
+
+    def wire_constraints(self) -> dict[str, str] | None:
+        """``lease_constraints`` as they stand in messages."""
+        return None if self.expires_at is None else {"expires_at": time_text(self.expires_at)}
+
+    def derive(self, child: Grant, budget: Budget) -> Grant:
+        """The child's effective grant: checked to lie inside this one, its expiry bounded.
+
+        Raises:
+            LeaseSubsetViolation: it asks for more than this grant holds, or than ``budget`` has
+                left (§9.4).
+        """
+        for namespace in child.lease.namespaces():
+            if namespace == BUDGET:
+                continue
+            held = self.lease.get(namespace)
+            for pattern in child.lease[namespace]:
+                if not any(covers(namespace, mine, pattern) for mine in held):
+                    raise LeaseSubsetViolation(
+                        f"{namespace} {pattern!r} is not covered by the delegating lease"
+                    )
+        for currency, amount in child.limits.items():
+            left = budget.available(currency)
+            if left is not None and amount > left:
+                raise LeaseSubsetViolation(
+                    f"{amount} {currency} is more than the {max(left, Decimal(0))} that remain"
+                )
+        if self.expires_at is None:
+            return child
+        if child.expires_at is not None and child.expires_at > self.expires_at:
+            raise LeaseSubsetViolation("the delegated lease would expire after its parent's")
+        return Grant(child.lease, child.expires_at or self.expires_at)
+
+
+def parse_grant(
+    request: Mapping[str, Any] | None, constraints: Mapping[str, Any] | None, now: datetime
+) -> Grant:
+    """Check a requested lease against the grammar (§9.2, §9.5, §9.6).
+
+    Raises:
+        InvalidRequest: it does not follow the grammar, or has expired already.
+    """
+    grants: dict[str, tuple[str, ...]] = {}
+    for namespace, patterns in (request or {}).items():
+        if not _NAMESPACE.fullmatch(namespace):
+            raise InvalidRequest(f"{namespace[:80]!r} is no lease namespace")
+        if len(patterns) > MAX_PATTERNS:
+            raise InvalidRequest(f"{namespace} has more than {MAX_PATTERNS} patterns")
+        for pattern in patterns:
+            _check(namespace, pattern)
+        grants[namespace] = tuple(patterns)
+    if BUDGET in grants:
+        currencies = [_amount(text)[0] for text in grants[BUDGET]]
+        if len(set(currencies)) != len(currencies):
+            raise InvalidRequest("cost.budget names a currency twice")
+    return Grant(Lease(grants), _expiry((constraints or {}).get("expires_at"), now))
+
+
+def _check(namespace: str, pattern: str) -> None:
+    if not pattern or len(pattern) > MAX_PATTERN:
+        raise InvalidRequest(f"a {namespace} pattern has 1 to {MAX_PATTERN} characters")
+    if namespace == BUDGET:
+        _amount(pattern)
+    elif namespace.startswith("fs.") and normal_path(pattern) != pattern:
+        raise InvalidRequest(f"{namespace} {pattern!r} is not a plain path pattern")
+
+
+def _amount(text: str) -> tuple[str, Decimal]:
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise InvalidRequest(f"{text[:80]!r} is not an amount such as USD:5.00")
+    return match[1], Decimal(match[2])
+
+
+def _expiry(value: Any, now: datetime) -> datetime | None:
+    if value is None:
+        return None
+    moment = parse_time(value)
+    if (
+        not isinstance(value, str)
+        or moment is None
+        or not value.endswith(("Z", "+00:00"))
+        or moment.utcoffset() != UTC.utcoffset(moment)
+    ):
+        raise InvalidRequest("expires_at is a moment in UTC such as 2026-05-13T23:42:00Z")
+    if moment <= now:
+        raise InvalidRequest("expires_at lies in the past")
+    return moment
+
+
+def _target(namespace: str, target: str) -> str | None:
+    if namespace.startswith("fs."):
+        return normal_path(target)
+    if namespace.startswith("net."):
+        return normal_url(target)
+    return target or None

@@ -1,0 +1,104 @@
+"""A runtime's bounds, and who may watch whose jobs: plain values, checked when they are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from arcp_client.models import Lease
+
+__all__ = ["Limits", "Observation", "Policy"]
+
+MIB = 1024 * 1024
+
+
+def _everything() -> Lease:
+    return Lease(
+        {
+            "fs.read": ("/**",),
+            "fs.write": ("/**",),
+            "net.fetch": ("**",),
+            "tool.call": ("*",),
+            "agent.delegate": ("*",),
+            "model.use": ("*",),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a runtime allows. Times in seconds, sizes in bytes.
+
+    Attributes:
+        max_concurrent_jobs: jobs that run at once; others wait as ``pending``. ``None``: no bound.
+        jobs_per_principal: jobs of one principal that have not ended.
+        sessions_per_principal: sessions of one principal, with and without a connection. The
+            oldest one that has neither connection nor running job makes room for a new one.
+        default_lease: what a job may do whose submit asked for no lease at all. It stands in the
+            acceptance like any other. A submit with a ``lease_request``, even an empty one, gets
+            what it asked for and nothing else.
+        handshake_timeout: a connection that has not authenticated by then is closed.
+        frame_bytes: frames of clients above this size are refused (WebSocket, stdio).
+        event_bytes: the largest payload of one event or result.
+        chunk_bytes: the largest piece of a streamed result, before encoding (§14).
+        result_bytes: the largest streamed result (§14).
+        cancel_grace: how long an agent that looks at ``job.cancelled`` may take to end by itself
+            after a cancel. Others are interrupted at once.
+        kill_grace: how long an interrupted agent may take to end before its job is ended without
+            it.
+        lease_grace: how long a job may go on after its lease expired (§14).
+        lag_events: events a client may be behind its own acknowledgements before its jobs are
+            slowed down.
+        lag_delay: the longest that one emitted event is held up for a slow client.
+        retention: how long an ended job can still be listed and subscribed to.
+        retained_jobs: how many ended jobs are kept at most.
+        retained_bytes: bytes of events kept for ended jobs, all together.
+        history_events: events kept for one job's subscribers.
+        history_bytes: the same in bytes.
+        idempotency_window: how long an idempotency key is remembered (§7.2).
+        idempotency_keys: how many of them are remembered.
+    """
+
+    max_concurrent_jobs: int | None = None
+    jobs_per_principal: int = 4096
+    sessions_per_principal: int = 4096
+    default_lease: Lease = field(default_factory=_everything)
+    handshake_timeout: float = 10.0
+    frame_bytes: int = 4 * MIB
+    event_bytes: int = 4 * MIB
+    chunk_bytes: int = MIB
+    result_bytes: int = 256 * MIB
+    cancel_grace: float = 5.0
+    kill_grace: float = 5.0
+    lease_grace: float = 1.0
+    lag_events: int = 1000
+    lag_delay: float = 0.25
+    retention: float = 600.0
+    retained_jobs: int = 10_000
+    retained_bytes: int = 256 * MIB
+    history_events: int = 100_000
+    history_bytes: int = 64 * MIB
+    idempotency_window: float = 86_400.0
+    idempotency_keys: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not value >= 0:
+                raise ValueError(f"{name} is {value}; a limit is not negative")
+        if self.max_concurrent_jobs is not None and self.max_concurrent_jobs < 1:
+            raise ValueError("max_concurrent_jobs is at least 1, or None for no bound")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A principal that asks to see a job that another one submitted (§7.6, §14)."""
+
+    observer: str
+    owner: str
+    job_id: str
+    agent: str
+
+
+Policy = Callable[[Observation], bool]
+"""Whether an observation is allowed. Asked for foreign jobs; never grants more than watching."""

@@ -1,0 +1,260 @@
+"""Frames of an open session in, their effects and answers out (§6.4–§6.7, §7)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.messages import (
+    Ack,
+    Cancel,
+    ListJobs,
+    Ping,
+    Request,
+    Submit,
+    Subscribe,
+    Unsubscribe,
+)
+from arcp_client.errors import InvalidRequest, request_error
+from arcp_client.runtime import frames
+from arcp_client.runtime.jobs import Failure, Job
+from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.listing import page, start_of
+from arcp_client.runtime.session import Feed, Session
+from arcp_client.runtime.table import Accepted, JobTable
+
+__all__ = ["Requests", "checked"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+M = TypeVar("M", bound=Request)
+
+
+class _Line(Protocol):
+    """The connection that a request came by."""
+
+    def control(self, frame: bytes) -> None: ...
+
+    def refuse(self, frame: ControlFrame, error: Exception) -> None: ...
+
+    def finish(self, frame: bytes | None = None) -> None: ...
+
+
+class Requests:
+    """Answers the requests of all sessions.
+
+    Handlers take effect before they return, so the answers of a session come in the order of its
+    requests. Only a submit may have to wait, for another one with its key or for credentials; then
+    it is answered by a task of its own, and the reader goes on.
+    """
+
+    def __init__(
+        self, jobs: JobTable, limits: Limits, spawn: Callable[[Coroutine[Any, Any, None]], Any]
+    ) -> None:
+        self._jobs = jobs
+        self._limits = limits
+        self._spawn = spawn
+        self._handlers: dict[str, Callable[[_Line, Session, ControlFrame], None]] = {
+            dialect.PING: self._ping,
+            dialect.PONG: self._pong,
+            dialect.ACK: self._ack,
+            dialect.LIST_JOBS: self._list,
+            dialect.CLOSE: self._close,
+            dialect.BYE: self._close,
+            dialect.SUBMIT: self._submit,
+            dialect.CANCEL: self._cancel,
+            dialect.SUBSCRIBE: self._subscribe,
+            dialect.UNSUBSCRIBE: self._unsubscribe,
+        }
+
+    def handle(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        """Act on one frame.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        handler = self._handlers.get(frame.type)
+        if handler is None:
+            raise InvalidRequest(f"a client cannot send {frame.type[:80]!r} in a session")
+        handler(line, session, frame)
+
+    # ----------------------------------------------------------------------- session
+
+    def _ping(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        line.control(frames.pong(session.id, checked(Ping, frame).nonce))
+
+    def _pong(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        """It was heard; that is all a pong is for."""
+
+    def _ack(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        _need(session, dialect.ACKS)
+        if not session.acknowledge(checked(Ack, frame).last_processed_seq):
+            raise InvalidRequest("last_processed_seq was never sent in this session")
+
+    def _list(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        _need(session, dialect.LISTING)
+        request = checked(ListJobs, frame)
+        entries, cursor = page(
+            request,
+            self._jobs.after(start_of(request)),
+            partial(self._jobs.visible, session.principal),
+        )
+        payload = {"request_id": frame.id, "jobs": entries, "next_cursor": cursor}
+        line.control(frames.control(dialect.JOBS, payload, session_id=session.id))
+
+    def _close(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        # The session's jobs run on and it can be resumed (§6.7): only the connection ends.
+        payload = {"request_id": frame.id} if frame.id else {}
+        line.finish(frames.control(dialect.CLOSED, payload, session_id=session.id))
+
+    # -------------------------------------------------------------------------- jobs
+
+    def _submit(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        accepted = self._jobs.submit(session, checked(Submit, frame), frame.trace_id)
+        if isinstance(accepted, Accepted):
+            self._accept(session, frame, accepted)
+        else:
+            self._spawn(self._accept_later(line, session, frame, accepted))
+
+    async def _accept_later(
+        self, line: _Line, session: Session, frame: ControlFrame, accepting: Awaitable[Accepted]
+    ) -> None:
+        try:
+            accepted = await accepting
+        except Exception as error:  # noqa: BLE001 - the line tells refusals from faults
+            line.refuse(frame, error)
+        else:
+            self._accept(session, frame, accepted)
+
+    def _accept(self, session: Session, frame: ControlFrame, accepted: Accepted) -> None:
+        payload = accepted.payload
+        if frame.id:
+            payload = payload | {"request_id": frame.id}
+        session.control(
+            frames.control(
+                dialect.ACCEPTED,
+                payload,
+                session_id=session.id,
+                job_id=accepted.job_id,
+                trace_id=payload["trace_id"],
+            )
+        )
+        if accepted.job is not None:
+            self._jobs.runner.admit(accepted.job)
+
+    def _cancel(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        request = _of_job(Cancel, frame)
+        job = self._jobs.controlled(session, request.job_id)
+        payload = {"job_id": job.id, "current_status": job.status}
+        if frame.id:
+            payload["request_id"] = frame.id
+        # Also for a job that has just ended: the terminal says how, and a race is no fault.
+        line.control(
+            frames.control(
+                dialect.CANCELLED,
+                payload,
+                session_id=session.id,
+                job_id=job.id,
+                trace_id=job.trace_id,
+            )
+        )
+        if not job.ended:
+            _log.info("%s cancels job %s", session.principal, job.id)
+        self._jobs.runner.stop(
+            job,
+            Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, request.reason[:1024]),
+            grace=self._limits.cancel_grace,
+        )
+
+    def _subscribe(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        _need(session, dialect.SUBSCRIPTIONS)
+        request = _of_job(Subscribe, frame)
+        job = self._jobs.watched(session, request.job_id)
+        start = job.history.end
+        if request.history:
+            start = max(job.history.after(request.from_event_seq or 0), job.history.floor)
+        feeds = self._feeds(session, job, start)
+        payload = job.description()
+        payload["replayed"] = any(feed.next < job.history.end for feed in feeds)
+        if frame.id:
+            payload["request_id"] = frame.id
+        line.control(
+            frames.control(
+                dialect.SUBSCRIBED,
+                payload,
+                session_id=session.id,
+                job_id=job.id,
+                trace_id=job.trace_id,
+            )
+        )
+        for feed in feeds:
+            feed.push()
+
+    def _feeds(self, session: Session, job: Job, start: int) -> list[Feed]:
+        """What has to be delivered that the session does not get anyway."""
+        if session.id == job.owner_id:
+            return []  # it has every event of the job already
+        broken = partial(self._broken, session)
+        known = session.feeds.get(job.id)
+        if known is not None:
+            if start >= known.first:
+                return []
+            earlier = Feed(session, job.id, job.history, start, broken, stop=known.first)
+            known.first = start
+            return [earlier]
+        feed = Feed(session, job.id, job.history, start, broken)
+        if not job.ended or start < job.history.end:
+            session.feeds[job.id] = feed
+            job.feeds[session] = feed
+        return [feed]
+
+    def _broken(self, session: Session, feed: Feed) -> None:
+        _log.warning(
+            "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
+        )
+        error = request_error(
+            dialect.INTERNAL_ERROR,
+            "the subscription ended: its next event is no longer held",
+            retryable=True,
+        )
+        session.control(frames.refusal(error, session_id=session.id, job_id=feed.job_id))
+
+    def _unsubscribe(self, line: _Line, session: Session, frame: ControlFrame) -> None:
+        _need(session, dialect.SUBSCRIPTIONS)
+        request = _of_job(Unsubscribe, frame)
+        feed = session.feeds.get(request.job_id)
+        if feed is not None:
+            feed.end()
+            self._jobs.unwatch(session, request.job_id)
+
+
+def _need(session: Session, feature: str) -> None:
+    if feature not in session.features:
+        raise InvalidRequest(f"the feature {feature} was not negotiated")
+
+
+def _of_job(model: type[M], frame: ControlFrame) -> M:
+    """A request about a job, which some clients name in the envelope only."""
+    if "job_id" not in frame.payload and frame.job_id is not None:
+        frame.payload["job_id"] = frame.job_id
+    return checked(model, frame)
+
+
+def checked(model: type[M], frame: ControlFrame) -> M:
+    """The payload of a frame as its model.
+
+    Raises:
+        InvalidRequest: it does not fit; says where, without the value.
+    """
+    try:
+        return model.model_validate(frame.payload)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "payload"
+        raise InvalidRequest(f"{frame.type}: {place[:120]}: {first['msg'][:300]}") from None

@@ -1,0 +1,164 @@
+"""Accepted jobs in, their terminals out: starts agents when there is a slot, ends them when asked.
+
+The tasks belong to the runtime. No session, connection or client appears here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from arcp_client._tasks import TaskOwner
+from arcp_client._wire import dialect
+from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
+from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.jobs import PENDING, RUNNING, Failure, Job, Success
+from arcp_client.runtime.limits import Limits
+
+__all__ = ["Runner"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+
+class Runner:
+    """Runs jobs, at most ``max_concurrent_jobs`` at once, in the order of their acceptance.
+
+    Args:
+        limits: how many, and how much grace.
+        tasks: owns the jobs' tasks.
+        context: makes the context that an agent is given.
+        on_ended: told of every job that ended, after its terminal was emitted.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        tasks: TaskOwner,
+        *,
+        context: Callable[[Job], JobContext],
+        on_ended: Callable[[Job], None],
+    ) -> None:
+        self._limits = limits
+        self._tasks = tasks
+        self._context = context
+        self._on_ended = on_ended
+        self._waiting: deque[Job] = deque()
+        self._running: set[Job] = set()
+
+    @property
+    def open(self) -> list[Job]:
+        """The jobs that have not ended."""
+        return [*self._running, *self._waiting]
+
+    def admit(self, job: Job) -> None:
+        """Start a job, now or when there is a slot."""
+        self._waiting.append(job)
+        self._fill()
+
+    def _fill(self) -> None:
+        bound = self._limits.max_concurrent_jobs
+        while self._waiting and (bound is None or len(self._running) < bound):
+            self._start(self._waiting.popleft())
+
+    def _start(self, job: Job) -> None:
+        job.status = RUNNING
+        self._running.add(job)
+        request = job.request
+        assert request is not None
+        if request.max_runtime is not None:
+            job.timers.arm(
+                request.max_runtime,
+                partial(
+                    self.stop,
+                    job,
+                    Failure(
+                        dialect.TIMED_OUT,
+                        dialect.TIMEOUT,
+                        f"the job ran longer than {request.max_runtime:g} seconds",
+                    ),
+                ),
+            )
+        # An empty context: what the submitting client's task keeps there is not the agent's.
+        job.task = contextvars.Context().run(self._tasks.spawn, self._run(job), name=job.id)
+
+    # ------------------------------------------------------------------------ ending
+
+    def stop(self, job: Job, failure: Failure, *, grace: float = 0.0) -> None:
+        """End a job with that failure: at once, or after some grace if its agent cooperates."""
+        if job.ended or job.stopping is not None:
+            return
+        job.stopping = failure
+        job.cancelled.set(failure.message)
+        if job.status == PENDING:
+            self._waiting.remove(job)
+            self._close(job, failure)
+        elif grace > 0 and job.cooperative:
+            job.timers.arm(grace, partial(self._interrupt, job))
+        else:
+            self._interrupt(job)
+
+    def _interrupt(self, job: Job) -> None:
+        if job.ended or job.task is None:
+            return
+        job.task.cancel()
+        job.timers.arm(self._limits.kill_grace, partial(self._abandon, job))
+
+    def _abandon(self, job: Job) -> None:
+        if job.ended or job.stopping is None:
+            return
+        _log.error("job %s (%s) does not end when interrupted; left alone", job.id, job.agent)
+        self._close(job, job.stopping)
+
+    def _close(self, job: Job, outcome: Success | Failure) -> None:
+        if job.ended:
+            return
+        job.end(outcome)
+        self._running.discard(job)
+        self._on_ended(job)
+        self._fill()
+
+    # ----------------------------------------------------------------------- running
+
+    async def _run(self, job: Job) -> None:
+        outcome: Success | Failure
+        context = self._context(job)
+        try:
+            value = await self._call(job, context)
+            outcome = context.success(value)
+        except asyncio.CancelledError:
+            outcome = Failure(
+                dialect.ERROR, dialect.INTERNAL_ERROR, "the agent was interrupted", retryable=True
+            )
+        except (JobFailed, PermissionDenied, LeaseSubsetViolation) as error:
+            outcome = Failure(
+                dialect.ERROR, error.code, error.message, error.retryable, error.details
+            )
+        except Exception as error:  # noqa: BLE001 - an agent's failure is the job's, and nobody else's
+            _log.error("the agent of job %s (%s) failed", job.id, job.agent, exc_info=error)
+            outcome = Failure(
+                dialect.ERROR, dialect.INTERNAL_ERROR, "the agent failed", retryable=True
+            )
+        self._close(job, job.stopping or job.violated or outcome)
+
+    async def _call(self, job: Job, context: JobContext) -> Any:
+        request = job.request
+        assert request is not None
+        made = request.function(request.input, context)
+        value = await made if inspect.isawaitable(made) else made
+        if not hasattr(value, "__aiter__"):
+            return value
+        try:
+            async for piece in value:
+                await context.chunk(piece)
+        finally:
+            # A generator that is left early does not clean up by itself.
+            if hasattr(value, "aclose"):
+                await value.aclose()
+        context.streamed()
+        return None
