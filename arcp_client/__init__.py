@@ -1,1 +1,136 @@
-"""The front door; see below."""
+"""Follow long-running AI agents over the Agent Runtime Control Protocol (ARCP v1.1).
+
+::
+
+    socket ─▶ transports ─▶ _wire.decode ─▶ _protocol.Session ─▶ _dispatch: subject
+                                                │    ▲             │ a lane each
+    socket ◀─ transports ◀─ _wire.encode ◀──────┘    │             ▼
+                                                 watermark ◀── handler · async for · Observable
+
+1. The reader never awaits user code.
+2. Order is decided in one place, and kept by one operator, ``rx.concat_map_async``.
+3. An event is *processed* when its consumer says so: its handler returned, or the next item was
+   asked for. Only processed events are acknowledged.
+4. Nothing is ever lost silently: what could not be delivered becomes a `Gap`, an error or a log
+   line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from . import errors, events, rx, testing
+    from ._dispatch.lanes import Registration
+    from .client import Client
+    from .errors import ArcpError
+    from .events import Event, Gap
+    from .job import Job, JobHandle, JobView
+    from .models import (
+        AgentInfo,
+        ClientInfo,
+        Credential,
+        JobSummary,
+        Lease,
+        LeaseConstraints,
+        Result,
+        RuntimeInfo,
+        SessionInfo,
+        Stats,
+    )
+    from .policy import Buffer, Order, Reconnect, Timeouts
+    from .runtime import JobContext, Limits, MemoryEventLog, Runtime
+    from .state import Closed, Connecting, LinkState, Live, Reconnecting
+    from .transports.base import Connector, Transport
+    from .transports.stdio import StdioConnector
+    from .transports.websocket import WebSocketConnector
+
+_HOMES = {
+    "client": ("Client",),
+    "errors": ("ArcpError",),
+    "events": ("Event", "Gap"),
+    "job": ("Job", "JobHandle", "JobView"),
+    "_dispatch.lanes": ("Registration",),
+    "models": (
+        "AgentInfo",
+        "ClientInfo",
+        "Credential",
+        "JobSummary",
+        "Lease",
+        "LeaseConstraints",
+        "Result",
+        "RuntimeInfo",
+        "SessionInfo",
+        "Stats",
+    ),
+    "policy": ("Buffer", "Order", "Reconnect", "Timeouts"),
+    "runtime": ("JobContext", "Limits", "MemoryEventLog", "Runtime"),
+    "state": ("Closed", "Connecting", "LinkState", "Live", "Reconnecting"),
+    "transports.base": ("Connector", "Transport"),
+    "transports.stdio": ("StdioConnector",),
+    "transports.websocket": ("WebSocketConnector",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("errors", "events", "rx", "testing")
+
+__all__ = [
+    "AgentInfo",
+    "ArcpError",
+    "Buffer",
+    "Client",
+    "ClientInfo",
+    "Closed",
+    "Connecting",
+    "Connector",
+    "Credential",
+    "Event",
+    "Gap",
+    "Job",
+    "JobContext",
+    "JobHandle",
+    "JobSummary",
+    "JobView",
+    "Lease",
+    "LeaseConstraints",
+    "Limits",
+    "LinkState",
+    "Live",
+    "MemoryEventLog",
+    "Order",
+    "Reconnect",
+    "Reconnecting",
+    "Registration",
+    "Result",
+    "Runtime",
+    "RuntimeInfo",
+    "SessionInfo",
+    "Stats",
+    "StdioConnector",
+    "Timeouts",
+    "Transport",
+    "WebSocketConnector",
+    "__version__",
+    "errors",
+    "events",
+    "rx",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a client does not pay for the runtime."""
+    if name in _MODULES:
+        value: Any = importlib.import_module(f".{name}", __name__)
+    elif name in _HOME_OF:
+        value = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,189 @@
+"""Result chunks in, the assembled result out (§8.4): in order, once each, memory bounded (D13).
+
+Up to 8 MiB stay in memory, the rest goes to a temporary file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import io
+import tempfile
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import IO
+
+from ..errors import ArcpError, ResultIncomplete
+from ..events import ResultChunk
+
+__all__ = ["Assembler"]
+
+_IN_MEMORY = 8 * 1024 * 1024
+_AHEAD = 1024
+
+
+class Assembler:
+    """The chunks of one result.
+
+    Attributes:
+        result_id: the result that is assembled; a chunk of another id starts anew.
+        size: bytes assembled so far.
+    """
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        self.result_id: str | None = None
+        self.size = 0
+        self._file: IO[bytes] = io.BytesIO()
+        self._ends: list[int] = []
+        self._ahead: dict[int, ResultChunk] = {}
+        self._text = True
+        self._half = ""
+        self._problem: str | None = None
+        self._complete = False
+        self._final: int | None = None
+        self._error: ArcpError | None = None
+        self._news: list[asyncio.Future[None]] = []
+
+    @property
+    def started(self) -> bool:
+        """Whether any chunk came."""
+        return self.result_id is not None
+
+    def add(self, chunk: ResultChunk) -> None:
+        """Take in one chunk. A repeat is dropped, one ahead of a missing one is kept."""
+        if self._complete or self._error is not None:
+            return
+        if self.result_id is None:
+            self.result_id = chunk.result_id
+        elif chunk.result_id != self.result_id:
+            self._problem = f"chunks of two results, {self.result_id} and {chunk.result_id}"
+            return
+        if not chunk.more:
+            self._final = chunk.chunk_seq
+        if chunk.chunk_seq < len(self._ends):
+            return
+        if len(self._ahead) >= _AHEAD and chunk.chunk_seq not in self._ahead:
+            return
+        self._ahead.setdefault(chunk.chunk_seq, chunk)
+        while (following := self._ahead.pop(len(self._ends), None)) is not None:
+            self._append(following)
+        self._tell()
+
+    def _append(self, chunk: ResultChunk) -> None:
+        try:
+            data = self._decoded(chunk)
+        except (binascii.Error, ValueError) as error:
+            self._problem = f"chunk {chunk.chunk_seq} cannot be decoded: {error}"
+            data = b""
+        self._file.seek(self.size)
+        self._file.write(data)
+        if self.size + len(data) > _IN_MEMORY and isinstance(self._file, io.BytesIO):
+            self._spill(self._file)
+        self.size += len(data)
+        self._ends.append(self.size)
+
+    def _spill(self, memory: io.BytesIO) -> None:
+        file = tempfile.TemporaryFile()  # noqa: SIM115  closed with this object
+        file.write(memory.getbuffer())
+        weakref.finalize(self, file.close)
+        self._file = file
+
+    def _decoded(self, chunk: ResultChunk) -> bytes:
+        if chunk.encoding == "base64":
+            self._text = False
+            return base64.b64decode(chunk.data, validate=True)
+        if chunk.encoding != "utf8":
+            raise ValueError(f"unknown encoding {chunk.encoding[:40]!r}")
+        # A runtime that cuts text by UTF-16 units may cut a character in two: the first half
+        # waits for the second one.
+        text = self._half + chunk.data
+        self._half = ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._half, text = text[-1], text[:-1]
+        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return joined.encode()
+
+    # -- the end
+
+    def finish(self, result_id: str | None) -> None:
+        """The terminal event came: what is missing now stays missing."""
+        if result_id is not None and self.result_id not in (None, result_id):
+            self._problem = f"the result is {result_id}, the chunks are of {self.result_id}"
+        self.result_id = self.result_id or result_id
+        self._complete = True
+        self._tell()
+
+    def fail(self, error: ArcpError) -> None:
+        """The job will never finish this result here."""
+        if not self._complete and self._error is None:
+            self._error = error
+            self._tell()
+
+    def value(self) -> str | bytes:
+        """The joined chunks: ``str`` if every chunk was text, else ``bytes``.
+
+        Raises:
+            ResultIncomplete: chunks are missing or unreadable.
+        """
+        joined = self._read(0, self.size)
+        value: str | bytes = joined.decode() if self._text else joined
+        missing = self.missing()
+        if missing or self._problem is not None:
+            why = self._problem or f"chunks {_listed(missing)} of {self.result_id} never came"
+            raise ResultIncomplete(
+                f"job {self.job_id}: {why}", missing=missing, partial=value, job_id=self.job_id
+            )
+        return value
+
+    def missing(self) -> tuple[int, ...]:
+        """The numbers that are missing below the last one known of."""
+        last = max([len(self._ends) - 1, *self._ahead])
+        if self._final is not None:
+            last = max(last, self._final)
+        elif not self._ends and self._complete:
+            last = max(last, 0)
+        return tuple(n for n in range(len(self._ends), last + 1) if n not in self._ahead)
+
+    async def chunks(
+        self, wait: Callable[[asyncio.Future[None]], Awaitable[None]]
+    ) -> AsyncIterator[bytes]:
+        """The decoded chunks from the first one on, as they come.
+
+        Args:
+            wait: how to wait for a future that the next chunk resolves.
+
+        Raises:
+            ResultIncomplete: at the place where one is missing, once the job has ended.
+        """
+        at = 0
+        while True:
+            while at < len(self._ends):
+                start = self._ends[at - 1] if at else 0
+                at += 1
+                yield self._read(start, self._ends[at - 1])
+            if self._error is not None:
+                raise self._error
+            if self._complete:
+                if self.started:
+                    self.value()
+                return
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._news.append(news)
+            await wait(news)
+
+    def _read(self, start: int, end: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(end - start)
+
+    def _tell(self) -> None:
+        waiting, self._news = self._news, []
+        for news in waiting:
+            if not news.done():
+                news.set_result(None)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    text = ", ".join(map(str, numbers[:10]))
+    return f"{text}, …" if len(numbers) > 10 else text

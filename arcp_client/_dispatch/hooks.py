@@ -1,0 +1,57 @@
+"""Things to tell in, hooks called out: each hook one at a time, in order, beside everything else.
+
+A hook may be sync or async and may use the client: nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+from reactivex import abc
+
+from ..rx import EventChannel, concat_map_async
+
+__all__ = ["Hooks"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("arcp_client.hooks")
+
+_WAITING = 1024
+
+
+class Hooks(Generic[T]):
+    """The hooks of one kind."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._hooks: list[tuple[Callable[[T], Any], EventChannel[T]]] = []
+        self._subscriptions: dict[int, abc.DisposableBase] = {}
+
+    def __len__(self) -> int:
+        return len(self._hooks)
+
+    def add(self, hook: Callable[[T], Awaitable[Any] | Any]) -> None:
+        """Call it for everything told from now on."""
+        if not callable(hook):
+            raise TypeError(f"{self._name} takes a function, not {hook!r}")
+        channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
+        self._hooks.append((hook, channel))
+
+    def tell(self, news: T) -> None:
+        """Call every hook, in turn with what it was told before. Needs a running loop."""
+        for number, (hook, channel) in enumerate(self._hooks):
+            if number not in self._subscriptions:
+                operator = concat_map_async(hook, on_error=self._failed)
+                self._subscriptions[number] = channel.observable().pipe(operator).subscribe()
+            channel.push_nowait(news)
+
+    def _failed(self, news: T, error: Exception) -> None:
+        _log.error("a hook of %s raised", self._name, exc_info=error)
+
+    def close(self) -> None:
+        """Call none of them any more, once they were told what is queued."""
+        for _, channel in self._hooks:
+            channel.complete()

@@ -1,0 +1,119 @@
+"""Events of the session in, each to its job's recent past and iterators: one consumer for all jobs.
+
+A stream exists from the first event of its job on, also before the job was accepted (D12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..events import Event, Gap
+from .selection import Selection
+from .streams import EventIterator, Relief, Retention, Tap
+
+__all__ = ["JobStream", "JobStreams"]
+
+
+class JobStream:
+    """What is delivered of one job.
+
+    Attributes:
+        retention: its last events, for iterators that come late.
+        tap: its iterators.
+        ended: its terminal event was delivered.
+    """
+
+    __slots__ = ("ended", "job_id", "relief", "retention", "session_id", "tap")
+
+    def __init__(self, job_id: str, relief: Relief | None = None) -> None:
+        self.job_id = job_id
+        self.relief = relief
+        self.session_id = ""
+        self.retention = Retention()
+        self.tap = Tap(relief)
+        self.ended = False
+
+    def push(self, event: Event) -> None:
+        """Deliver one event."""
+        self.session_id = event.session_id
+        self.retention.add(event)
+        self.tap.push(event)
+        if event.terminal:
+            self.ended = True
+            self.tap.end()
+
+    def iterate(self, selection: Selection) -> EventIterator[Event]:
+        """A new iterator: what is retained first, then what comes, up to the terminal event."""
+        iterator: EventIterator[Event] = EventIterator(
+            selection, until_terminal=True, relief=self.relief
+        )
+        self.retention.replay(iterator, session_id=self.session_id, job_id=self.job_id)
+        self.tap.add(iterator)
+        return iterator
+
+
+class JobStreams:
+    """The streams of a client's jobs; a consumer of the subject.
+
+    Args:
+        unknown: called with a job id at its first event; gives the stream to use.
+        ended: called when a stream has got its terminal event.
+    """
+
+    def __init__(
+        self, unknown: Callable[[str], JobStream], ended: Callable[[JobStream], None]
+    ) -> None:
+        self.selection = Selection()
+        self._unknown = unknown
+        self._ended = ended
+        self._open: dict[str, JobStream] = {}
+        self._draining: list[JobStream] = []
+        self.gaps = 0
+
+    def add(self, stream: JobStream) -> None:
+        """Route the events of its job to it, until it ended."""
+        self._open[stream.job_id] = stream
+
+    def drop(self, job_id: str) -> None:
+        """Route nothing to it any more."""
+        self._open.pop(job_id, None)
+
+    def __iter__(self) -> Iterator[JobStream]:
+        return iter(tuple(self._open.values()))
+
+    def push(self, event: Event) -> None:
+        job_id = event.job_id
+        if type(event) is Gap:
+            self.gaps += 1
+        if job_id is None:
+            if type(event) is Gap:  # a gap of the session concerns every open job
+                for stream in self:
+                    stream.push(event)
+            return
+        known = self._open.get(job_id)
+        if known is None:
+            known = self._open[job_id] = self._unknown(job_id)
+        stream = known
+        stream.push(event)
+        if stream.ended:
+            # Its iterators may still have to be read: they hold on to the stream by themselves.
+            del self._open[job_id]
+            if stream.tap.outstanding:
+                self._draining.append(stream)
+            self._ended(stream)
+
+    @property
+    def outstanding(self) -> int:
+        return max((stream.tap.outstanding for stream in self._busy()), default=0)
+
+    def oldest(self, session_id: str) -> int | None:
+        return min(self.numbers(session_id), default=None)
+
+    def numbers(self, session_id: str) -> Iterator[int]:
+        for stream in self._busy():
+            yield from stream.tap.numbers(session_id)
+
+    def _busy(self) -> Iterator[JobStream]:
+        self._draining = [stream for stream in self._draining if stream.tap.outstanding]
+        yield from self._open.values()
+        yield from self._draining

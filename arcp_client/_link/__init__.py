@@ -1,0 +1,1 @@
+"""Motion: the only tasks and timers of a client. Decisions come from ``_protocol``."""

@@ -1,0 +1,163 @@
+"""A session's effects in, everybody told out: where decisions become motion.
+
+The driver owns the session, its timer and the link that is up. It never awaits: a frame that the
+link read goes through the session to the subject in one synchronous step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .._protocol import effects
+from .._protocol.session import Session
+from ..errors import ArcpError, LinkLost, RemoteProtocolError
+from ..events import Event
+
+__all__ = ["Driver", "Outlet"]
+
+
+class Outlet(Protocol):
+    """The link that is up, as the driver sees it."""
+
+    def send(self, effect: effects.Send) -> None:
+        """Queue a frame."""
+
+    def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
+        """End the link, with ``flush`` after what is queued was sent."""
+
+
+class Driver:
+    """Carries a session.
+
+    Args:
+        session: the session to carry.
+        publish: takes every event, in order.
+        tell: takes every other effect that is not the link's business, in order.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        publish: Callable[[Event], None],
+        tell: Callable[[effects.Effect], None],
+    ) -> None:
+        self.session = session
+        self._publish = publish
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._link: Outlet | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._carrying = False
+        self._routes: dict[type, Callable[[Any], None]] = {
+            effects.Send: self._send,
+            effects.Relink: self._relink,
+            effects.Opened: tell,
+            effects.Ended: self._ended,
+            effects.Answered: tell,
+            effects.Refused: tell,
+            effects.JobKnown: tell,
+            effects.JobGone: tell,
+            effects.Rotated: tell,
+            effects.Report: tell,
+        }
+
+    @property
+    def now(self) -> float:
+        """The time that the session is told."""
+        return self._loop.time()
+
+    # -- the link
+
+    def attach(self, link: Outlet) -> None:
+        """A link is up."""
+        self._link = link
+
+    def detach(self) -> None:
+        """The link is gone."""
+        self._link = None
+        self.session.lost(self.now)
+        self.carry()
+
+    def received(self, data: bytes) -> None:
+        """A frame came over the link."""
+        session = self.session
+        session.receive(data, self._loop.time())
+        out = session.take()
+        if len(out) == 1:
+            # Nearly always one event: spare it the loop and the look at the timer.
+            effect = out[0]
+            route = self._routes.get(type(effect))
+            if route is None:
+                self._publish(effect)  # type: ignore[arg-type]
+                return
+            route(effect)
+            self.carry()
+        else:
+            self._do(out)
+            self.carry()
+
+    def unreadable(self, error: RemoteProtocolError) -> None:
+        """The transport dropped a frame."""
+        self._tell(effects.Report(str(error), error))
+
+    # -- effects
+
+    def carry(self) -> None:
+        """Do what the session asks for, until it asks for nothing, and set its timer."""
+        if self._carrying:
+            return  # called from within an effect: the outer call goes on with what was added
+        self._carrying = True
+        try:
+            while out := self.session.take():
+                self._do(out)
+        finally:
+            self._carrying = False
+        self._arm()
+
+    def _do(self, out: list[effects.Effect]) -> None:
+        for effect in out:
+            route = self._routes.get(type(effect))
+            if route is None:
+                self._publish(effect)  # type: ignore[arg-type]
+            else:
+                route(effect)
+
+    def _send(self, effect: effects.Send) -> None:
+        if self._link is not None:
+            self._link.send(effect)
+
+    def _relink(self, effect: effects.Relink) -> None:
+        if self._link is not None:
+            self._link.drop(effect.cause)
+
+    def _ended(self, effect: effects.Ended) -> None:
+        self._tell(effect)
+        if self._link is not None:
+            self._link.drop(effect.cause or LinkLost("the session was closed here"), flush=True)
+
+    # -- time
+
+    def _arm(self) -> None:
+        deadline = self.session.deadline
+        timer = self._timer
+        if timer is not None:
+            if deadline is not None and timer.when() <= deadline:
+                return  # early is harmless: it looks and sets itself anew
+            timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.session.tick(self.now)
+        self.carry()
+
+    def stop(self) -> None:
+        """No more timers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

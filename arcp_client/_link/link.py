@@ -1,0 +1,156 @@
+"""One transport in, the reason of its end out: the reader and the writer of one connection.
+
+The reader never awaits user code, and never awaits the writer: a peer that takes nothing must not
+keep this side from reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from pydantic import SecretStr
+
+from .._protocol import effects
+from .._protocol.session import State
+from .._tasks import TaskOwner
+from ..errors import ArcpError, HandshakeTimeout, LinkLost, LocalProtocolError, RemoteProtocolError
+from ..transports.base import Transport
+from .driver import Driver
+
+__all__ = ["Link"]
+
+_CHECK_EVERY = 32
+
+
+class Link:
+    """One connection of a session.
+
+    Args:
+        transport: open, and owned by the link from now on.
+        driver: what carries the session.
+        room: called every few frames; gives something to wait for while consumers are behind.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        driver: Driver,
+        *,
+        room: Callable[[], Awaitable[None] | None],
+    ) -> None:
+        self._transport = transport
+        self._driver = driver
+        self._room = room
+        self._outbox: deque[effects.Send] = deque()
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._flush = False
+        self._over: asyncio.Future[ArcpError] = asyncio.get_running_loop().create_future()
+
+    async def run(
+        self, token: SecretStr, *, handshake_timeout: float, close_timeout: float
+    ) -> ArcpError:
+        """Greet, then read and write until the link ends. Returns why; cancelling ends it too."""
+        owner = TaskOwner("arcp_client.link", on_failure=self._broke)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(handshake_timeout, self._no_welcome, handshake_timeout)
+        self._driver.attach(self)
+        try:
+            self._driver.session.greet(token, self._driver.now)
+            self._driver.carry()
+            owner.spawn(self._read(), name="reader")
+            owner.spawn(self._write(), name="writer")
+            cause = await asyncio.shield(self._over)
+            if self._flush:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(close_timeout):
+                        await self._idle.wait()
+            return cause
+        finally:
+            timer.cancel()
+            self._over.cancel()
+            await owner.close()
+            try:
+                await self._transport.close(timeout=close_timeout)
+            finally:
+                self._driver.detach()
+
+    # -- for the driver
+
+    def send(self, effect: effects.Send) -> None:
+        self._outbox.append(effect)
+        self._idle.clear()
+        self._news.set()
+
+    def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
+        if not self._over.done():
+            self._flush = flush
+            self._over.set_result(cause)
+
+    async def flushed(self) -> None:
+        """Wait until everything was handed to the transport."""
+        await self._idle.wait()
+
+    # -- tasks
+
+    async def _read(self) -> None:
+        receive = self._transport.receive
+        received = self._driver.received
+        count = 0
+        while True:
+            try:
+                data = await receive()
+            except RemoteProtocolError as error:
+                self._driver.unreadable(error)
+                continue
+            except ArcpError as error:
+                self.drop(error)
+                return
+            received(data)
+            count += 1
+            if count >= _CHECK_EVERY:
+                count = 0
+                waiting = self._room()
+                if waiting is not None:
+                    session = self._driver.session
+                    session.pause(self._driver.now)
+                    try:
+                        await waiting
+                    finally:
+                        session.unpause(self._driver.now)
+
+    async def _write(self) -> None:
+        while True:
+            while self._outbox:
+                effect = self._outbox.popleft()
+                try:
+                    await self._transport.send(effect.data)
+                except LocalProtocolError as error:
+                    self._too_large(effect, error)
+                except ArcpError as error:
+                    self.drop(error)
+                    return
+            self._idle.set()
+            self._news.clear()
+            await self._news.wait()
+
+    def _too_large(self, effect: effects.Send, error: LocalProtocolError) -> None:
+        """One frame did not fit the link; sending it again on the next one would not help."""
+        if effect.request is not None:
+            self._driver.session.refuse(effect.request, error)
+            self._driver.carry()
+        else:
+            self._driver.unreadable(RemoteProtocolError(str(error)))
+
+    def _no_welcome(self, seconds: float) -> None:
+        if self._driver.session.state is State.GREETING:
+            self.drop(HandshakeTimeout(f"no answer to session.hello within {seconds:g} s"))
+
+    def _broke(self, error: BaseException) -> None:
+        cause = LinkLost(f"the link failed unexpectedly: {type(error).__name__}: {error}")
+        cause.__cause__ = error
+        self.drop(cause)

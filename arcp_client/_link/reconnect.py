@@ -1,0 +1,266 @@
+"""THE reconnect manager: links end, their causes come in; new links, or the end, go out (S8).
+
+One loop. The delays are a value (tenacity's wait and stop objects), "retry or give up" is a pure
+function of the failure, and the layers below only say what they want.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+
+from pydantic import SecretStr
+from tenacity import AsyncRetrying, RetryCallState
+
+from .._protocol.session import State
+from ..errors import (
+    ArcpError,
+    ConnectFailed,
+    LinkError,
+    RequestError,
+    ResumeExpired,
+    SessionClosed,
+    Unauthenticated,
+)
+from ..policy import Reconnect, Timeouts
+from ..state import Connecting, LinkState, Reconnecting
+from ..transports.base import Connector, Transport
+from .driver import Driver
+from .link import Link
+
+__all__ = ["Backoff", "Credential", "ReconnectManager", "TokenSource", "may_retry"]
+
+Token = str | SecretStr | None
+TokenSource = Token | Callable[[], Token | Awaitable[Token]]
+
+
+def may_retry(failure: BaseException) -> bool:
+    """Whether another link can help, from the failure alone.
+
+    A refused token, a wrong address and a peer of another protocol stay what they are. All that
+    networks and restarting servers do passes.
+    """
+    if isinstance(failure, ConnectFailed):
+        return not failure.permanent
+    if isinstance(failure, RequestError):
+        return failure.retryable
+    return isinstance(failure, LinkError | ResumeExpired | SessionClosed)
+
+
+class Backoff:
+    """Delays between attempts, from a policy; starts anew after a link that was stable.
+
+    Args:
+        policy: tenacity's wait and stop objects, and ``reset_after``.
+    """
+
+    def __init__(self, policy: Reconnect) -> None:
+        self._policy = policy
+        self._retrying = AsyncRetrying(wait=policy.wait, stop=policy.stop, reraise=True)
+        self.attempt = 0
+        self._since: float | None = None
+
+    def lived(self, seconds: float) -> None:
+        """A link ended after it had been live for so long."""
+        if seconds >= self._policy.reset_after:
+            self.attempt = 0
+            self._since = None
+
+    def next(self, now: float) -> float | None:
+        """Seconds until the next attempt; ``None`` if the policy says to stop."""
+        if self._since is None:
+            self._since = now
+        self.attempt += 1
+        state = RetryCallState(self._retrying, None, (), {})
+        state.attempt_number = self.attempt
+        state.outcome_timestamp = state.start_time + (now - self._since)
+        if self._policy.stop(state):
+            return None
+        return max(float(self._policy.wait(state)), 0.0)
+
+
+class Credential:
+    """The bearer token, or where to get it; asked for anew once after the runtime refused it.
+
+    Args:
+        source: the token, or a provider of it, sync or async.
+    """
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+        self._token = SecretStr("")
+        self._refused: SecretStr | None = None
+
+    async def get(self) -> SecretStr:
+        """The token for the next hello.
+
+        Raises:
+            Unauthenticated: the provider gives the refused one again.
+            ConnectFailed: the provider raised.
+        """
+        value = await self._ask() if callable(self._source) else self._source
+        token = value if isinstance(value, SecretStr) else SecretStr(value or "")
+        if self._refused is not None and token == self._refused:
+            raise Unauthenticated("the runtime refused the token, and there is no other one")
+        self._token = token
+        return token
+
+    async def _ask(self) -> Token:
+        assert callable(self._source)
+        try:
+            given = self._source()
+            return await given if inspect.isawaitable(given) else given
+        except Exception as error:
+            # The provider's own text may hold the secret that it failed to get.
+            raise ConnectFailed(f"the token provider raised {type(error).__name__}") from None
+
+    def refused(self) -> bool:
+        """The runtime refused the last one; True if it is worth asking the provider again."""
+        if self._refused is not None or not callable(self._source):
+            return False
+        self._refused = self._token
+        return True
+
+    def accepted(self) -> None:
+        """The runtime took the last one."""
+        self._refused = None
+
+
+class ReconnectManager:
+    """Keeps a session on a link until it ends.
+
+    Args:
+        connector: makes transports.
+        driver: carries the session.
+        token: the bearer token, or a provider of it.
+        policy: delays, stop, classification.
+        timeouts: bounds of connecting and closing.
+        room: see `Link`.
+        changed: told of every change of state.
+
+    Attributes:
+        link: the one that is up or being greeted on.
+        links: how many have been live.
+        last_failure: why the last link or attempt ended.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        driver: Driver,
+        *,
+        token: TokenSource,
+        policy: Reconnect,
+        timeouts: Timeouts,
+        room: Callable[[], Awaitable[None] | None],
+        changed: Callable[[LinkState], None],
+    ) -> None:
+        self.link: Link | None = None
+        self.links = 0
+        self.last_failure: BaseException | None = None
+        self._connector = connector
+        self._driver = driver
+        self._credential = Credential(token)
+        self._policy = policy
+        self._timeouts = timeouts
+        self._room = room
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(policy)
+        self._live_since: float | None = None
+        self._gives_up_at: float | None = self._loop.time() + timeouts.open
+
+    def opened(self) -> None:
+        """The welcome of the present link came."""
+        self._live_since = self._loop.time()
+        self._gives_up_at = None
+        self.links += 1
+        self._credential.accepted()
+
+    async def run(self) -> None:
+        """Connect, and connect again, until the session ends. Cancelling stops it at once."""
+        session = self._driver.session
+        self._changed(Connecting(1))
+        while True:
+            self._live_since = None
+            cause = await self._attempt()
+            if session.state is State.ENDED:
+                return
+            self.last_failure = cause
+            delay = self._delay_after(cause)
+            if delay is None:
+                session.end(self._verdict_on(cause))
+                self._driver.carry()
+                return
+            await asyncio.sleep(delay)
+
+    async def _attempt(self) -> ArcpError:
+        """One link from its making to its end; gives why it ended."""
+        started = self._loop.time()
+        try:
+            token = await self._credential.get()
+            transport = await self._connect()
+        except ArcpError as error:
+            return error
+        self.link = Link(transport, self._driver, room=self._room)
+        left = self._timeouts.connect - (self._loop.time() - started)
+        try:
+            return await self.link.run(
+                token, handshake_timeout=max(left, 0.001), close_timeout=self._timeouts.close
+            )
+        finally:
+            self.link = None
+
+    async def _connect(self) -> Transport:
+        limit = self._timeouts.connect
+        if self._gives_up_at is not None:
+            limit = min(limit, max(self._gives_up_at - self._loop.time(), 0.001))
+        try:
+            async with asyncio.timeout(limit):
+                return await self._connector.connect()
+        except TimeoutError:
+            raise ConnectFailed(
+                f"no connection to {self._connector.target} within {limit:.3g} s"
+            ) from None
+        except ArcpError:
+            raise
+        except Exception as error:  # a connector of the user's may raise anything
+            raise ConnectFailed(
+                f"{self._connector.target}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _delay_after(self, cause: ArcpError) -> float | None:
+        """Seconds until the next attempt, or ``None`` to give up; announces which."""
+        now = self._loop.time()
+        if self._live_since is not None:
+            self._backoff.lived(now - self._live_since)
+        if isinstance(cause, Unauthenticated):
+            return 0.0 if self._credential.refused() else None
+        retry = self._policy.classify or may_retry
+        delay = self._backoff.next(now) if retry(cause) else None
+        if delay is None:
+            return None
+        if self._gives_up_at is None:
+            self._changed(Reconnecting(self._backoff.attempt, delay, cause))
+        elif now + delay >= self._gives_up_at:
+            return None
+        else:
+            self._changed(Connecting(self._backoff.attempt + 1))
+        return delay
+
+    def _verdict_on(self, cause: ArcpError) -> ArcpError:
+        """What users get: before the first welcome always ConnectFailed, but for a refused token."""
+        if self._gives_up_at is None or isinstance(cause, Unauthenticated | RequestError):
+            return cause
+        if isinstance(cause, ConnectFailed) and cause.permanent:
+            return cause
+        attempts = max(self._backoff.attempt, 1)
+        verdict = ConnectFailed(
+            f"no session with {self._connector.target} after {attempts} "
+            f"{'attempt' if attempts == 1 else 'attempts'}: {cause}",
+            permanent=not may_retry(cause),
+            attempts=attempts,
+        )
+        verdict.__cause__ = cause
+        return verdict

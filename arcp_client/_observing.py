@@ -1,0 +1,444 @@
+"""What users register in, their handlers and iterators fed: the consuming half of `Client`.
+
+It owns the subject and every consumer on it; the other half, ``client``, owns the session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar, overload
+
+from reactivex import Observable
+
+from ._dispatch.hooks import Hooks
+from ._dispatch.lanes import Handler, Lane, OnError, Registration, calling_lane
+from ._dispatch.pressure import Pressure
+from ._dispatch.selection import Kind, Selection
+from ._dispatch.streams import EventIterator, Tap
+from ._dispatch.subject import Notifications, Subject
+from .errors import ArcpError, HandlerError, HandlerFailed, WouldDeadlock
+from .events import Event, Unknown
+from .job import JobHandle
+from .policy import Order
+
+__all__ = ["Observing"]
+
+E1 = TypeVar("E1", bound=Event)
+E2 = TypeVar("E2", bound=Event)
+E3 = TypeVar("E3", bound=Event)
+E4 = TypeVar("E4", bound=Event)
+R = TypeVar("R")
+
+_log = logging.getLogger("arcp_client.dispatch")
+
+
+class Observing:
+    """Handlers, iterators and Observables over one session's events.
+
+    Args:
+        order: the order of registrations that do not choose one.
+        soft: events outstanding at which the reader stops.
+        handler_timeout: seconds that one handler call may take.
+        asked: whether a request waits for its answer.
+        activity: called at the first event after a quiet time.
+    """
+
+    def __init__(
+        self,
+        *,
+        order: Order,
+        soft: int,
+        handler_timeout: float | None,
+        asked: Callable[[], bool],
+        activity: Callable[[], None],
+    ) -> None:
+        self._order = order
+        self._handler_timeout = handler_timeout
+        self._subject = Subject(activity)
+        self._registrations: list[Registration] = []
+        self._notifications = Notifications()
+        self._pressure = Pressure(soft=soft, backlog=lambda: self._subject.backlog, asked=asked)
+        self._session_tap = Tap(self._pressure)
+        self._errors: Hooks[HandlerError] = Hooks("on_error")
+        self._subject.attach(self._session_tap)
+        self._subject.attach(self._notifications)
+
+    # ------------------------------------------------------------------ handlers
+
+    @overload
+    def on(
+        self,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[Event], R]], Callable[[Event], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[E1], R]], Callable[[E1], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[E1 | E2], R]], Callable[[E1 | E2], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[E1 | E2 | E3], R]], Callable[[E1 | E2 | E3], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        k4: type[E4],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[E1 | E2 | E3 | E4], R]], Callable[[E1 | E2 | E3 | E4], R]]: ...
+    @overload
+    def on(
+        self,
+        kind: str,
+        /,
+        *kinds: str,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[Unknown], R]], Callable[[Unknown], R]]: ...
+    @overload
+    def on(
+        self,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[Any], R]], Callable[[Any], R]]: ...
+    def on(
+        self,
+        *kinds: Any,
+        job: JobHandle | str | None = None,
+        order: Order | None = None,
+        on_error: OnError = "skip",
+        barrier: bool = True,
+    ) -> Callable[[Any], Any]:
+        """Register a handler, sync or async, for events of some kinds; without kinds, for all.
+
+        ::
+
+            @client.on(events.ToolCall, events.ToolResult)
+            async def record(event): ...
+
+        Its calls run one after another in arrival order: the next starts when the previous one
+        has finished (D1). Each registration has a lane of its own and waits for no other (D2).
+        An event is acknowledged to the runtime only after its handlers are done (D3). History of
+        a watched job is not given to handlers.
+
+        Args:
+            kinds: event classes; a str selects a vendor kind, which arrives as `Unknown`.
+            job: only the events of this job.
+            order: `Order.SESSION`, or `Order.JOB` for jobs side by side; the client's by default.
+            on_error: ``"skip"`` reports to the client's ``on_error`` hooks and goes on;
+                ``"stop"`` closes the client with HandlerFailed; a function of event and exception
+                is called, and awaited, before the next event.
+            barrier: whether ``job.result()`` waits for this handler.
+
+        Returns:
+            A decorator that gives the function back unchanged.
+
+        Raises:
+            TypeError: used without parentheses, or a kind is neither a class nor a vendor's name.
+        """
+        if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
+            raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
+        Selection(kinds)
+
+        def register(handler: Handler) -> Handler:
+            self._register(handler, kinds, job=job, order=order, on_error=on_error, barrier=barrier)
+            return handler
+
+        return register
+
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[Event], Any],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E1], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E1 | E2], Any],
+        k1: type[E1],
+        k2: type[E2],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E1 | E2 | E3], Any],
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E1 | E2 | E3 | E4], Any],
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        k4: type[E4],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[Unknown], Any],
+        kind: str,
+        /,
+        *kinds: str,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[Any], Any],
+        /,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    def subscribe(
+        self,
+        handler: Handler,
+        /,
+        *kinds: Any,
+        job: JobHandle | str | None = None,
+        order: Order | None = None,
+        on_error: OnError = "skip",
+        barrier: bool = True,
+    ) -> Registration:
+        """Register a handler as `on` does, and give the registration, to dispose of it later.
+
+        Raises:
+            TypeError: a kind is neither a class nor a vendor's name, or the handler not callable.
+        """
+        return self._register(
+            handler, kinds, job=job, order=order, on_error=on_error, barrier=barrier
+        )
+
+    def _register(
+        self,
+        handler: Handler,
+        kinds: tuple[Any, ...],
+        *,
+        job: JobHandle | str | None,
+        order: Order | None,
+        on_error: OnError,
+        barrier: bool,
+    ) -> Registration:
+        if not callable(handler):
+            raise TypeError(f"a handler is a function, not {handler!r}")
+        if not (on_error in ("skip", "stop") or callable(on_error)):
+            raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
+        job_id = job.id if isinstance(job, JobHandle) else job
+        registration = Registration(
+            handler,
+            Selection(kinds, job_id),
+            order=order or self._order,
+            on_error=on_error,
+            barrier=barrier,
+            timeout=self._handler_timeout,
+            relief=self._pressure,
+            failed=self._handler_failed,
+            ended=self._registration_ended,
+        )
+        self._registrations.append(registration)
+        self._subject.attach(registration)
+        return registration
+
+    def _registration_ended(self, registration: Registration) -> None:
+        self._subject.detach(registration)
+        if registration in self._registrations:
+            self._registrations.remove(registration)
+
+    def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
+        """Call this function, sync or async, when a handler raised; usable as a decorator.
+
+        It gets a `HandlerError` with the event and, as ``__cause__``, what was raised. Without
+        any hook, failures are logged as errors.
+        """
+        self._errors.add(hook)
+        return hook
+
+    def _handler_failed(
+        self, registration: Registration, event: Event, error: Exception
+    ) -> Awaitable[None] | None:
+        failure = HandlerError(
+            f"handler {registration.name} failed on {type(event).__name__} {event.seq}: "
+            f"{type(error).__name__}",
+            event=event,
+            handler=registration.name,
+        )
+        failure.__cause__ = error
+        if callable(registration.on_error):
+            return registration.on_error(event, error)
+        if len(self._errors):
+            self._errors.tell(failure)
+        else:
+            _log.error("%s", failure, exc_info=error)
+        if registration.on_error == "stop":
+            registration.dispose()
+            stopped = HandlerFailed(str(failure))
+            stopped.__cause__ = error
+            self._stop(stopped)
+        return None
+
+    def _stop(self, cause: ArcpError) -> None:
+        """End the client for this reason."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ iterators, Rx
+
+    @overload
+    def events(self) -> EventIterator[Event]: ...
+    @overload
+    def events(self, k1: type[E1], /) -> EventIterator[E1]: ...
+    @overload
+    def events(self, k1: type[E1], k2: type[E2], /) -> EventIterator[E1 | E2]: ...
+    @overload
+    def events(
+        self, k1: type[E1], k2: type[E2], k3: type[E3], /
+    ) -> EventIterator[E1 | E2 | E3]: ...
+    @overload
+    def events(
+        self, k1: type[E1], k2: type[E2], k3: type[E3], k4: type[E4], /
+    ) -> EventIterator[E1 | E2 | E3 | E4]: ...
+    @overload
+    def events(self, kind: str, /, *kinds: str) -> EventIterator[Unknown]: ...
+    @overload
+    def events(self, *kinds: Kind) -> EventIterator[Any]: ...
+    def events(self, *kinds: Any) -> EventIterator[Any]:
+        """Iterate over the events of the whole session from now on, in arrival order.
+
+        A `Gap` is given in any case. Each iterator is independent; leaving the loop unregisters
+        it. It ends with ClientClosed when the client is closed.
+
+        Raises:
+            TypeError: a kind is neither a class nor a vendor's name.
+        """
+        iterator: EventIterator[Event] = EventIterator(Selection(kinds), relief=self._pressure)
+        self._session_tap.add(iterator)
+        return iterator
+
+    @property
+    def notifications(self) -> Observable[Event]:
+        """Every event of the session as a hot Observable, in arrival order (D4).
+
+        ::
+
+            client.notifications.pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
+
+        It completes when the client is closed and errors when it failed for good. An observer
+        that raises is removed; the others, and the link, go on.
+        """
+        return self._notifications
+
+    # ------------------------------------------------------------------ for jobs
+
+    def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
+        """The lanes that have events of the job, each with the count it must come to."""
+        for registration in self._registrations:
+            if registration.barrier:
+                yield from registration.barriers(job_id)
+
+    def check_wait(self, job_id: str) -> None:
+        """Refuse a wait for a job's result inside a handler of one of its earlier events.
+
+        Raises:
+            WouldDeadlock: it would wait for the calling handler.
+        """
+        lane = calling_lane()
+        if lane is None or not lane.registration.barrier:
+            return
+        event = lane.running
+        if event is not None and event.job_id == job_id and not event.terminal:
+            raise WouldDeadlock(
+                f"handler {lane.registration.name} waits for the result of job {job_id}, which"
+                " waits for that handler: register it with barrier=False, or start a task"
+            )
+
+    @property
+    def relief(self) -> Pressure:
+        """Who reads on while something is awaited."""
+        return self._pressure

@@ -1,0 +1,142 @@
+"""What a `Session` asks its surroundings to do, in the order in which it must be done.
+
+Public events (`arcp_client.events.Event`) stand in the same list: delivering one is the most
+frequent effect of all, so it has no wrapper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from .._wire.replies import Accepted, Subscribed, Welcome
+from ..errors import ArcpError
+from ..events import Event
+
+if TYPE_CHECKING:
+    from .requests import Request
+
+__all__ = [
+    "Answered",
+    "Effect",
+    "Ended",
+    "JobGone",
+    "JobKnown",
+    "Opened",
+    "Refused",
+    "Relink",
+    "Report",
+    "Rotated",
+    "Send",
+]
+
+
+@dataclass(slots=True)
+class Send:
+    """Put one frame on the link; ``request`` is what it asks for, if anything."""
+
+    data: bytes
+    request: Request | None = None
+
+
+@dataclass(slots=True)
+class Opened:
+    """The welcome came: the session is live.
+
+    Attributes:
+        welcome: what was agreed.
+        resumed: the session went on; False for a new one.
+    """
+
+    welcome: Welcome
+    resumed: bool
+
+
+@dataclass(slots=True)
+class Relink:
+    """This link is of no more use: drop it and connect again."""
+
+    cause: ArcpError
+
+
+@dataclass(slots=True)
+class Ended:
+    """The session is over. ``cause`` is None after a close that this side asked for."""
+
+    cause: ArcpError | None
+
+
+@dataclass(slots=True)
+class Answered:
+    """A request got its answer."""
+
+    request: Request
+    value: Any
+
+
+@dataclass(slots=True)
+class Refused:
+    """A request ended without one."""
+
+    request: Request
+    error: ArcpError
+
+
+@dataclass(slots=True)
+class JobKnown:
+    """The runtime told of a job: one that was submitted, watched, or delegated to.
+
+    Stands in the list before the job's answer and before its later events.
+
+    Attributes:
+        mine: it answers a submit of this client.
+        request: what it answers.
+        elsewhere: the acceptance was first given to another session.
+    """
+
+    job: Accepted | Subscribed
+    mine: bool
+    request: Request | None = None
+    elsewhere: bool = False
+
+
+@dataclass(slots=True)
+class JobGone:
+    """The runtime no longer knows an open job, or not its outcome."""
+
+    job_id: str
+    error: ArcpError
+
+
+@dataclass(slots=True)
+class Rotated:
+    """A job's credential has a new value (§9.8)."""
+
+    job_id: str
+    credential_id: str
+    value: SecretStr
+
+
+@dataclass(slots=True)
+class Report:
+    """Something that a person may want to know; it changed nothing."""
+
+    message: str
+    error: ArcpError | None = None
+
+
+Effect = (
+    Event
+    | Send
+    | Opened
+    | Relink
+    | Ended
+    | Answered
+    | Refused
+    | JobGone
+    | JobKnown
+    | Rotated
+    | Report
+)

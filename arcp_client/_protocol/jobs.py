@@ -1,0 +1,79 @@
+"""Job ids in, what this session knows of them out: whose they are and whether they ended."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["KnownJob", "KnownJobs"]
+
+
+@dataclass(slots=True)
+class KnownJob:
+    """A job that has not ended, as far as this session knows.
+
+    Attributes:
+        job_id: its id.
+        mine: this client submitted it.
+        watched: this session subscribed to it.
+        attached_late: its events are numbered apart from the session's, where a dialect does so.
+        agent: name or name@version, once known.
+        key: the idempotency key that it was submitted with.
+        payload: what was submitted; sent again where only that brings a lost outcome back.
+    """
+
+    job_id: str
+    mine: bool = False
+    watched: bool = False
+    attached_late: bool = False
+    agent: str = ""
+    key: str | None = None
+    payload: object = None
+    trace_id: str | None = None
+
+
+class KnownJobs:
+    """The open jobs, and the ids of the last ones that ended.
+
+    Args:
+        remember: how many ended ones are remembered, so that a second terminal is recognised.
+    """
+
+    def __init__(self, *, remember: int = 4096) -> None:
+        self._open: dict[str, KnownJob] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._remember = remember
+
+    def __iter__(self) -> Iterator[KnownJob]:
+        return iter(tuple(self._open.values()))
+
+    def get(self, job_id: str | None) -> KnownJob | None:
+        """The open job of that id."""
+        return self._open.get(job_id) if job_id is not None else None
+
+    def learn(self, job_id: str) -> KnownJob:
+        """The open job of that id, made known if need be."""
+        job = self._open.get(job_id)
+        if job is None:
+            job = self._open[job_id] = KnownJob(job_id)
+            self._ended.pop(job_id, None)
+        return job
+
+    def end(self, job_id: str) -> bool:
+        """It ended; False if that was known."""
+        if job_id in self._ended:
+            return False
+        self._open.pop(job_id, None)
+        self._ended[job_id] = None
+        if len(self._ended) > self._remember:
+            self._ended.popitem(last=False)
+        return True
+
+    def forget(self, job_id: str) -> None:
+        """Nothing more is wanted of it."""
+        self._open.pop(job_id, None)
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether its end was seen, not too long ago."""
+        return job_id in self._ended

@@ -1,0 +1,99 @@
+"""Times of traffic in, "ping now" and "the peer is dead" out (§6.4).
+
+Nothing here outlives a link: each one gets a new `Liveness`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["Liveness", "Pulse"]
+
+
+class Pulse(enum.Enum):
+    """What a look at the clock calls for."""
+
+    QUIET = "quiet"
+    PING = "ping"
+    DEAD = "dead"
+
+
+class Liveness:
+    """Watches one link.
+
+    Args:
+        interval: seconds of the negotiated heartbeat; ``None`` if it was not negotiated, then
+            this only keeps the time of the last message.
+        now: the link's start.
+
+    Attributes:
+        heard_at: when the last message came.
+    """
+
+    def __init__(self, interval: float | None, now: float) -> None:
+        self.heard_at = now
+        self._interval = interval
+        self._sent_at = now
+        self._probed_at: float | None = None
+        self._paused_at: float | None = None
+        self._looked_at = now
+
+    def heard(self, now: float) -> None:
+        """A message of any kind came."""
+        self.heard_at = now
+
+    def sent(self, now: float) -> None:
+        """A message of any kind went out."""
+        self._sent_at = now
+
+    def pause(self, now: float) -> None:
+        """The reader stopped reading: silence proves nothing from now on."""
+        if self._paused_at is None:
+            self._paused_at = now
+
+    def unpause(self, now: float) -> None:
+        """The reader reads again: the time in between does not count as silence."""
+        if self._paused_at is not None:
+            self.heard_at += now - self._paused_at
+            self._paused_at = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When `look` must be called next; ``None`` without a heartbeat."""
+        if self._interval is None:
+            return None
+        ping_at = self._next_ping()
+        if self._paused_at is not None:
+            return ping_at
+        return min(ping_at, self.heard_at + 2 * self._interval)
+
+    def look(self, now: float) -> Pulse:
+        """What the time calls for."""
+        interval = self._interval
+        if interval is None:
+            return Pulse.QUIET
+        overslept = now - self._looked_at > 1.5 * interval
+        self._looked_at = now
+        if self._paused_at is None and now >= self.heard_at + 2 * interval:
+            if not overslept:
+                return Pulse.DEAD
+            # The machine slept or the loop was blocked: the peer may have spoken meanwhile.
+            # Ask once more before calling it dead.
+            self.heard_at = now - interval
+            return self._ping(now)
+        if now >= self._next_ping():
+            return self._ping(now)
+        return Pulse.QUIET
+
+    def _next_ping(self) -> float:
+        """A ping is due when this side was silent, or when the other side was, for an interval."""
+        assert self._interval is not None
+        due = self._sent_at + self._interval
+        if self._paused_at is None and (self._probed_at is None or self._probed_at < self.heard_at):
+            due = min(due, self.heard_at + self._interval)
+        return due
+
+    def _ping(self, now: float) -> Pulse:
+        self._probed_at = now
+        self._sent_at = now
+        return Pulse.PING

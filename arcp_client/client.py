@@ -1,0 +1,722 @@
+"""The client: where session, link and delivery are put together, and the verbs of users.
+
+A frame goes from the link's reader through the session to the subject in one synchronous step;
+from there each consumer takes its own time. See the page "How an event travels" in the docs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from reactivex import Observable
+from reactivex.subject import BehaviorSubject
+
+from ._dispatch.hooks import Hooks
+from ._dispatch.lanes import Registration, calling_lane
+from ._link.driver import Driver
+from ._link.reconnect import ReconnectManager, TokenSource
+from ._observing import Observing
+from ._protocol import effects
+from ._protocol.requests import Request
+from ._protocol.session import Session
+from ._tasks import TaskOwner, cancel_and_wait
+from ._wire import dialect as wire
+from ._wire.dialect import DIALECTS
+from ._wire.ids import is_trace_id, new_id, new_trace_id, now_text, time_text
+from ._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
+from ._wire.replies import JobPage
+from .errors import (
+    ArcpError,
+    ClientClosed,
+    JobLost,
+    JobNotFound,
+    LinkLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
+from .job import Job, JobHandle, JobView
+from .jobtable import JobTable
+from .models import ClientInfo, JobSummary, Lease, SessionInfo, Stats
+from .policy import Buffer, Order, Reconnect, Timeouts
+from .state import Closed, Connecting, LinkState, Live
+from .submission import Submission, is_own_key
+from .transports.base import Connector
+from .transports.websocket import WebSocketConnector
+from .version import __version__
+
+__all__ = ["Client"]
+
+_log = logging.getLogger("arcp_client.client")
+
+_ACK_EVERY = 0.25
+_GRACE = 1.0
+_PAGE = 100
+
+
+class Client(Observing):
+    """A client of one agent runtime, over as many links as it takes.
+
+    ::
+
+        async with Client("ws://127.0.0.1:7777/arcp", token=TOKEN) as client:
+            job = await client.submit("code-refactor@2.0.0", {"path": "src/"})
+            async for event in job:
+                print(event)
+            print((await job.result()).value)
+
+    Guarantees: every consumer gets every event once and in order; a lost link is made anew and
+    the session resumed from the last event received; what cannot be delivered arrives as a `Gap`;
+    only what was handled is acknowledged.
+
+    Use it from one event loop. It may be made outside of one, so that handlers can be registered
+    at import time.
+
+    Args:
+        target: a ``ws://`` or ``wss://`` URL, a `Connector`, or an embedded ``Runtime``.
+        token: the bearer token (§6.1), or a function that gives it, sync or async; the function
+            is asked once more when the runtime refuses the token.
+        info: who the client says it is.
+        features: what to offer (§6.2); all that this package knows by default.
+        order: the order of registrations that do not choose one.
+        buffer: how much may wait for slow consumers.
+        reconnect: delays and limits of reconnecting.
+        timeouts: bounds on every wait.
+        dialect: the runtime's dialect, where it must not be recognised from its welcome.
+        handler_timeout: seconds that one handler call may take; no limit by default.
+    """
+
+    def __init__(
+        self,
+        target: str | Connector,
+        *,
+        token: TokenSource = None,
+        info: ClientInfo | None = None,
+        features: Iterable[str] | None = None,
+        order: Order = Order.SESSION,
+        buffer: Buffer = Buffer(),  # noqa: B008  frozen
+        reconnect: Reconnect = Reconnect(),  # noqa: B008  frozen
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
+        dialect: str | None = None,
+        handler_timeout: float | None = None,
+    ) -> None:
+        if handler_timeout is not None and not handler_timeout > 0:
+            raise ValueError("handler_timeout is a number of seconds above 0")
+        if dialect is not None and dialect not in DIALECTS:
+            raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
+        super().__init__(
+            order=order,
+            soft=buffer.soft,
+            handler_timeout=handler_timeout,
+            asked=self._asked,
+            activity=self._plan_ack,
+        )
+        self._connector = _connector_for(target)
+        self._token = token
+        self._policy = reconnect
+        self._timeouts = timeouts
+        self._buffer = buffer
+        self._session = Session(
+            info=info or ClientInfo(name="arcp-client", version=__version__),
+            features=tuple(features) if features is not None else wire.FEATURES,
+            limit=buffer.hard,
+            spoken=DIALECTS[dialect] if dialect is not None else None,
+        )
+        self._jobs = JobTable(self)
+        self._subject.attach(self._jobs.streams)
+        self._state_hooks: Hooks[LinkState] = Hooks("on_state")
+        self._states: BehaviorSubject[LinkState] = BehaviorSubject(Connecting(0))
+        self._state: LinkState = Connecting(0)
+        self._owner = TaskOwner("arcp_client", on_failure=self._broke)
+        self._driver: Driver | None = None
+        self._manager: ReconnectManager | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._changes: list[asyncio.Future[None]] = []
+        self._acked = 0
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._acks = True
+        self._closing: asyncio.Task[None] | None = None
+        self._leaving: set[Registration] = set()
+        self._resumed = False
+
+    # ------------------------------------------------------------------ life
+
+    async def connect(self) -> None:
+        """Open the session; returns once it is live. Further calls wait for the same.
+
+        Raises:
+            ConnectFailed: no session within ``Timeouts.open``; names the last cause.
+            Unauthenticated: the runtime refused the token.
+            ClientClosed: the client was closed before.
+        """
+        if self._running is None and not isinstance(self._state, Closed):
+            self._driver = Driver(self._session, publish=self._subject.publish, tell=self._tell)
+            self._manager = ReconnectManager(
+                self._connector,
+                self._driver,
+                token=self._token,
+                policy=self._policy,
+                timeouts=self._timeouts,
+                room=self._pressure.room,
+                changed=self._change,
+            )
+            self._running = self._owner.spawn(self._manager.run(), name="reconnect")
+        await self.connected()
+
+    async def connected(self) -> None:
+        """Wait until the session is live, whether for the first time or again.
+
+        Raises:
+            ArcpError: it has ended; the reason.
+        """
+        while not isinstance(self._state, Live):
+            if isinstance(self._state, Closed):
+                raise self._closed_error()
+            if self._running is None:
+                raise LocalProtocolError("the client is not connected: call connect() first")
+            change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._changes.append(change)
+            await change
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
+
+        Running handlers get until ``timeout`` to finish what arrived; then the runtime is told,
+        and everything here ends. Idempotent, from any task, also inside a handler, which is then
+        not waited for. Nothing connects afterwards.
+
+        Args:
+            timeout: seconds for all of it; ``Timeouts.close`` by default.
+        """
+        await self._leave(timeout, drain=True, tell=True)
+
+    async def detach(self, *, timeout: float | None = None) -> None:
+        """Drop the link without ending the session, so that it can be resumed within its window.
+
+        Args:
+            timeout: seconds for handlers to finish what arrived; ``Timeouts.close`` by default.
+        """
+        await self._leave(timeout, drain=True, tell=False)
+
+    async def drain(self, *, timeout: float | None = None) -> None:
+        """Wait until every handler is done with what had arrived when this was called.
+
+        Inside a handler, that handler is not waited for.
+
+        Raises:
+            TimeoutError: handlers still run after ``timeout``, by default ``Timeouts.drain``.
+        """
+        async with asyncio.timeout(self._timeouts.drain if timeout is None else timeout):
+            await self._drained()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # After an exception nobody is interested in what handlers would still do.
+        await self._leave(None, drain=exc_type is None, tell=True)
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def state(self) -> LinkState:
+        """Where the link stands now."""
+        return self._state
+
+    @property
+    def states(self) -> Observable[LinkState]:
+        """Every change of `state`, beginning with the present one; completes at the end."""
+        return self._states
+
+    def on_state(self, hook: Callable[[LinkState], Awaitable[Any] | Any]) -> Any:
+        """Call this function, sync or async, at every change of state; usable as a decorator.
+
+        Calls come one after another; nothing waits for them, so a hook may use the client.
+        """
+        self._state_hooks.add(hook)
+        return hook
+
+    @property
+    def session(self) -> SessionInfo:
+        """What the last welcome agreed on (§6.2).
+
+        Raises:
+            LocalProtocolError: there was none yet.
+        """
+        if self._session.info is None:
+            raise LocalProtocolError("there is no session yet: call connect() first")
+        return self._session.info
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the present link went on with an earlier session."""
+        return self._resumed
+
+    def stats(self) -> Stats:
+        """Counters since the client was made."""
+        session = self._session
+        mark = self._subject.mark(session.session_id or "", session.received)
+        now = self._driver.now if self._driver is not None else 0.0
+        heard = now - session.heard_at if session.heard_at else None
+        manager = self._manager
+        return Stats(
+            received=self._subject.published,
+            processed=mark,
+            queued=self._subject.backlog,
+            repeated=session.repeated,
+            gaps=self._jobs.streams.gaps,
+            reconnects=max(manager.links - 1, 0) if manager is not None else 0,
+            last_message=heard,
+            last_disconnect=manager.last_failure if manager is not None else None,
+        )
+
+    # ------------------------------------------------------------------ requests
+
+    async def submit(
+        self,
+        agent: str,
+        input: Any = None,
+        *,
+        lease: Lease | Mapping[str, Sequence[str]] | None = None,
+        expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        max_runtime: float | None = None,
+        trace_id: str | None = None,
+        parent: str | JobHandle | None = None,
+        timeout: float | None = None,
+    ) -> Job:
+        """Start a job; returns once the runtime accepted it (§7.1).
+
+        Always sent with an idempotency key, so that a drop in between neither loses the job nor
+        starts it twice: it is sent again over the next link with the same payload. The input is
+        copied when the call is made.
+
+        Args:
+            agent: ``name`` or ``name@version`` (§7.5).
+            input: any JSON value; dataclasses, pydantic models, datetimes and decimals too.
+            lease: what the job may do, namespace to patterns (§9.2).
+            expires_at: when the lease ends (§9.5); needs a time zone.
+            idempotency_key: the same key with the same parameters gives the same job (§7.2).
+            max_runtime: seconds after which the runtime ends the job.
+            trace_id: W3C trace id, 32 hexadecimal digits (§11); made if absent.
+            parent: the job that this one belongs to.
+            timeout: seconds to wait for the acceptance; ``Timeouts.request`` by default.
+
+        Raises:
+            AgentNotFound, AgentVersionNotFound, DuplicateKey, PermissionDenied, InvalidRequest:
+                the runtime refused it.
+            RequestTimeout: no answer in time; the job may run all the same.
+            ValueError: an argument that no runtime could accept.
+            ClientClosed: the client was closed.
+        """
+        submission = Submission.of(
+            agent,
+            input,
+            lease=lease,
+            expires_at=expires_at,
+            key=idempotency_key,
+            max_runtime=max_runtime,
+            parent=parent.id if isinstance(parent, JobHandle) else parent,
+        )
+        if trace_id is not None and not is_trace_id(trace_id):
+            raise ValueError("trace_id is 32 lower-case hexadecimal digits, not all zero (§11)")
+        same = self._jobs.same(submission)
+        if same is not None:
+            return same
+        request = Request(
+            kind=wire.SUBMIT,
+            payload=submission.payload,
+            deadline=self._until(timeout),
+            trace_id=trace_id or new_trace_id(),
+            key=submission.key,
+        )
+        accepted = await self._ask(request)
+        return self._jobs.submitted(accepted.job_id, submission)
+
+    async def watch(
+        self,
+        job_id: str,
+        *,
+        history: bool = False,
+        from_seq: int | None = None,
+        timeout: float | None = None,
+    ) -> JobView:
+        """Follow a job of another session, or of this one earlier (§7.6).
+
+        Watching grants no right to cancel it. A job that this client submitted adds no second
+        copy of its events.
+
+        Args:
+            job_id: which job.
+            history: begin with what the runtime still holds of it.
+            from_seq: with ``history``, only events after this one, in the numbers of the session
+                that submitted it, as ``last_event_seq`` of `jobs` has them.
+            timeout: seconds to wait for the confirmation; ``Timeouts.request`` by default.
+
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused it.
+            FeatureNotNegotiated: the runtime has no subscriptions.
+            RequestTimeout: no answer in time.
+        """
+        known = self._jobs.get(job_id)
+        if known is not None and isinstance(known.handle, Job):
+            return JobView(known)
+        subscribe = Subscribe(
+            job_id=job_id, history=history, from_event_seq=from_seq if history else None
+        )
+        request = Request(
+            kind=wire.SUBSCRIBE,
+            payload=subscribe.wire(),
+            deadline=self._until(timeout),
+            job_id=job_id,
+        )
+        await self._ask(request)
+        return JobView(self._jobs.record(job_id))
+
+    async def jobs(
+        self,
+        *,
+        status: Iterable[str] = (),
+        agent: str | None = None,
+        created_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[JobSummary]:
+        """The jobs that this principal may see (§6.6), page by page.
+
+        Args:
+            status: only these statuses.
+            agent: only this agent, by name or name@version.
+            created_after: only younger ones; needs a time zone.
+            timeout: seconds to wait for each page; ``Timeouts.request`` by default.
+
+        Raises:
+            FeatureNotNegotiated: the runtime has no listing.
+            RemoteProtocolError: the runtime's pages go round in circles.
+            RequestTimeout: no answer in time.
+        """
+        wanted = JobFilter(
+            status=tuple(status) or None, agent=agent, created_after=_with_zone(created_after)
+        )
+        listing = ListJobs(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
+        seen: set[str] = set()
+        while True:
+            payload = listing.wire()
+            if created_after is not None:
+                payload["filter"]["created_after"] = time_text(created_after)
+            request = Request(kind=wire.LIST_JOBS, payload=payload, deadline=self._until(timeout))
+            page: JobPage = await self._ask(request)
+            for job in page.jobs:
+                yield job
+            if page.next_cursor is None:
+                return
+            if page.next_cursor in seen:
+                raise RemoteProtocolError("the runtime's job listing repeats a cursor (§6.6)")
+            seen.add(page.next_cursor)
+            listing = listing.model_copy(update={"cursor": page.next_cursor})
+
+    def job(self, job_id: str) -> JobHandle | None:
+        """The job of that id, if this session has heard of it; from its first event on."""
+        record = self._jobs.get(job_id)
+        return record.handle if record is not None else None
+
+    def open_jobs(self) -> list[Job]:
+        """The jobs that this client submitted and whose outcome is not known yet."""
+        return self._jobs.open()
+
+    async def ping(self, *, timeout: float | None = None) -> float:
+        """Ask the runtime for a sign of life (§6.4); gives the round trip in seconds.
+
+        Raises:
+            FeatureNotNegotiated: the runtime has no heartbeat.
+            RequestTimeout: no answer in time.
+        """
+        nonce = new_id()
+        started = asyncio.get_running_loop().time()
+        request = Request(
+            kind=wire.PING,
+            payload=Ping(nonce=nonce, sent_at=now_text()).wire(),
+            deadline=self._until(timeout),
+            nonce=nonce,
+        )
+        answered: float = await self._ask(request)
+        return answered - started
+
+    async def _ask(self, request: Request) -> Any:
+        """Send a request, now or over the next link, and wait for its answer (S7)."""
+        driver = self._open()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        request.token = answer
+        self._session.request(request, driver.now)
+        driver.carry()
+        self._pressure.eased()
+        try:
+            return await answer
+        finally:
+            self._session.withdraw(request)
+
+    def _until(self, timeout: float | None) -> float:
+        seconds = self._timeouts.request if timeout is None else timeout
+        return asyncio.get_running_loop().time() + seconds
+
+    def _open(self) -> Driver:
+        if isinstance(self._state, Closed) or self._closing is not None:
+            raise self._closed_error()
+        if self._driver is None:
+            raise LocalProtocolError("the client is not connected: call connect() first")
+        return self._driver
+
+    def _asked(self) -> bool:
+        return self._session.requests.in_flight
+
+    # ------------------------------------------------------------------ for jobs
+
+    async def cancel_job(self, job_id: str, reason: str | None) -> None:
+        """Ask the runtime to cancel a job of this client (§7.4)."""
+        record = self._jobs.record(job_id)
+        if record.over:
+            return
+        cancel = Cancel(job_id=job_id, reason=reason or "client.cancel")
+        request = Request(
+            kind=wire.CANCEL,
+            payload=cancel.wire(),
+            deadline=self._until(None),
+            job_id=job_id,
+            envelope_job=True,
+        )
+        try:
+            await self._ask(request)
+        except JobNotFound:
+            if not record.over:
+                raise
+
+    async def unwatch_job(self, job_id: str) -> None:
+        """Watch a job no longer (§7.6)."""
+        record = self._jobs.get(job_id)
+        if record is None or isinstance(record.handle, Job):
+            return
+        driver, manager = self._open(), self._manager
+        self._session.unsubscribe(job_id, driver.now)
+        driver.carry()
+        self._jobs.forget(job_id)
+        record.lose(lambda: JobLost(f"job {job_id} is watched no longer", job_id=job_id))
+        if manager is not None and manager.link is not None:
+            await manager.link.flushed()
+
+    # ------------------------------------------------------------------ effects of the session
+
+    def _tell(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Answered(request, value):
+                _resolve(request, value)
+            case effects.Refused(request, error):
+                _reject(request, error)
+            case effects.JobKnown():
+                self._job_known(effect)
+            case effects.JobGone(job_id, error):
+                self._jobs.record(job_id).lose(lambda: error)
+                self._jobs.forget(job_id)
+            case effects.Rotated(job_id, name, value):
+                self._jobs.record(job_id).rotate(name, value)
+            case effects.Opened(_, resumed):
+                self._opened(resumed)
+            case effects.Ended(cause):
+                self._end(cause)
+            case effects.Report(message, _):
+                _log.warning("%s", message)
+            case _:
+                raise AssertionError(f"an effect without a place: {effect!r}")
+
+    def _job_known(self, effect: effects.JobKnown) -> None:
+        told = effect.job
+        record = self._jobs.known(told, mine=effect.mine)
+        request = effect.request
+        if effect.mine and request is not None and not record.over and self._may_be_old(effect):
+            # It may have run, and ended, in an earlier session: have it told here (S6).
+            self._session.attach(told.job_id, self._open().now)
+
+    def _may_be_old(self, effect: effects.JobKnown) -> bool:
+        request = effect.request
+        assert request is not None
+        if not self._session.negotiated(wire.SUBSCRIPTIONS):
+            return False
+        if effect.elsewhere:
+            return True
+        return self._session.dialect.strict and not is_own_key(request.key)
+
+    def _opened(self, resumed: bool) -> None:
+        assert self._manager is not None
+        self._manager.opened()
+        self._resumed = resumed
+        if not resumed:
+            self._acked = 0
+        self._change(Live(resumed))
+
+    def _change(self, state: LinkState) -> None:
+        if isinstance(self._state, Closed):
+            return
+        self._state = state
+        self._states.on_next(state)
+        self._state_hooks.tell(state)
+        changes, self._changes = self._changes, []
+        for change in changes:
+            if not change.done():
+                change.set_result(None)
+
+    # ------------------------------------------------------------------ acknowledgements (S1)
+
+    def _plan_ack(self) -> None:
+        if self._ack_timer is None:
+            loop = asyncio.get_running_loop()
+            self._ack_timer = loop.call_later(_ACK_EVERY, self._ack)
+
+    def _ack(self) -> None:
+        self._ack_timer = None
+        session, driver = self._session, self._driver
+        if driver is None or not self._acks or isinstance(self._state, Closed):
+            return
+        mark = self._subject.mark(session.session_id or "", session.received)
+        if mark > self._acked and session.ack(mark, driver.now):
+            self._acked = mark
+            driver.carry()
+        if mark < session.received:
+            self._plan_ack()
+        else:
+            self._subject.quiet = True
+
+    # ------------------------------------------------------------------ the end
+
+    async def _leave(self, timeout: float | None, *, drain: bool, tell: bool) -> None:
+        """Close or detach, once; every caller waits until it is done."""
+        if self._running is None:
+            self._end(None)
+            return
+        mine = calling_lane()
+        if mine is not None:
+            # The handler that calls this cannot be waited for, nor cancelled: it waits here.
+            self._leaving.add(mine.registration)
+        if self._closing is None:
+            seconds = self._timeouts.close if timeout is None else timeout
+            self._closing = self._owner.spawn(
+                self._farewell(seconds, drain=drain, tell=tell), name="close"
+            )
+        await asyncio.shield(self._closing)
+        if mine is not None:
+            mine.registration.dispose()
+
+    async def _farewell(self, seconds: float, *, drain: bool, tell: bool) -> None:
+        driver, running = self._driver, self._running
+        assert driver is not None and running is not None
+        if drain:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._drained()
+            except TimeoutError:
+                _log.warning(
+                    "closed while handlers still ran: %d events were not handled",
+                    self._subject.backlog,
+                )
+        self._ack()
+        if tell:
+            self._session.close(driver.now)
+            driver.carry()
+        elif self._manager is not None and self._manager.link is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    await self._manager.link.flushed()
+        if tell:
+            await asyncio.wait({running}, timeout=max(min(seconds, _GRACE), 0.0))
+        await cancel_and_wait([running])
+        self._session.end(None)
+        driver.carry()
+
+    async def _drained(self) -> None:
+        for registration in tuple(self._registrations):
+            if registration not in self._leaving:
+                for lane in registration.lanes:
+                    await lane.reached(lane.taken)
+        await self._notifications.drained()
+
+    def _stop(self, cause: ArcpError) -> None:
+        """A handler failed for good: what it did not handle must not count as handled."""
+        self._acks = False
+        self._session.end(cause)
+        if self._driver is not None:
+            self._driver.carry()
+
+    def _broke(self, error: BaseException) -> None:
+        cause = LinkLost(f"the client failed unexpectedly: {type(error).__name__}: {error}")
+        cause.__cause__ = error
+        self._session.end(cause)
+        if self._driver is not None:
+            self._driver.carry()
+
+    def _end(self, cause: ArcpError | None) -> None:
+        """The session is over: everybody who waits is told, nothing runs on."""
+        if isinstance(self._state, Closed):
+            return
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        if self._driver is not None:
+            self._driver.stop()
+        self._change(Closed(cause))
+        for request in self._session.requests:
+            _reject(request, self._closed_error())
+        self._jobs.close(self._closed_error)
+        self._session_tap.end(self._closed_error)
+        for registration in tuple(self._registrations):
+            if registration not in self._leaving:
+                registration.dispose()
+        self._notifications.end(cause)
+        self._states.on_completed()
+        self._state_hooks.close()
+        self._errors.close()
+
+    def _closed_error(self) -> ArcpError:
+        """A new exception for each caller: a shared one would collect their tracebacks."""
+        cause = self._state.cause if isinstance(self._state, Closed) else None
+        if isinstance(cause, ArcpError):
+            error = copy.copy(cause)
+            error.__cause__ = cause.__cause__
+            return error
+        return ClientClosed("the client was closed")
+
+
+def _connector_for(target: str | Connector) -> Connector:
+    if isinstance(target, str):
+        return WebSocketConnector(target)
+    if isinstance(target, Connector):
+        return target
+    raise TypeError(
+        f"target is a ws:// or wss:// URL, a Connector or a Runtime, not {type(target).__name__}"
+    )
+
+
+def _resolve(request: Request, value: Any) -> None:
+    answer: asyncio.Future[Any] = request.token
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _reject(request: Request, error: ArcpError) -> None:
+    answer = request.token
+    if isinstance(answer, asyncio.Future) and not answer.done():
+        answer.set_exception(error)
+
+
+def _with_zone(moment: datetime | None) -> datetime | None:
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError("created_after needs a time zone")
+    return moment

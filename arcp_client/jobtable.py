@@ -1,0 +1,127 @@
+"""Job ids in, their records out: every job that a client's session has heard of.
+
+Open jobs are kept; of those that ended, the last 256 are, and any other for as long as the
+application holds on to it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+
+from ._dispatch.jobstreams import JobStream, JobStreams
+from ._wire.replies import Accepted, Subscribed
+from .errors import ArcpError
+from .job import Job, JobOwner, JobRecord, JobView
+from .submission import Submission
+
+__all__ = ["JobTable"]
+
+_RECENT = 256
+
+
+class JobTable:
+    """The records of one client.
+
+    Args:
+        owner: the client.
+
+    Attributes:
+        streams: the consumer that routes events to the records.
+    """
+
+    def __init__(self, owner: JobOwner) -> None:
+        self._owner = owner
+        self._open: dict[str, JobRecord] = {}
+        self._recent: OrderedDict[str, JobRecord] = OrderedDict()
+        self._held: weakref.WeakValueDictionary[str, JobRecord] = weakref.WeakValueDictionary()
+        self._keys: dict[str, tuple[str, JobRecord]] = {}
+        self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
+
+    # -- looking up
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """The record of a job, if the session has heard of it."""
+        return self._open.get(job_id) or self._held.get(job_id)
+
+    def record(self, job_id: str) -> JobRecord:
+        """The record of a job, made if need be."""
+        record = self.get(job_id)
+        if record is None:
+            record = JobRecord(job_id, self._owner)
+            self._open[job_id] = record
+            self._held[job_id] = record
+            self.streams.add(record)
+        return record
+
+    def open(self) -> list[Job]:
+        """The jobs of this client whose outcome is not known."""
+        return [
+            record.handle
+            for record in self._open.values()
+            if isinstance(record.handle, Job) and not record.over
+        ]
+
+    def same(self, submission: Submission) -> Job | None:
+        """The open job of an equal submission."""
+        fingerprint, record = self._keys.get(submission.key, (None, None))
+        if record is None or fingerprint != submission.fingerprint or record.over:
+            return None
+        return record.handle if isinstance(record.handle, Job) else None
+
+    # -- what the session tells
+
+    def known(self, told: Accepted | Subscribed, *, mine: bool) -> JobRecord:
+        """The runtime told of a job."""
+        record = self.record(told.job_id)
+        record.describe(told)
+        if mine and not isinstance(record.handle, Job):
+            record.handle = Job(record)
+        elif isinstance(told, Subscribed) and type(record.handle) not in (Job, JobView):
+            record.handle = JobView(record)
+        if isinstance(told, Accepted) and told.parent_job_id is not None:
+            parent = self.get(told.parent_job_id)
+            if parent is not None and told.job_id not in parent.children:
+                parent.children.append(told.job_id)
+        return record
+
+    def submitted(self, job_id: str, submission: Submission) -> Job:
+        """A submit was accepted as this job."""
+        record = self.record(job_id)
+        if not isinstance(record.handle, Job):
+            record.handle = Job(record)
+        record.agent = record.agent or submission.agent
+        if not record.over:
+            record.key = submission.key
+            self._keys[submission.key] = (submission.fingerprint, record)
+        return record.handle
+
+    def forget(self, job_id: str) -> None:
+        """Nothing more will come of it."""
+        record = self._open.pop(job_id, None)
+        self.streams.drop(job_id)
+        if record is not None:
+            self._release(record)
+
+    def close(self, error: Callable[[], ArcpError]) -> None:
+        """The client is over: nobody waits any longer."""
+        for record in tuple(self._open.values()):
+            record.lose(error)
+        self._open.clear()
+        self._keys.clear()
+
+    def _unknown(self, job_id: str) -> JobStream:
+        return self.record(job_id)
+
+    def _ended(self, stream: JobStream) -> None:
+        record = self._open.pop(stream.job_id, None)
+        if record is not None:
+            self._release(record)
+
+    def _release(self, record: JobRecord) -> None:
+        if record.key is not None:
+            self._keys.pop(record.key, None)
+        self._recent[record.job_id] = record
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)

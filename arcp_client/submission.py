@@ -1,0 +1,111 @@
+"""A submit's arguments in, its payload out: checked, copied and encoded once (S6).
+
+The payload is bytes from the start, so every sending of it is the same to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from ._wire.codec import snapshot
+from ._wire.ids import new_id, time_text
+from ._wire.messages import Submit
+from .models import Lease
+
+__all__ = ["Submission", "is_own_key"]
+
+_OWN = "auto-"
+
+
+def is_own_key(key: str | None) -> bool:
+    """Whether an idempotency key was made here, for one call, and so names no earlier job."""
+    return key is not None and key.startswith(_OWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One submit.
+
+    Attributes:
+        agent: what was asked for.
+        key: its idempotency key.
+        payload: the message's payload as JSON.
+        fingerprint: names the payload; equal for equal parameters under equal keys.
+    """
+
+    agent: str
+    key: str
+    payload: msgspec.Raw
+    fingerprint: str
+
+    @classmethod
+    def of(
+        cls,
+        agent: str,
+        input: Any,
+        *,
+        lease: Lease | Mapping[str, Sequence[str]] | None,
+        expires_at: datetime | None,
+        key: str | None,
+        max_runtime: float | None,
+        parent: str | None,
+    ) -> Submission:
+        """Check and encode.
+
+        Raises:
+            ValueError: an argument that no runtime could accept; says which.
+        """
+        if max_runtime is not None and not 0 < max_runtime < math.inf:
+            raise ValueError("max_runtime is a number of seconds above 0")
+        chosen = key if key is not None else f"{_OWN}{new_id()}"
+        try:
+            message = Submit(
+                agent=agent,
+                lease_request=_lease(lease),
+                lease_constraints=_constraints(expires_at),
+                idempotency_key=chosen,
+                max_runtime_sec=None if max_runtime is None else math.ceil(max_runtime),
+                parent_job_id=parent,
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"submit: {where}: {first['msg']}") from None
+        # `input` is always there: one runtime insists on it, null or not.
+        fields = {**message.wire(), "input": snapshot(input)}
+        payload = msgspec.json.encode(fields)
+        return cls(
+            agent=agent,
+            key=chosen,
+            payload=msgspec.Raw(payload),
+            fingerprint=hashlib.sha256(payload).hexdigest(),
+        )
+
+
+def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[str]] | None:
+    if lease is None:
+        return None
+    if not isinstance(lease, Lease):
+        if any(isinstance(patterns, str) for patterns in lease.values()):
+            raise ValueError("lease: the patterns of a namespace are a list, not one string")
+        try:
+            lease = Lease({name: tuple(patterns) for name, patterns in lease.items()})
+        except ValidationError as error:
+            raise ValueError(f"lease: {error.errors()[0]['msg']}") from None
+    return {name: list(lease[name]) for name in lease.namespaces()}
+
+
+def _constraints(expires_at: datetime | None) -> dict[str, Any] | None:
+    if expires_at is None:
+        return None
+    if expires_at.tzinfo is None:
+        raise ValueError("expires_at needs a time zone (§9.5)")
+    return {"expires_at": time_text(expires_at.astimezone(UTC))}
