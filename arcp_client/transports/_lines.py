@@ -24,6 +24,7 @@ class LineSplitter:
         self._pieces: list[bytes] = []  # of the line that has no newline yet
         self._size = 0
         self._head = b""  # of a line that is too long, while it is being dropped
+        self._last = b""  # and its last byte, which may be a "\r"
 
     @property
     def held(self) -> int:
@@ -55,6 +56,7 @@ class LineSplitter:
         if not piece:
             return
         self._size += len(piece)
+        self._last = piece[-1:]
         if self._head:
             return
         self._pieces.append(piece)
@@ -64,7 +66,8 @@ class LineSplitter:
 
     def _finish(self, lines: list[bytes | RemoteProtocolError]) -> None:
         if self._head:
-            lines.append(self._too_long(self._size, self._head))
+            size = self._size - (self._last == b"\r")
+            lines.append(self._too_long(size, self._head))
             self._head = b""
         else:
             self._check(b"".join(self._pieces), lines)

@@ -27,7 +27,7 @@ _MAX_LINE = 16 * 1024 * 1024
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # Between the end of the output and the news of the child's death; only a child that closes its
 # output and lives on makes anybody wait this long.
-_LAST_WORDS = 1.0
+_LAST_WORDS = 0.5
 _GROUP_POLL = 0.02
 _REAPING = 1.0  # from SIGKILL to the news of the end; milliseconds, unless the disk hangs
 _TRANSIENT = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -44,7 +44,6 @@ class _Child(asyncio.SubprocessProtocol):
         self._stderr = b""
         self._chunks = 0  # how many have arrived, to see whether the pipes have run dry
         self._dead = False
-        self._input_open = True
         self._room: set[asyncio.Future[None]] = set()
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
@@ -71,7 +70,6 @@ class _Child(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == _STDIN:
-            self._input_open = False
             self._make_room()
         elif fd == _STDOUT and not self._dead:
             self._timer = self._loop.call_later(_LAST_WORDS, self._end)
@@ -107,16 +105,14 @@ class _Child(asyncio.SubprocessProtocol):
         stdin = self._stdin()
         if stdin is None:
             return
-        if at_once:
+        # asyncio raises from an abort() of a pipe that has gone, and one that has gone is empty.
+        if at_once and stdin.get_write_buffer_size():
             stdin.abort()
         else:
             stdin.close()
 
     def _stdin(self) -> asyncio.WriteTransport | None:
-        # asyncio raises from an abort() of a pipe that is gone, so it must be known here.
-        if self.process is None or not self._input_open:
-            return None
-        pipe = self.process.get_pipe_transport(_STDIN)
+        pipe = None if self.process is None else self.process.get_pipe_transport(_STDIN)
         return pipe if isinstance(pipe, asyncio.WriteTransport) else None
 
     async def write(self, line: bytes) -> None:
@@ -223,6 +219,7 @@ class StdioTransport:
         self._child = child
         self._name = name
         self._max_line = max_line
+        self._killed = False
         self._ending = Ending(TaskOwner(f"stdio {name}"), teardown=self._close, abort=self._kill)
 
     def __repr__(self) -> str:
@@ -283,7 +280,7 @@ class StdioTransport:
             left = child.kill(signal.SIGTERM)
             deadline = loop.time() + timeout / 3
             await asyncio.wait({child.exited}, timeout=timeout / 3)
-            while left and loop.time() < deadline:
+            while left and not self._killed and loop.time() < deadline:
                 # No event tells of the end of somebody else's children.
                 await asyncio.sleep(_GROUP_POLL)
                 left = child.kill(0)
@@ -295,6 +292,7 @@ class StdioTransport:
             await asyncio.wait({child.released}, timeout=_REAPING)
 
     def _kill(self) -> None:
+        self._killed = True
         self._child.kill(_KILL)
         self._child.close_input(at_once=True)  # somebody may hold the other end and read nothing
 
