@@ -127,6 +127,7 @@ class StdioServerTransport:
             await asyncio.wait({self._writer_done})
         finally:
             self._abort()
+            self._release()  # whoever still waits learns that its frame did not go
             await asyncio.wait({self._reader_done, self._writer_done}, timeout=1.0)
             if self._reader_done.done() and self._writer_done.done():
                 os.close(self._wake_read)
