@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -22,6 +21,7 @@ class Peer:
         self.welcome: Frame = {}
         self.held: list[Frame] = []
         self.last = 0  # highest event_seq read
+        self.lively = True  # answers pings by itself
 
     @classmethod
     async def to(cls, target: Any) -> Peer:
@@ -42,8 +42,10 @@ class Peer:
         """The next frame, in wire order."""
         if self.held:
             return self.held.pop(0)
-        async with asyncio.timeout(20):
-            frame: Frame = json.loads(await self.transport.receive())
+        frame: Frame = json.loads(await self.transport.receive())
+        while self.lively and frame["type"] == "session.ping":
+            await self.send("session.pong", {"ping_nonce": frame["payload"]["nonce"]})
+            frame = json.loads(await self.transport.receive())
         seq = frame.get("event_seq")
         if seq is not None:
             self.last = max(self.last, seq)
