@@ -1,0 +1,101 @@
+"""A source's token in, its release out: how a source learns that an item was really processed.
+
+``on_next`` returns as soon as an operator has queued the item, which says nothing about the
+handler. So a source may publish a `Delivery` around ``on_next``; whoever keeps the item for later
+takes hold of it there, and releases it when the item is done. Operators in between that call
+``on_next`` synchronously (map, filter) need not know.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["Current", "Delivery", "Held", "current_here", "emit", "publish"]
+
+T = TypeVar("T")
+
+
+class Delivery:
+    """One item under way, and how many still hold it.
+
+    Args:
+        done: called once, when the last holder has released, with True if every one of them
+            processed the item and False if one gave it up (its subscription was disposed).
+    """
+
+    __slots__ = ("_done", "_holders", "_processed")
+
+    def __init__(self, done: Callable[[bool], None]) -> None:
+        self._done = done
+        self._holders = 0
+        self._processed = True
+
+    def hold(self) -> Delivery:
+        """Keep the item open. Release what this returns, on the event loop's thread."""
+        self._holders += 1
+        return self
+
+    def release(self, processed: bool = True) -> None:
+        """End one hold; False says that the item was given up."""
+        if not processed:
+            self._processed = False
+        self._holders -= 1
+        if not self._holders:
+            self._done(self._processed)
+
+
+class Held:
+    """An item in a queue together with the delivery that it keeps open."""
+
+    __slots__ = ("item", "token")
+
+    def __init__(self, item: Any, token: Delivery) -> None:
+        self.item = item
+        self.token = token
+
+
+class Current:
+    """The delivery that is being published on one thread, if any."""
+
+    __slots__ = ("token",)
+
+    def __init__(self) -> None:
+        self.token: Delivery | None = None
+
+
+class _PerThread(threading.local):
+    # Not a ContextVar: a task started inside on_next would inherit the token and outlive it.
+    def __init__(self) -> None:
+        self.current = Current()
+
+
+_per_thread = _PerThread()
+
+
+def current_here() -> Current:
+    """This thread's current delivery. Keep it: looking it up costs more than using it."""
+    return _per_thread.current
+
+
+def emit(here: Current, token: Delivery | None, on_next: Callable[[T], None], item: T) -> None:
+    """Call ``on_next(item)`` while ``token`` is the current delivery of this thread."""
+    outer, here.token = here.token, token
+    try:
+        on_next(item)
+    finally:
+        here.token = outer
+
+
+def publish(token: Delivery, on_next: Callable[[T], None], item: T) -> None:
+    """Deliver one item under a token of its own.
+
+    ``done`` of the token is called before this returns if nobody took hold of it, else when the
+    last holder released. What ``on_next`` raises comes out of here, after the release.
+    """
+    token.hold()
+    try:
+        emit(current_here(), token, on_next, item)
+    finally:
+        token.release()

@@ -1,0 +1,328 @@
+"""An item in, its handler's end out: policies, errors and time limits of one handler call.
+
+The drain tasks of ``serial`` and ``keyed`` await the handler directly: starting a coroutine by hand
+and finishing it in a task would let its timeouts and cancel scopes reach whoever pushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from arcp_client._tasks import TaskOwner
+from arcp_client.errors import HandlerError
+
+from .delivery import Delivery, Held
+from .sink import Downstream, Emitter, log
+
+__all__ = ["HandlerSink", "OnError", "Options", "Watchdog"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+OnError: TypeAlias = Literal["skip", "raise"] | Callable[[T, Exception], object]
+
+
+def _name_of(handler: object) -> str:
+    return getattr(handler, "__qualname__", None) or type(handler).__qualname__
+
+
+def _is_coroutine_function(handler: object) -> bool:
+    if inspect.iscoroutinefunction(handler):
+        return True
+    return inspect.iscoroutinefunction(getattr(type(handler), "__call__", None))  # noqa: B004
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Generic[T, R]):
+    """How handlers run. Checked when the operator is made, not when it is subscribed to."""
+
+    handler: Callable[[T], Awaitable[R] | R]
+    on_error: OnError[T]
+    slice_items: int
+    slice_seconds: float
+    item_timeout: float | None
+    isolate: bool
+    is_async: bool = field(init=False)
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not callable(self.handler):
+            raise TypeError("handler must be callable")
+        if not (self.on_error in ("skip", "raise") or callable(self.on_error)):
+            raise ValueError(f'on_error is "skip", "raise" or a callable, not {self.on_error!r}')
+        if self.slice_items < 1 or self.slice_seconds <= 0:
+            raise ValueError("a slice is at least one item and takes time")
+        if self.item_timeout is not None and self.item_timeout <= 0:
+            raise ValueError("item_timeout must be positive")
+        object.__setattr__(self, "is_async", _is_coroutine_function(self.handler))
+        object.__setattr__(self, "name", _name_of(self.handler))
+
+
+class Watchdog:
+    """One timer for one drain task: it follows the running handler instead of being set anew.
+
+    Setting a timeout for each item would cost more than most handlers do.
+    """
+
+    __slots__ = ("_loop", "_seconds", "_started", "_task", "_timer", "fired")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._started = 0.0
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.fired = False
+
+    def begin(self, task: asyncio.Task[Any]) -> None:
+        """A handler starts in this task."""
+        self._task = task
+        self._started = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._started + self._seconds, self._check)
+
+    def end(self) -> bool:
+        """The handler ended; True if it had been cancelled for the time it took."""
+        task, self._task = self._task, None
+        fired, self.fired = self.fired, False
+        if fired and task is not None:
+            task.uncancel()
+        return fired
+
+    def close(self) -> None:
+        """Let go of the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._task is None or self.fired:
+            return
+        due = self._started + self._seconds
+        if self._loop.time() >= due:
+            self.fired = True
+            self._task.cancel()
+        else:
+            self._timer = self._loop.call_at(due, self._check)
+
+
+class HandlerSink(Emitter[T, R]):
+    """A sink whose items go through a handler. Subclasses decide which item is next."""
+
+    def __init__(self, options: Options[T, R], down: Downstream[R]) -> None:
+        super().__init__(down)
+        self.options = options
+        self._owner = TaskOwner("arcp_client.rx")
+        # Handlers see the context of the subscriber, not that of whoever pushed while they slept.
+        self._context = contextvars.copy_context()
+        self._inner: dict[asyncio.Task[Any], asyncio.Task[Any]] = {}
+
+    def spawn(self, drain: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a drain task. It ends by itself; only one that never began can be cancelled."""
+        # A copy: with an eager task factory the drain starts in here, and may come back here.
+        task = self._context.copy().run(self._owner.spawn, drain)
+        task.add_done_callback(self.drained)
+        return task
+
+    def drained(self, task: asyncio.Task[None]) -> None:
+        """A drain task ended."""
+        if task.cancelled():
+            self.interrupted(None, asyncio.CancelledError())
+
+    def watchdog(self) -> Watchdog | None:
+        """A watchdog for a new drain, if items have a time limit."""
+        seconds = self.options.item_timeout
+        return None if seconds is None else Watchdog(self._loop, seconds)
+
+    def cancel(self, task: asyncio.Task[Any]) -> bool:
+        """Cancel a drain, unless the call comes from the handler that it runs."""
+        try:
+            current = asyncio.current_task()
+        except RuntimeError:
+            current = None
+        if current is not None and self._inner.get(current, current) is task:
+            return False
+        task.cancel()
+        return True
+
+    async def isolated(self, item: T) -> R:
+        """Run the handler in a copy of the context, and in a task of its own if it is async."""
+        context = self._context.copy()
+        result = context.run(self.options.handler, item)
+        if not inspect.isawaitable(result):
+            return result
+        # Unowned on purpose: it is awaited right here, and its error is the handler's.
+        inner = self._loop.create_task(_awaited(result), context=context)
+        drain = asyncio.current_task()
+        assert drain is not None
+        self._inner[inner] = drain
+        try:
+            return cast(R, await inner)
+        finally:
+            del self._inner[inner]
+
+    async def drain(
+        self,
+        take: Callable[[], Any],
+        dry: Callable[[], Awaitable[bool]],
+        *,
+        slot: Delivery | None,
+        watchdog: Watchdog | None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Handle what ``take`` gives until the sink stops, or ``dry`` says that there is no more.
+
+        One function for all lanes, and long: it is what every event passes through, and a call
+        costs as much as the rest of a turn. ``after`` does its own slicing, so without it a slice
+        is kept here.
+        """
+        options, here = self.options, self.here
+        handler: Any = self.isolated if options.isolate else options.handler
+        is_async = options.is_async or options.isolate
+        on_next = self.down.on_next
+        task: Any = asyncio.current_task()
+        plain: type = type(None)  # a type of results that is known not to be awaitable
+        clock = time.monotonic  # not the loop's: some loops stop theirs for the length of a turn
+        slice_items = options.slice_items if after is None else math.inf
+        slice_seconds = options.slice_seconds if after is None else math.inf
+        left, until = slice_items, clock() + slice_seconds
+        while not self.stopped:
+            try:
+                item = take()
+            except IndexError:
+                if await dry():
+                    continue
+                return
+            token = slot
+            if type(item) is Held:
+                token, item = item.token, item.item
+            done = True
+            try:
+                if watchdog is not None:
+                    watchdog.begin(task)
+                result = handler(item)
+                if is_async:
+                    result = await result
+                elif type(result) is not plain:
+                    if inspect.isawaitable(result):
+                        result = await result
+                    else:
+                        plain = type(result)
+                if watchdog is not None and watchdog.end():
+                    raise self._overdue()
+            except BaseException as error:  # noqa: BLE001  # failed() re-raises what it must
+                if watchdog is not None and watchdog.end() and not task.cancelling():
+                    error = self._overdue(error)
+                done = await self.failed(item, error)
+            else:
+                if on_next is not None and not self.stopped:
+                    outer, here.token = here.token, token
+                    try:
+                        on_next(result)
+                    except BaseException as error:  # noqa: BLE001  # as above
+                        self._observer_failed(error)
+                    finally:
+                        here.token = outer
+            if token is not None:
+                token.release(done)
+            if after is not None:
+                after()
+                continue
+            left -= 1
+            if left <= 0 or clock() >= until:
+                await self.pause()
+                left, until = slice_items, clock() + slice_seconds
+
+    def _overdue(self, cause: BaseException | None = None) -> TimeoutError:
+        limit = self.options.item_timeout
+        error = TimeoutError(f"{self.options.name} took longer than {limit} s")
+        error.__cause__ = cause
+        return error
+
+    async def failed(self, item: T, error: BaseException) -> bool:
+        """Apply ``on_error`` to what a handler raised. False: its work was cut off, not done."""
+        if isinstance(error, asyncio.CancelledError):
+            if self._cut_off(item, error):
+                return False
+            failure: Exception = self._cancelled("was cancelled by what it awaited", item, error)
+        elif isinstance(error, Exception):
+            failure = error
+        else:
+            raise error
+        on_error = self.options.on_error
+        if self.stopped or on_error == "skip":
+            log.error("handler %s failed; the item is skipped", self.options.name, exc_info=failure)
+        elif on_error == "raise":
+            self.finish(failure)
+        else:
+            return await self._hook(on_error, item, failure)
+        return True
+
+    async def _hook(
+        self,
+        hook: Callable[[T, Exception], object],
+        item: T,
+        failure: Exception,
+    ) -> bool:
+        try:
+            result = hook(item, failure)
+            if inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError as cancelled:
+            if self._cut_off(item, cancelled):
+                return False
+            log.exception("on_error of handler %s was cancelled", self.options.name)
+        except Exception:  # noqa: BLE001  # a broken hook is no reason to end the stream
+            log.exception("on_error of handler %s failed", self.options.name)
+        return True
+
+    def _cut_off(self, item: T, cancelled: asyncio.CancelledError) -> bool:
+        # A cancellation is ours if we were disposed or if the drain itself was cancelled. Any
+        # other came from something that the handler awaited, and is an error like all others.
+        task = asyncio.current_task()
+        if not self.stopped and task is not None and task.cancelling():
+            self.interrupted(item, cancelled)
+        return self.stopped
+
+    def interrupted(self, item: T | None, cancelled: asyncio.CancelledError) -> None:
+        """Somebody cancelled a drain task from outside: end the stream rather than leave it."""
+        if self.stopped:
+            return
+        self.finish(self._cancelled("was cancelled from outside", item, cancelled))
+
+    def _cancelled(
+        self, how: str, item: T | None, cancelled: asyncio.CancelledError
+    ) -> HandlerError:
+        name = self.options.name
+        failure = HandlerError(f"{name} {how}", event=item, handler=name)
+        failure.__cause__ = cancelled
+        return failure
+
+    def _observer_failed(self, error: BaseException) -> None:
+        # In on_next. Left alone it would kill the drain and leave the stream stuck.
+        if isinstance(error, asyncio.CancelledError):
+            error = self._cancelled("has an observer that was cancelled", None, error)
+        elif not isinstance(error, Exception):
+            raise error
+        if self.stopped:
+            log.error("an observer failed after it had ended", exc_info=error)
+        self.finish(error)
+
+    async def pause(self) -> None:
+        """Let the loop have its turn between two items."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as cancelled:
+            if self.pending():
+                self.interrupted(None, cancelled)
+
+
+async def _awaited(result: Awaitable[R]) -> R:
+    return await result

@@ -1,0 +1,262 @@
+"""A lane a key: items in, one handler at a time for each key, keys side by side, results out.
+
+A key with work is in ``_lanes``; its next item waits in ``_ready``. Workers take from there, and
+there are only as many as are suspended in handlers, plus the one that goes on. A callback that runs
+once a loop turn, ``_tick``, starts another one when it finds keys ready and no worker awake to take
+them, which is the evidence that all of them are suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, TypeVar
+
+from .buffer import Buffer
+from .delivery import Held
+from .handling import HandlerSink, Options
+from .sink import Downstream
+
+__all__ = ["Keyed"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_STALL = 0.1  # seconds without an end, all lanes taken and keys waiting, until one more starts
+_LONG = 16  # from here on a backlog is a deque: an empty one takes 600 bytes, list.pop(0) is O(n)
+_MOST = 64  # workers started in one turn of the loop
+
+
+class Keyed(HandlerSink[T, R]):
+    """One subscription of ``concat_map_async_by``."""
+
+    def __init__(
+        self,
+        key: Callable[[T], Hashable],
+        options: Options[T, R],
+        down: Downstream[R],
+        lanes: int | None,
+    ) -> None:
+        super().__init__(options, down)
+        self._key = key
+        self._bound: float = math.inf if lanes is None else lanes
+        self._limit = self._bound  # the bound, or what a stall made of it
+        self._lanes: dict[Hashable, list[Any] | deque[Any] | None] = {}
+        self._ready: deque[Any] = deque()  # key, item, key, item: two slots are less than a tuple
+        self._workers: set[asyncio.Task[None]] = set()
+        self._behind = 0  # items in all backlogs
+        self._awake = 0  # workers that will take from _ready without being told
+        self._running = 0  # handlers
+        self._ends = 0  # of handlers, so far
+        self._ends_seen = 0
+        self._growth = 1
+        self._tick_due = False
+        self._left, self._until = 0, 0.0  # of this turn's slice, for all workers together
+        self._stall: asyncio.TimerHandle | None = None
+        self._last_end = 0.0
+
+    # ------------------------------------------------------------------ arrival
+
+    def on_next(self, item: T) -> None:
+        if threading.get_ident() != self._thread:
+            if not self.stopped:
+                self._loop.call_soon_threadsafe(self.on_next, item)
+            return
+        if self.ended or self.stopped:
+            return
+        token = self.here.token
+        self._accept(item, item if token is None else Held(item, token.hold()))
+
+    def wake(self) -> None:
+        # What has left an evicting buffer can no longer be dropped or merged, so only as much is
+        # taken from it as can start: one item may wait here.
+        inbox, ready = self.inbox, self._ready
+        while inbox.queue and not (inbox.evicts and (ready or self._behind)):
+            entry = inbox.take()
+            self._accept(entry.item if type(entry) is Held else entry, entry)
+        inbox.idle = not inbox.queue
+
+    def _accept(self, item: T, entry: Any) -> None:
+        try:
+            key = self._key(item)
+            known = key in self._lanes
+        except Exception as error:  # noqa: BLE001  # a key function is user code
+            key = object()  # a lane of its own
+            self._lanes[key] = [entry]
+            self._add(self._refuse(key, item, entry, error))
+            return
+        if known:
+            self._queue_behind(key, entry)
+            return
+        self._lanes[key] = None
+        self._ready.append(key)
+        self._ready.append(entry)
+        if not self._awake and not self._tick_due:
+            self._staff(1)
+
+    def _queue_behind(self, key: Hashable, entry: Any) -> None:
+        self._behind += 1
+        backlog = self._lanes[key]
+        if backlog is None:
+            self._lanes[key] = [entry]
+            return
+        if len(backlog) == _LONG and type(backlog) is list:
+            backlog = self._lanes[key] = deque(backlog)
+        backlog.append(entry)
+
+    async def _refuse(self, key: object, item: T, entry: Any, error: Exception) -> None:
+        done = await self.failed(item, error)
+        if not self.stopped:
+            self._release(entry, done)
+            self._forget(key)
+
+    def _release(self, entry: Any, done: bool) -> None:
+        if type(entry) is Held:
+            entry.token.release(done)
+        elif isinstance(self.inbox, Buffer):
+            self.inbox.settle(1)
+
+    # ------------------------------------------------------------------ a worker
+
+    async def _work(self) -> None:
+        ready = self._ready
+        slice_items, slice_seconds = self.options.slice_items, self.options.slice_seconds
+        clock = time.monotonic
+        watchdog = self.watchdog()
+        evicts, slot = self.inbox.evicts, self.inbox.new_slot()
+        key: Hashable = None
+
+        def take() -> Any:
+            nonlocal key
+            if not ready or self._running >= self._limit:
+                raise IndexError
+            if not self._tick_due:
+                self._tick_due = True
+                self._left = slice_items
+                self._until = clock() + slice_seconds
+                self._loop.call_soon(self._tick)
+            elif self._left <= 0 or clock() >= self._until:
+                raise IndexError
+            self._left -= 1
+            self._running += 1
+            key = ready.popleft()
+            entry = ready.popleft()
+            if evicts and not ready:
+                self.wake()
+            return entry
+
+        def after() -> None:
+            self._running -= 1
+            self._ends += 1
+            if self._limit != self._bound or self._stall is not None:
+                self._relax()
+            if not self.stopped:
+                backlog = self._lanes[key]
+                if backlog is None:
+                    self._forget(key)
+                else:
+                    self._next_of(key, backlog)
+
+        self._awake -= 1
+        await self.drain(take, self._dry, slot=slot, watchdog=watchdog, after=after)
+        if watchdog is not None:
+            watchdog.close()
+
+    async def _dry(self) -> bool:
+        # Go on after a turn of the loop, unless another worker does, or none may.
+        if self._awake or self._running >= self._limit:
+            self._staff(0)
+            return False
+        self._awake += 1
+        await self.pause()
+        self._awake -= 1
+        return bool(self._ready)
+
+    def _next_of(self, key: Hashable, backlog: list[Any] | deque[Any]) -> None:
+        self._behind -= 1
+        self._ready.append(key)
+        self._ready.append(backlog.popleft() if isinstance(backlog, deque) else backlog.pop(0))
+        if not backlog:
+            self._lanes[key] = None
+
+    def _relax(self) -> None:
+        # A handler ended: what was started beyond the bound is not started again.
+        self._limit = max(self._bound, min(self._limit, self._running))
+        self._last_end = self._loop.time()
+
+    def _forget(self, key: Hashable) -> None:
+        self._lanes.pop(key, None)
+        if not self._lanes:
+            self._lanes.clear()  # an emptied dict keeps its table, a cleared one does not
+            if self.ended:
+                self.exhausted()
+
+    # ------------------------------------------------------------------ how many workers
+
+    def _staff(self, wanted: int) -> None:
+        # Start workers for what is ready, as far as the bound allows.
+        room = self._limit - self._running - self._awake
+        for _ in range(int(min(wanted, room, len(self._ready) // 2))):
+            self._awake += 1
+            self._add(self._work())
+        if self._ready and self._running >= self._limit and self._stall is None:
+            self._last_end = self._loop.time()
+            self._stall = self._loop.call_later(_STALL, self._stalled)
+
+    def _add(self, work: Coroutine[Any, Any, None]) -> None:
+        self._workers.add(self.spawn(work))
+
+    def drained(self, task: asyncio.Task[None]) -> None:
+        self._workers.discard(task)
+        super().drained(task)
+
+    def _tick(self) -> None:
+        self._tick_due = False
+        if not self._ready or self._awake or self.stopped:
+            return
+        # If none ended since the last time, they take long: start the others faster.
+        slow = self._ends_seen == self._ends
+        self._ends_seen = self._ends
+        self._growth = min(self._growth * 2, _MOST) if slow else 1
+        self._staff(self._growth)
+
+    def _stalled(self) -> None:
+        self._stall = None
+        if not self._ready or self._running < self._limit or self.stopped:
+            return
+        now = self._loop.time()
+        if now >= self._last_end + _STALL:
+            self._last_end = now
+            self._limit += 1
+            self._staff(1)
+        self._stall = self._loop.call_at(self._last_end + _STALL, self._stalled)
+
+    # ------------------------------------------------------------------ the end
+
+    def exhausted(self) -> None:
+        if not self._lanes and not self.inbox.queue:
+            self.finish(self.error)
+
+    def pending(self) -> bool:
+        return bool(self._ready)
+
+    def drop(self) -> None:
+        for entry in list(self._ready)[1::2]:
+            self._release(entry, False)
+        for backlog in self._lanes.values():
+            for entry in backlog or ():
+                self._release(entry, False)
+        self._ready.clear()
+        self._lanes.clear()
+
+    def halt(self) -> None:
+        for task in tuple(self._workers):
+            if self.cancel(task):
+                self._workers.discard(task)
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None

@@ -1,0 +1,52 @@
+"""One lane: items in, one handler at a time in arrival order, results out.
+
+The drain task exists only while there is work. It takes from the inbox, which is the channel's own
+buffer when the operator subscribes to an `EventChannel` directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from .handling import HandlerSink, Options
+from .sink import Downstream
+
+__all__ = ["Serial"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Serial(HandlerSink[T, R]):
+    """One subscription of ``concat_map_async``."""
+
+    def __init__(self, options: Options[T, R], down: Downstream[R]) -> None:
+        super().__init__(options, down)
+        self._task: asyncio.Task[None] | None = None
+        self._watchdog = self.watchdog()
+
+    def wake(self) -> None:
+        inbox = self.inbox
+        self._task = self.spawn(
+            self.drain(inbox.take, self._dry, slot=inbox.new_slot(), watchdog=self._watchdog)
+        )
+
+    def halt(self) -> None:
+        if self._task is not None and self.cancel(self._task):
+            self._task = None
+        if self._watchdog is not None:
+            self._watchdog.close()
+
+    async def _dry(self) -> bool:
+        if not self.ended:
+            # Events tend to come one a turn, and a turn costs less than a new task.
+            await self.pause()
+            if self.pending():
+                return True
+        if self.ended:
+            self.finish(self.error)
+        else:
+            self.inbox.idle = True
+        self._task = None
+        return False

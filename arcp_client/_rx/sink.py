@@ -1,0 +1,309 @@
+"""An observable in, a loop-bound consumer out: what every subscriber of this package shares.
+
+A sink lives on the event loop that it was made on. What arrives from another thread is moved there;
+it ends exactly once, and after `Sink.dispose` nothing comes out of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from arcp_client.errors import LocalProtocolError
+
+from .buffer import Buffer, Inbox
+from .delivery import Delivery, Held, current_here, emit
+
+__all__ = ["Downstream", "Emitter", "Piped", "Sink", "Unicast", "log"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+T_out = TypeVar("T_out", covariant=True)
+
+log = logging.getLogger("arcp_client.rx")
+
+
+class Downstream(Generic[T]):
+    """The callbacks behind one ``subscribe``, whichever way they were given."""
+
+    __slots__ = ("on_completed", "on_error", "on_next")
+
+    def __init__(
+        self,
+        on_next: abc.ObserverBase[T] | abc.OnNext[T] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+    ) -> None:
+        self.on_next: abc.OnNext[T] | None
+        if isinstance(on_next, abc.ObserverBase) or callable(getattr(on_next, "on_next", None)):
+            observer: Any = on_next
+            self.on_next = observer.on_next
+            self.on_error: abc.OnError | None = observer.on_error
+            self.on_completed: abc.OnCompleted | None = observer.on_completed
+        else:
+            if inspect.iscoroutinefunction(on_next):
+                raise TypeError("on_next is a coroutine function: use concat_map_async")
+            self.on_next = on_next
+            self.on_error = on_error
+            self.on_completed = on_completed
+
+    def end(self, error: Exception | None) -> None:
+        """Deliver the terminal event. What the observer raises is logged: nobody is behind it."""
+        try:
+            if error is None:
+                if self.on_completed is not None:
+                    self.on_completed()
+            elif self.on_error is not None:
+                self.on_error(error)
+            else:
+                log.error("a stream ended with an error that nobody handles", exc_info=error)
+        except Exception:
+            log.exception("an observer failed in its terminal event")
+
+
+class Sink(abc.DisposableBase, Generic[T]):
+    """Base of the consumers. A subclass empties ``inbox`` when it is woken.
+
+    Attributes:
+        inbox: what arrived and was not started.
+        ended: the source has ended; what it sent before may still be queued.
+        stopped: nothing more comes out, since it ended or was disposed.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._upstream: abc.DisposableBase | None = None
+        self._closed = False
+        self.here = current_here()
+        self.inbox = Inbox()
+        self.ended = False
+        self.stopped = False
+        self.error: Exception | None = None
+
+    # ------------------------------------------------------------------ for the subclass
+
+    def wake(self) -> None:
+        """Start to empty the inbox. ``inbox.idle`` has been cleared."""
+        raise NotImplementedError
+
+    def exhausted(self) -> None:
+        """The source ended while nothing was queued or running."""
+        raise NotImplementedError
+
+    def pending(self) -> bool:
+        """Whether something is queued."""
+        return bool(self.inbox.queue)
+
+    def halt(self) -> None:
+        """Cancel what runs, except the caller's own task. May be called more than once."""
+
+    # ------------------------------------------------------------------ the source's side
+
+    def connect(
+        self, source: Observable[T], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        """Subscribe to the source. Returns itself."""
+        upstream: abc.DisposableBase
+        if isinstance(source, Unicast) and source.backing.attach(self):
+            self.inbox = upstream = source.backing
+            self._upstream = upstream
+            source.backing.start()
+        else:
+            upstream = source.subscribe(
+                self.on_next, self.on_error, self.on_completed, scheduler=scheduler
+            )
+            self._upstream = upstream
+        if self.stopped:
+            self._detach()
+        return self
+
+    def on_next(self, item: T) -> None:
+        """Queue one item, and keep its delivery open."""
+        if threading.get_ident() != self._thread:
+            if not self.stopped:
+                self._loop.call_soon_threadsafe(self.on_next, item)
+            return
+        if self.ended or self.stopped:
+            return
+        token = self.here.token
+        inbox = self.inbox
+        inbox.queue.append(item if token is None else Held(item, token.hold()))
+        if inbox.idle:
+            inbox.idle = False
+            self.wake()
+
+    def on_error(self, error: Exception) -> None:
+        """The source failed. Passed on once everything before it is done."""
+        self._source_ended(error)
+
+    def on_completed(self) -> None:
+        """The source completed. Passed on once everything before it is done."""
+        self._source_ended(None)
+
+    def _source_ended(self, error: Exception | None) -> None:
+        if threading.get_ident() != self._thread:
+            if not self.stopped:
+                self._loop.call_soon_threadsafe(self._source_ended, error)
+            return
+        if self.ended or self.stopped:
+            return
+        self.ended = True
+        self.error = error
+        if self.inbox.idle:
+            self.exhausted()
+
+    # ------------------------------------------------------------------ the end
+
+    def dispose(self) -> None:
+        """Leave the source, drop what is queued, cancel what runs. Idempotent, from any thread."""
+        self.stopped = True
+        if threading.get_ident() == self._thread:
+            self._dispose()
+            return
+        with contextlib.suppress(RuntimeError):  # a closed loop runs nothing that needs an end
+            self._loop.call_soon_threadsafe(self._dispose)
+
+    def _dispose(self) -> None:
+        try:
+            self.stop()
+            self.halt()
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+
+    def stop(self) -> None:
+        """Leave the source and drop what is queued; what runs goes on."""
+        self.stopped = True
+        if not self._closed:
+            self._closed = True
+            self._detach()
+            self.drop()
+
+    def drop(self) -> None:
+        """Give up what is queued."""
+        if not isinstance(self.inbox, Buffer):
+            self.inbox.clear()
+
+    def _detach(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.dispose()
+
+
+class Emitter(Sink[T], Generic[T, R]):
+    """A sink that calls an observer."""
+
+    def __init__(self, down: Downstream[R]) -> None:
+        super().__init__()
+        self.down = down
+
+    def exhausted(self) -> None:
+        self.finish(self.error)
+
+    def finish(self, error: Exception | None) -> None:
+        """Stop, then deliver the one terminal event."""
+        if self.stopped:
+            return
+        try:
+            self.stop()
+            self.halt()
+        finally:
+            self.down.end(error)
+
+
+class _Relay(Emitter[T, T]):
+    # Hands a channel's items to any observer as they come. A channel that evicts is handed over
+    # one item at a time, since what has left the buffer can no longer be dropped or merged.
+
+    _slot: Delivery | None = None
+
+    def wake(self) -> None:
+        buffer = cast(Buffer, self.inbox)
+        slot = self._slot = self._slot or buffer.new_slot()
+        on_next = self.down.on_next
+        while not self.stopped:
+            if buffer.evicts and buffer.lent:
+                buffer.blocked = True
+                return
+            try:
+                item = buffer.take()
+            except IndexError:
+                if self.ended:
+                    self.finish(self.error)
+                buffer.idle = True
+                return
+            token = slot
+            if type(item) is Held:
+                token, item = item.token, item.item
+            assert token is not None
+            try:
+                if on_next is not None:
+                    emit(self.here, token, on_next, item)
+            except Exception as error:  # noqa: BLE001  # an observer is user code
+                self.finish(error)
+            finally:
+                token.release()
+
+
+class Unicast(Observable[T_out]):
+    """The observable of one channel: the first subscriber gets everything, any other an error."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        super().__init__()
+        self.backing = buffer
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[T_out] | abc.OnNext[T_out] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Attach the one subscriber, on the running event loop.
+
+        Raises:
+            LocalProtocolError: there is or was one already, and no ``on_error`` to tell it to.
+        """
+        down = Downstream(on_next, on_error, on_completed)
+        if not self.backing.claimed:
+            return _Relay(down).connect(self, scheduler)
+        error = LocalProtocolError(
+            "an EventChannel has one subscriber; put ops.share() behind it for more"
+        )
+        if down.on_error is None:
+            raise error
+        down.on_error(error)
+        return Disposable()
+
+
+class Piped(Observable[T_out]):
+    """An operator's output: each subscription connects a new sink to the source."""
+
+    def __init__(
+        self, source: Observable[Any], sink: Callable[[Downstream[T_out]], Sink[Any]]
+    ) -> None:
+        super().__init__()
+        self._source = source
+        self._sink = sink
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[T_out] | abc.OnNext[T_out] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Start to handle what the source sends, on the running event loop."""
+        sink = self._sink(Downstream(on_next, on_error, on_completed))
+        return sink.connect(self._source, scheduler)

@@ -1,0 +1,165 @@
+"""An observable in, an async iterator out: bounded, and gone when its user is.
+
+The iterator holds the sink and the source holds the sink, but nothing holds the iterator: when the
+user's loop breaks and forgets it, it is collected and the subscription ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Generic, TypeVar, cast
+
+from reactivex import Observable
+
+from arcp_client.errors import BufferFull, LocalProtocolError
+
+from .delivery import Delivery, Held
+from .sink import Sink
+
+__all__ = ["Stream", "stream"]
+
+T = TypeVar("T")
+
+
+class _StreamSink(Sink[T], Generic[T]):
+    def __init__(self, maxsize: int) -> None:
+        super().__init__()
+        self._maxsize = maxsize
+        self._waiter: asyncio.Future[None] | None = None
+        self._slot: Delivery | None = None
+        self._in_hand: Delivery | None = None
+
+    def on_next(self, item: T) -> None:
+        here = threading.get_ident() == self._thread
+        if here and not self.ended and len(self.inbox.queue) >= self._maxsize:
+            self._overflow()
+        else:
+            super().on_next(item)
+
+    def _overflow(self) -> None:
+        token = self.here.token
+        if token is not None:
+            token.hold().release(False)
+        self.error = BufferFull(f"{self._maxsize} items wait and nobody asks for them")
+        self.ended = True
+        self._detach()
+
+    def wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def exhausted(self) -> None:
+        self.wake()
+
+    def halt(self) -> None:
+        self.error = None
+        self._let_go(processed=False)
+        self.wake()
+
+    async def next(self) -> T:
+        """The next item; asking for it says that the one before is done."""
+        if self._waiter is not None:
+            raise LocalProtocolError("another task already waits for the next item")
+        self._let_go(processed=True)
+        inbox = self.inbox
+        while not self.stopped:
+            try:
+                entry = inbox.take()
+            except IndexError:
+                if self.ended:
+                    break
+                inbox.idle = True
+                await self._arrival()
+                continue
+            if type(entry) is Held:
+                self._in_hand = entry.token
+                return cast(T, entry.item)
+            if self._slot is None:
+                self._slot = inbox.new_slot()
+            self._in_hand = self._slot
+            return cast(T, entry)
+        error, self.error = self.error, None
+        self.stop()
+        if error is not None:
+            raise error
+        raise StopAsyncIteration
+
+    async def _arrival(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _let_go(self, *, processed: bool) -> None:
+        token, self._in_hand = self._in_hand, None
+        if token is not None:
+            token.release(processed)
+
+
+class Stream(AsyncIterator[T]):
+    """An async iterator over an observable; see `stream`."""
+
+    def __init__(self, observable: Observable[T], maxsize: int) -> None:
+        self._sink: _StreamSink[T] = _StreamSink(maxsize)
+        self._sink.connect(observable)
+        weakref.finalize(self, self._sink.dispose).atexit = False
+
+    def __aiter__(self) -> Stream[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        return await self._sink.next()
+
+    async def aclose(self) -> None:
+        """Unsubscribe. What was buffered is dropped, and a waiting ``__anext__`` ends."""
+        self._sink.dispose()
+
+    async def __aenter__(self) -> Stream[T]:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def stream(observable: Observable[T], *, maxsize: int = 1024) -> Stream[T]:
+    """Iterate over an observable; the subscription starts here, not at the first ``await``.
+
+    ::
+
+        source        ──a─b────c──|
+        async for     ──a····b···c|      each item when it is asked for
+
+    Guarantees: every item in order, or an error that says otherwise. At most ``maxsize`` items
+    wait. An item counts as done when the next one is asked for, so a source that listens for it (an
+    `EventChannel`, the client's ``notifications``) is held back or informed accordingly. Directly
+    on an `EventChannel` nothing is buffered here at all and the channel's own bound applies.
+
+    Leaving the loop by ``break`` and dropping the iterator unsubscribes; so do ``aclose()`` and
+    leaving ``async with``. A cancelled ``__anext__`` loses no item. After the end, and after
+    ``aclose()``, iteration stops.
+
+    Args:
+        observable: any observable; its items may come from other threads.
+        maxsize: how many items may wait before the stream gives up.
+
+    Raises:
+        BufferFull: from the iteration, after the items that were buffered: more than ``maxsize``
+            waited, and the subscription ended there.
+        Exception: from the iteration, after the items before it: whatever the source ended with.
+        LocalProtocolError: from the iteration, two tasks ask for the next item at once.
+        ValueError: ``maxsize`` is below 1.
+    """
+    if maxsize < 1:
+        raise ValueError("maxsize must be at least 1")
+    return Stream(observable, maxsize)
