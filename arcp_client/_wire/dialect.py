@@ -6,6 +6,7 @@ beside them, and `Dialect` holds the behaviour that a client must adapt to, chos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -14,7 +15,11 @@ __all__ = [
     "DIALECTS",
     "Dialect",
     "first",
+    "first_text",
+    "present",
     "recognise",
+    "status_of",
+    "text_of",
 ]
 
 PROTOCOL: Final = "1.1"
@@ -105,7 +110,14 @@ ERROR: Final = "error"
 STATUS_CANCELLED: Final = "cancelled"
 TIMED_OUT: Final = "timed_out"
 ENDED: Final = frozenset({SUCCESS, ERROR, STATUS_CANCELLED, TIMED_OUT})
-STATUS_ALIASES: Final = {"timedout": TIMED_OUT, "completed": SUCCESS, "failed": ERROR}
+STATUS_ALIASES: Final = {
+    "timedout": TIMED_OUT,
+    "canceled": STATUS_CANCELLED,
+    "completed": SUCCESS,
+    "failed": ERROR,
+}
+
+_STATUSES: Final = frozenset({"pending", "running", *ENDED})
 
 CREDENTIAL_ROTATED: Final = "credential_rotated"
 """The phase of a status event that carries a new credential value (§9.8)."""
@@ -128,10 +140,42 @@ def first(payload: Mapping[str, Any], names: tuple[str, ...], default: Any = Non
     return default
 
 
+def present(payload: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """The first of several names that is present, null or not: a null that was sent is a value."""
+    for name in names:
+        if name in payload:
+            return payload[name]
+    return None
+
+
+def first_text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The first of several names that holds a text that is not empty."""
+    for name in names:
+        value = text_of(payload.get(name))
+        if value:
+            return value
+    return None
+
+
+def text_of(value: Any) -> str | None:
+    """A text that can be encoded, or ``None``: stray surrogates are paired up or replaced."""
+    if not isinstance(value, str):
+        return None
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return value
+
+
 def status_of(value: Any) -> str:
-    """A status word in the specification's spelling."""
-    text = value if isinstance(value, str) else ""
-    return STATUS_ALIASES.get(text, text)
+    """A status word in the specification's spelling; one that it does not have stays as it is."""
+    text = text_of(value) or ""
+    word = text.lower().replace("-", "_")
+    word = STATUS_ALIASES.get(word, word)
+    return word if word in _STATUSES else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +191,7 @@ class Dialect:
         one_at_a_time: refusals carry no correlation, so only one request may be in flight.
         close_with: the message that ends a session; ``drop`` where any would cancel the jobs.
         jobs_survive_drop: events emitted while the link is down are replayed by a resume.
+        refuses_caught_up: a resume that has missed nothing is refused, one event earlier is not.
     """
 
     name: str
@@ -155,6 +200,7 @@ class Dialect:
     one_at_a_time: bool = False
     close_with: Literal["close", "bye", "both", "drop"] = "both"
     jobs_survive_drop: bool = True
+    refuses_caught_up: bool = False
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
@@ -175,6 +221,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             one_at_a_time=True,
             close_with="bye",
             jobs_survive_drop=False,
+            refuses_caught_up=True,
         ),
         Dialect(
             name="csharp",
@@ -198,12 +245,13 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 
 
 def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> Dialect:
-    """The dialect that a welcome's payload was written in, from its marks; else ``unknown``.
+    """The dialect that a welcome was written in, from its marks; else ``unknown``.
 
-    Runtime names are chosen by whoever deploys them, so the shape decides: this package names
-    itself in ``runtime.sdk``; the Ruby runtime has flat names; the Python one repeats the session
-    id in the payload and prefixes its tokens with ``rtk_``; the TypeScript one prefixes its
-    envelope ids with ``msg_`` and its tokens with ``rt_``.
+    Runtime names are chosen by whoever deploys them, so the shape decides. This package names
+    itself in ``runtime.sdk``. The Ruby runtime has flat names; the Python one repeats the session
+    id in the payload. The others are told by how they make identifiers: TypeScript and C# put
+    ``msg_`` before envelope ids, and C# leaves ``versions`` out where TypeScript has an empty list;
+    Go's envelope ids are UUIDs; Java's are bare ULIDs beside a resume token that is a random UUID.
     """
     runtime = welcome.get("runtime")
     sdk = runtime.get("sdk") if isinstance(runtime, Mapping) else None
@@ -213,10 +261,27 @@ def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> Dialect:
             return DIALECTS[family]
     if "runtime_name" in welcome:
         return DIALECTS["ruby"]
-    token = welcome.get("resume_token")
-    token = token if isinstance(token, str) else ""
+    token = text_of(welcome.get("resume_token")) or ""
     if "session_id" in welcome and token.startswith("rtk_"):
         return DIALECTS["python"]
     if envelope_id.startswith("msg_"):
-        return DIALECTS["typescript" if token.startswith("rt_") else "csharp"]
+        tidy = token.startswith("rt_") and _lists_versions(welcome)
+        return DIALECTS["typescript" if tidy else "csharp"]
+    if _UUID.fullmatch(envelope_id):
+        return DIALECTS["go"]
+    if _ULID.fullmatch(envelope_id) and _RANDOM_UUID.fullmatch(token):
+        return DIALECTS["java"]
     return DIALECTS["unknown"]
+
+
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def _lists_versions(welcome: Mapping[str, Any]) -> bool:
+    """Whether every agent in the inventory has a list of versions, be it empty."""
+    capabilities = welcome.get("capabilities")
+    agents = capabilities.get("agents") if isinstance(capabilities, Mapping) else None
+    entries = agents if isinstance(agents, list) else []
+    return all("versions" in entry for entry in entries if isinstance(entry, Mapping))
