@@ -1,6 +1,7 @@
 """Typed events: what a session delivers to handlers, iterators and Observables, in arrival order.
 
-Every event is an immutable value. ``match`` it by class and by field::
+Every event is an immutable value, and can be hashed, pickled and copied, and be a field of a
+pydantic model. ``match`` it by class and by field::
 
     match event:
         case events.ToolCall(tool=tool):
@@ -16,6 +17,8 @@ in silence.
 from __future__ import annotations
 
 import json
+import math
+import reprlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,7 +26,7 @@ import msgspec
 from pydantic_core import core_schema
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 __all__ = [
     "KINDS",
@@ -77,6 +80,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """True on the classes that end a job: `Completed` and `Failed`."""
 
     @property
+    def size(self) -> int:
+        """Bytes of the envelope as it came."""
+        return len(self._frame)
+
+    @property
     def raw(self) -> dict[str, Any]:
         """The whole envelope as it came, decoded anew at each call; empty for a `Gap`.
 
@@ -86,57 +94,115 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return {}
         try:
             decoded = msgspec.json.decode(self._frame)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # what only the tolerant reader takes
-            decoded = json.loads(self._frame)
+        except ValueError:  # fields that nobody reads may hold what is hardly JSON
+            text = self._frame.decode("utf-8-sig", "replace")
+            decoded = json.loads(text, parse_int=_number, parse_float=_number)
         return decoded if isinstance(decoded, dict) else {}
 
+    def __hash__(self) -> int:  # fields may hold lists and dicts, which have none
+        return hash((type(self), self.seq, self.id, self.session_id, self.job_id))
+
     def __repr__(self) -> str:
-        fields = ", ".join(
-            f"{name}={_short(getattr(self, name))}"
-            for name in self.__struct_fields__
-            if name not in _QUIET and getattr(self, name) is not None
-        )
-        return f"{type(self).__name__}({fields})"
+        shown = [f"kind={self.kind!r:.80}"] if _FIXED.get(type(self)) != self.kind else []
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name not in _QUIET and value is not None and (value or name not in _USUAL):
+                shown.append(f"{name}={_short(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
         """The event's fields as plain JSON-ready values, for logs, files and responses."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        del data["_frame"]
-        return data
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        del fields["_frame"]
+        plain: dict[str, Any] = msgspec.to_builtins(fields)
+        return plain
 
     @classmethod
     def __get_pydantic_core_schema__(
         cls, _source: Any, _handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        def parse(value: Any) -> Event:
-            if isinstance(value, cls):
-                return value
-            if not isinstance(value, dict):
-                raise ValueError(f"expected {cls.__name__} or its dict")
-            actual = KINDS.get(str(value.get("kind")), Unknown) if cls is Event else cls
-            try:
-                return msgspec.convert(value, actual, strict=False)
-            except msgspec.ValidationError as error:
-                raise ValueError(str(error)) from error
-
         return core_schema.no_info_plain_validator_function(
-            parse,
+            cls._validate,
+            ref=f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda event: event.to_dict(), return_schema=core_schema.dict_schema()
             ),
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        return {"title": cls.__name__, "type": "object"}
+    def _validate(cls, value: Any) -> Event:
+        """An event from an event or from what `to_dict` gave."""
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, dict):
+            raise ValueError(f"expected {cls.__name__} or its dict")
+        kind = value.get("kind")
+        actual: type[Event] = cls
+        if cls is Event:
+            # A body is what `Unknown` has: the kind may be known, and its class refused the body.
+            known = KINDS.get(kind) if isinstance(kind, str) and "body" not in value else None
+            actual = known or Unknown
+        fixed = _FIXED.get(actual)
+        if fixed and kind not in (None, fixed):
+            raise ValueError(f"expected kind {fixed!r}")
+        fields = {name: value[name] for name in actual.__struct_fields__ if name in value}
+        fields.pop("_frame", None)
+        try:
+            return msgspec.convert(fields, actual, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, _schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        whole = handler.mode == "serialization"
+        if cls is not Event:
+            return _json_schema(cls, whole)
+        classes: list[type[Event]] = [*KINDS.values(), Unknown]
+        return {
+            "title": "Event",
+            "description": "One event of a session; its kind says which.",
+            "anyOf": [_json_schema(each, whole) for each in classes],
+        }
 
 
 _QUIET = frozenset({"kind", "session_id", "trace_id", "_frame"})
+_USUAL = frozenset({"id", "redelivered"})
+"""Not worth a word in a repr when empty or false."""
+
+_repr = reprlib.Repr()
+_repr.maxlevel = 3
+_repr.maxdict = _repr.maxlist = 4
+_repr.maxstring = _repr.maxlong = _repr.maxother = 80
+
+
+def _number(text: str) -> int | float | str:
+    """A number of the raw envelope; one that Python cannot hold stays a text."""
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+    return text if math.isinf(value) else value
 
 
 def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, datetime) else repr(value)
+    text = str(value) if isinstance(value, datetime) else _repr.repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _json_schema(cls: type[Event], whole: bool) -> dict[str, Any]:
+    """The JSON schema of `Event.to_dict` for one class; ``whole`` if every field is there."""
+    _, found = msgspec.json.schema_components((cls,))
+    schema: dict[str, Any] = found[cls.__name__]
+    properties = schema["properties"]
+    del properties["_frame"]
+    for name in properties.keys() & {"ts", "completed_at"}:
+        properties[name]["anyOf"][0]["format"] = "date-time"
+    if cls in _FIXED:
+        properties["kind"]["const"] = _FIXED[cls]
+    schema["required"] = sorted(properties) if whole else []
+    return schema
 
 
 class Log(Event, frozen=True, kw_only=True, gc=False):
@@ -317,3 +383,5 @@ KINDS: dict[str, type[Event]] = {
     )
 }
 """Kind to class; any other kind is `Unknown`."""
+
+_FIXED = {cls: kind for kind, cls in KINDS.items()}

@@ -15,6 +15,8 @@ MAX_SEQ = 2**63 - 1
 Seq = Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
 Number = int | float
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""With a zone: what has none goes the tolerant way, where it is read as UTC."""
 
 
 class _Body(msgspec.Struct, gc=False):
@@ -83,7 +85,7 @@ class ChunkBody(_Body, gc=False):
 
 
 class _Payload(msgspec.Struct, tag_field="kind", gc=False):
-    ts: datetime | None = None
+    ts: Moment | None = None
 
 
 class LogPayload(_Payload, tag="log", kw_only=True, gc=False):
@@ -132,6 +134,9 @@ class LoosePayload(msgspec.Struct, gc=False):
     kind: str
     ts: datetime | None
     body: Any
+
+    def __repr__(self) -> str:  # nobody knows what is in the body
+        return f"LoosePayload(kind={self.kind[:80]!r})"
 
 
 KnownPayload = (

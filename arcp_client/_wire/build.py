@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
-
-import msgspec
 
 from ..events import (
     ArtifactRef,
@@ -25,7 +25,7 @@ from ..events import (
 )
 from . import bodies, dialect
 from .bodies import EventFrame
-from .codec import ControlFrame
+from .codec import ControlFrame, parse
 from .ids import parse_time
 
 __all__ = ["MASK", "rotated_credential", "terminal_event", "to_event"]
@@ -223,6 +223,10 @@ def _status(f: Any, data: bytes, again: bool) -> Event:
 
 def _loose(f: Any, data: bytes, again: bool) -> Event:
     p = f.payload
+    body = p.body
+    if isinstance(body, dict) and body.get("phase") == dialect.CREDENTIAL_ROTATED:
+        data = _masked(data)
+        body = _hide(body)
     return Unknown(
         seq=f.event_seq,
         id=f.id,
@@ -233,7 +237,7 @@ def _loose(f: Any, data: bytes, again: bool) -> Event:
         trace_id=f.trace_id,
         redelivered=again,
         _frame=data,
-        body=p.body,
+        body=body,
     )
 
 
@@ -263,36 +267,38 @@ def terminal_event(frame: ControlFrame, data: bytes, redelivered: bool = False) 
     """
     payload = frame.payload
     status = dialect.status_of(payload.get("final_status"))
+    completed_at = parse_time(payload.get("completed_at"))
     common: dict[str, Any] = dict(
         seq=frame.event_seq,
         id=frame.id,
         session_id=frame.session_id,
-        job_id=frame.job_id or _text(payload.get("job_id")),
+        job_id=frame.job_id or dialect.text_of(payload.get("job_id")),
         trace_id=frame.trace_id,
-        ts=parse_time(payload.get("completed_at")),
+        ts=completed_at,
         redelivered=redelivered,
         _frame=data,
     )
     if frame.type == dialect.RESULT and status in ("", dialect.SUCCESS):
-        size = payload.get("result_size")
         return Completed(
             **common,
-            value=dialect.first(payload, dialect.RESULT_NAMES),
-            result_id=_text(payload.get("result_id")),
-            result_size=size if type(size) is int else None,
-            summary=_text(payload.get("summary")),
-            completed_at=parse_time(payload.get("completed_at")),
+            value=dialect.present(payload, dialect.RESULT_NAMES),
+            result_id=dialect.text_of(payload.get("result_id")),
+            result_size=_size(payload.get("result_size")),
+            summary=dialect.text_of(payload.get("summary")),
+            completed_at=completed_at,
         )
-    code = _text(payload.get("code")) or _CODE_OF_STATUS.get(status, dialect.INTERNAL_ERROR)
+    named = dialect.text_of(payload.get("code"))
+    code = named or _CODE_OF_STATUS.get(status, dialect.INTERNAL_ERROR)
     retryable = payload.get("retryable")
     return Failed(
         **common,
         status=_failed_status(status, code),
         code=code,
-        message=_text(payload.get("message")) or _text(payload.get("summary")) or "",
+        message=dialect.first_text(payload, ("message", "summary")) or _message(status),
+        # Only a code that the runtime sent says something about the next try.
         retryable=retryable
         if isinstance(retryable, bool)
-        else code in dialect.RETRYABLE_BY_DEFAULT,
+        else named in dialect.RETRYABLE_BY_DEFAULT,
         details=dialect.first(payload, dialect.DETAILS_NAMES),
     )
 
@@ -311,8 +317,14 @@ def _failed_status(status: str, code: str) -> Literal["error", "cancelled", "tim
     return "error"
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def _message(status: str) -> str:
+    return "" if not status or status in dialect.ENDED else f"the job ended as {status[:80]!r}"
+
+
+def _size(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None
 
 
 # ----------------------------------------------------------------- rotated credentials (§9.8)
@@ -320,28 +332,48 @@ def _text(value: Any) -> str | None:
 
 def rotated_credential(data: bytes) -> tuple[str, str] | None:
     """Id and new value in a ``credential_rotated`` status frame, wherever the runtime put them."""
-    body = _body_of(data)
-    for place in (body, body.get("details"), body.get("fields")):
-        if isinstance(place, dict):
-            name = dialect.first(place, dialect.ROTATED_ID_NAMES)
-            value = dialect.first(place, dialect.ROTATED_VALUE_NAMES)
-            if isinstance(name, str) and isinstance(value, str):
-                return name, value
+    try:
+        body = parse(data)["payload"]["body"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    for place in _places(body):
+        name = dialect.first_text(place, dialect.ROTATED_ID_NAMES)
+        value = dialect.first_text(place, dialect.ROTATED_VALUE_NAMES)
+        if name and value:
+            return name, value
     return None
+
+
+def _places(value: Any, depth: int = 4) -> Iterator[dict[str, Any]]:
+    """The objects in a value, the outer ones first."""
+    if isinstance(value, dict):
+        yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in inner if depth else ():
+        yield from _places(item, depth - 1)
+
+
+_SECRET = re.compile(r"value|token|secret|passw|key", re.IGNORECASE)
 
 
 def _masked(data: bytes) -> bytes:
     """The frame with every credential value in its body replaced."""
-    envelope = msgspec.json.decode(data)
-    body = envelope["payload"]["body"]
-    for place in (body, body.get("details"), body.get("fields")):
-        if isinstance(place, dict):
-            for name in dialect.ROTATED_VALUE_NAMES:
-                if name in place:
-                    place[name] = MASK
-    return msgspec.json.encode(envelope)
+    try:
+        envelope = parse(data)
+        envelope["payload"]["body"] = _hide(envelope["payload"]["body"])
+        return json.dumps(envelope, separators=(",", ":")).encode("ascii")
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return b""  # better no raw frame than one with a secret in it
 
 
-def _body_of(data: bytes) -> dict[str, Any]:
-    body = msgspec.json.decode(data)["payload"].get("body")
-    return body if isinstance(body, dict) else {}
+def _hide(value: Any, depth: int = 8) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if not depth:
+        return MASK
+    if isinstance(value, list):
+        return [_hide(item, depth - 1) for item in value]
+    return {
+        name: MASK if _SECRET.search(name) and item is not None else _hide(item, depth - 1)
+        for name, item in value.items()
+    }

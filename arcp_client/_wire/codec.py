@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from ..errors import RemoteProtocolError
+from ..events import Event
 from . import dialect
 from .bodies import (
     KINDS,
@@ -25,8 +29,11 @@ from .bodies import (
     LooseEvent,
     LoosePayload,
     Seq,
+    StatusBody,
+    StatusPayload,
     TypedEvent,
 )
+from .heads import head_of
 from .ids import parse_time
 
 __all__ = [
@@ -38,12 +45,12 @@ __all__ = [
     "decode_control",
     "encode",
     "head_of",
+    "parse",
     "snapshot",
+    "to_json",
 ]
 
 _log = logging.getLogger("arcp_client.wire")
-
-_HEAD = 120
 
 
 class ControlFrame(msgspec.Struct, kw_only=True, gc=False):
@@ -58,8 +65,11 @@ class ControlFrame(msgspec.Struct, kw_only=True, gc=False):
     correlation_id: str | None = None
     payload: dict[str, Any] = {}
 
+    def __repr__(self) -> str:  # payloads hold tokens and credentials
+        return f"ControlFrame(type={self.type[:80]!r}, id={self.id[:80]!r})"
 
-class BadFrame(msgspec.Struct, kw_only=True, gc=False):
+
+class BadFrame(msgspec.Struct, kw_only=True):  # with gc: a raised error may lead back here
     """A frame that could not be read; ``event_seq`` is set where at least that could be."""
 
     error: RemoteProtocolError
@@ -72,20 +82,8 @@ class BadFrame(msgspec.Struct, kw_only=True, gc=False):
 Frame = EventFrame | ControlFrame | BadFrame
 
 
-class _Header(msgspec.Struct, kw_only=True, gc=False):
-    """What can be read of a frame without reading its payload."""
-
-    type: str = ""
-    id: Any = None
-    session_id: Any = None
-    job_id: Any = None
-    event_seq: Seq | None = None
-    payload: msgspec.Raw = msgspec.Raw()
-
-
 _typed = msgspec.json.Decoder(TypedEvent).decode
 _control = msgspec.json.Decoder(ControlFrame).decode
-_header = msgspec.json.Decoder(_Header).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -106,32 +104,42 @@ def decode_control(data: bytes) -> Frame:
     return _loose(frame, data) if frame.type == dialect.EVENT else frame
 
 
+def parse(data: bytes) -> Any:
+    """Any JSON value, also one with lone surrogates or a byte order mark.
+
+    Raises:
+        ValueError: it is not JSON in UTF-8, or holds a number that is out of range.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
+
+
 def _tolerant(data: bytes) -> Frame:
     """Frames with values that the typed readers refuse: lone surrogates, huge numbers, nulls."""
     try:
-        raw = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError, UnicodeDecodeError) as error:
-        return _bad(data, f"not JSON: {_reason(error)}")
+        raw = parse(data)
+    except (ValueError, RecursionError) as error:
+        return _bad(data, f"not JSON: {_reason(error)}" if data else "empty", _scan(data))
     if not isinstance(raw, dict):
-        return _bad(data, f"a frame is a JSON object, this is {_json_name(raw)}")
+        return _bad(data, f"a frame is a JSON object, this is {_json_name(raw)}", {})
     if not isinstance(raw.get("type"), str):
-        return _bad(data, "the frame has no type")
+        return _bad(data, "the frame has no type", raw)
     seq = raw.get("event_seq")
-    if seq is not None and (type(seq) is not int or not 1 <= seq <= MAX_SEQ):
-        return _bad(data, "event_seq is not a positive 63-bit integer")
+    if seq is not None and not _is_seq(seq):
+        return _bad(data, "event_seq is not a positive 63-bit integer", raw)
     payload = raw.get("payload")
     if payload is None:
         payload = {}
     if not isinstance(payload, dict):
-        return _bad(data, f"payload is {_json_name(payload)}, not an object")
+        return _bad(data, f"payload is {_json_name(payload)}, not an object", raw)
     frame = ControlFrame(
-        type=raw["type"],
-        id=_text(raw.get("id")) or "",
-        session_id=_text(raw.get("session_id")) or "",
-        job_id=_text(raw.get("job_id")),
+        type=dialect.text_of(raw["type"]) or "",
+        id=dialect.text_of(raw.get("id")) or "",
+        session_id=dialect.text_of(raw.get("session_id")) or "",
+        job_id=dialect.text_of(raw.get("job_id")),
         event_seq=seq,
-        trace_id=_text(raw.get("trace_id")),
-        correlation_id=_text(raw.get("correlation_id")),
+        trace_id=dialect.text_of(raw.get("trace_id")),
+        correlation_id=dialect.text_of(raw.get("correlation_id")),
         payload=payload,
     )
     return _loose(frame, data) if frame.type == dialect.EVENT else frame
@@ -140,57 +148,104 @@ def _tolerant(data: bytes) -> Frame:
 def _loose(frame: ControlFrame, data: bytes) -> Frame:
     """An event of an unknown kind, or of a known one with values its class does not take."""
     payload = frame.payload
-    kind = payload.get("kind")
-    if not isinstance(kind, str) or not kind:
-        return _bad(data, "the event has no kind")
-    body = payload.get("body")
-    moment = parse_time(payload.get("ts"))
-    values: dict[str, Any] = dict(
+    kind = dialect.text_of(payload.get("kind"))
+    header: dict[str, Any] = dict(
         event_seq=frame.event_seq,
         id=frame.id,
         session_id=frame.session_id,
         job_id=frame.job_id,
-        trace_id=frame.trace_id,
     )
+    if not kind:
+        return _bad(data, "the event has no kind", header)
+    body = payload.get("body")
+    moment = parse_time(payload.get("ts"))
     if kind in KINDS:
-        # Nulls in optional places and a ts that is no timestamp are the usual reasons.
-        tidy = {k: v for k, v in body.items() if v is not None} if isinstance(body, dict) else {}
-        try:
-            typed = msgspec.convert({"kind": kind, "body": tidy}, KnownPayload, strict=False)
-        except (msgspec.ValidationError, UnicodeError):
-            _log.warning("the body of a %s event does not fit its kind, delivered raw", kind)
-        else:
+        typed = _convert(kind, body)
+        if typed is not None:
             typed.ts = moment
-            return TypedEvent(payload=typed, **values)
-    return LooseEvent(payload=LoosePayload(kind, moment, body), **values)
+            return TypedEvent(payload=typed, trace_id=frame.trace_id, **header)
+        _log.warning("the body of a %s event does not fit its kind, delivered raw", kind)
+    loose = LoosePayload(kind, moment, body)
+    return LooseEvent(payload=loose, trace_id=frame.trace_id, **header)
 
 
-def _bad(data: bytes, why: str) -> BadFrame:
+def _convert(kind: str, body: Any) -> KnownPayload | None:
+    """The typed payload for a known kind: nulls count as absent, numbers may be strings."""
+    if body is None:
+        body = {}
+    if not isinstance(body, dict):
+        return None
+    tidy = {name: value for name, value in body.items() if value is not None}
+    try:
+        payload: KnownPayload = msgspec.convert(
+            {"kind": kind, "body": tidy}, KnownPayload, strict=False
+        )
+    except (ValueError, RecursionError):
+        if kind != "status" or body.get("phase") != dialect.CREDENTIAL_ROTATED:
+            return None
+        # Never delivered raw: it holds a secret.
+        return StatusPayload(body=StatusBody(dialect.CREDENTIAL_ROTATED))
+    return payload
+
+
+def _bad(data: bytes, why: str, header: Mapping[str, Any]) -> BadFrame:
     error = RemoteProtocolError(
         f"unreadable frame ({why}), {len(data)} bytes", size=len(data), head=head_of(data)
     )
-    try:
-        header = _header(data)
-    except (ValueError, RecursionError):
-        return BadFrame(error=error)
+    seq = header.get("event_seq")
     return BadFrame(
         error=error,
-        event_seq=header.event_seq,
-        id=_text(header.id) or "",
-        session_id=_text(header.session_id) or "",
-        job_id=_text(header.job_id),
+        event_seq=seq if _is_seq(seq) else None,
+        id=dialect.text_of(header.get("id")) or "",
+        session_id=dialect.text_of(header.get("session_id")) or "",
+        job_id=dialect.text_of(header.get("job_id")),
     )
 
 
-def head_of(data: bytes) -> str:
-    """The first characters of a frame for a log line, with control characters escaped.
+def _is_seq(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MAX_SEQ
 
-    Empty for frames that may carry a secret: a head must never show a token or a credential.
+
+# A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
+_VALUE = re.compile(rb'\s*:\s*([1-9][0-9]{0,18}|"(?:[^"\\]|\\.)*+")\s*[,}]', re.DOTALL)
+_NAMES = {b'"event_seq"': "event_seq", b'"id"': "id", b'"job_id"': "job_id"}
+_MAX_TOKENS = 250_000
+
+
+def _scan(data: bytes) -> dict[str, Any]:
+    """What can be read of the envelope of a frame that is no JSON as a whole.
+
+    A frame with its number counts as received (§8.3), so that a body which nobody will ever be
+    able to read costs one event and no resume.
     """
-    start = bytes(data[:_HEAD])
-    if any(word in data for word in (b"token", b"credential", b'"value"', b'"auth"')):
-        return "<withheld: may hold a secret>"
-    return start.decode("utf-8", "backslashreplace").encode("unicode_escape").decode("ascii")
+    found: dict[str, Any] = {}
+    depth = 0
+    for count, token in enumerate(_TOKEN.finditer(data)):
+        start, end = token.span()
+        first = data[start]
+        if first in b"{[":
+            depth += end - start
+        elif first in b"}]":
+            depth -= end - start
+        elif depth == 1:
+            name = _NAMES.get(data[start:end])
+            value = _VALUE.match(data, end) if name else None
+            if name and value:
+                found[name] = _read_scalar(value[1])
+        if count > _MAX_TOKENS or (depth <= 0 and first in b"}]"):
+            break
+    return found
+
+
+def _read_scalar(text: bytes) -> Any:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+# ------------------------------------------------------------------------------ pieces
 
 
 def _no_constant(name: str) -> Any:
@@ -213,10 +268,6 @@ def _reason(error: Exception) -> str:
 def _json_name(value: Any) -> str:
     names = {list: "an array", dict: "an object", str: "a string", bool: "a boolean"}
     return "null" if value is None else names.get(type(value), "a number")
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 # ------------------------------------------------------------------------------ encoding
@@ -247,34 +298,83 @@ def encode(
     if event_seq is not None:
         envelope["event_seq"] = event_seq
     envelope["payload"] = payload
+    return to_json(envelope)
+
+
+def to_json(value: Any) -> bytes:
+    """A value as JSON, fast, for what this package builds; see `snapshot` for values of users.
+
+    Raises:
+        ValueError: it holds what JSON cannot.
+    """
     try:
-        return _encode(envelope)
+        data = _encode(value)
     except UnicodeEncodeError:  # a lone surrogate: legal in JSON as an escape
-        return json.dumps(envelope, separators=(",", ":"), default=_plain).encode()
-    except (TypeError, RecursionError) as error:
+        return _dumps(value).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a JSON value: {error}") from error
+    if b"null" in data or b"NaN" in data or b"Infinity" in data:
+        _refuse_non_finite(value)  # the encoder writes null for a float, NaN for a Decimal
+    return data
+
+
+def _refuse_non_finite(root: Any) -> None:
+    left = [root]
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            left.extend(value.values())
+        elif isinstance(value, list | tuple):
+            left.extend(value)
+        elif isinstance(value, Decimal):
+            if not value.is_finite():
+                raise ValueError(f"not a JSON value: {value} is no number that JSON knows")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"not a JSON value: {value} is no number that JSON knows")
 
 
 def snapshot(value: Any) -> msgspec.Raw:
     """A user's value as JSON bytes, taken now: later changes to it do not matter.
 
-    Takes what JSON can hold, and dataclasses, pydantic models, datetimes and decimals. ASCII
-    only, so that any peer can read it.
+    Takes what JSON can hold, and mappings, dataclasses, structs, pydantic models, datetimes, UUIDs,
+    enums and decimals. ASCII only, so that any peer can read it.
 
     Raises:
-        ValueError: NaN, infinity, a cycle, or a type that JSON cannot hold; says which.
+        ValueError: NaN, infinity, a cycle, or a type that JSON cannot hold: bytes and sets among
+            them, since neither their encoding nor their order is a matter to guess.
     """
+    return msgspec.Raw(_dumps(value).encode("ascii"))
+
+
+def _dumps(value: Any) -> str:
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
-    except (TypeError, ValueError, RecursionError) as error:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"not a JSON value: {error}") from error
-    return msgspec.Raw(text.encode("ascii"))
 
 
 def _plain(value: Any) -> Any:
+    """One level of what ``json`` does not know, for it to go on with."""
     if isinstance(value, Decimal):
-        return float(value)
+        return _number(value)
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, msgspec.Raw):
+        return parse(bytes(value))
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, bytes | bytearray | memoryview | set | frozenset):
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview, Decimal))
+
+
+def _number(value: Decimal) -> int | float:
+    if not value.is_finite():
+        raise ValueError(f"{value} is no number that JSON knows")
+    whole = abs(value) < 10**30 and value == value.to_integral_value()
+    return int(value) if whole else float(value)
