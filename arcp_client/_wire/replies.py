@@ -1,15 +1,17 @@
 """Replies of a runtime (§6, §7), read tolerantly: payload in, frozen values out.
 
-Runtimes leave fields out, send null, strings for numbers, and the same thing under other names.
-Nothing here raises; what cannot be read is absent.
+Runtimes leave fields out, send null, amounts as texts, and the same thing under other names.
+Nothing here raises; what cannot be read is absent, and a text that cannot be encoded is repaired.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
@@ -25,9 +27,11 @@ from ..models import (
     SessionInfo,
 )
 from . import dialect
+from .bodies import MAX_SEQ
 from .codec import ControlFrame
-from .dialect import Dialect, first
-from .ids import parse_time
+from .dialect import Dialect, first, first_text
+from .dialect import text_of as _text
+from .ids import in_utc, parse_time
 
 __all__ = [
     "Accepted",
@@ -36,12 +40,17 @@ __all__ = [
     "Subscribed",
     "Welcome",
     "read_accepted",
+    "read_budget",
     "read_jobs",
+    "read_lease",
     "read_refusal",
     "read_subscribed",
     "read_welcome",
     "reply_to",
 ]
+
+
+_log = logging.getLogger("arcp_client.wire")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +113,7 @@ class Refusal:
 
 def reply_to(frame: ControlFrame) -> str | None:
     """The id of the request that a frame says it answers, if it says so."""
-    named = first(frame.payload, dialect.REPLY_TO_NAMES)
-    if isinstance(named, str):
-        return named
-    return frame.correlation_id
+    return first_text(frame.payload, dialect.REPLY_TO_NAMES) or frame.correlation_id or None
 
 
 def read_welcome(frame: ControlFrame, offered: frozenset[str]) -> Welcome:
@@ -188,7 +194,7 @@ def read_jobs(frame: ControlFrame) -> JobPage:
                 parent_job_id=_text(entry.get("parent_job_id")),
                 created_at=parse_time(first(entry, dialect.CREATED_NAMES)),
                 trace_id=_text(entry.get("trace_id")),
-                last_event_seq=last if type(last) is int else None,
+                last_event_seq=last if type(last) is int and 0 <= last <= MAX_SEQ else None,
             )
         )
     return JobPage(tuple(jobs), _text(frame.payload.get("next_cursor")))
@@ -197,11 +203,12 @@ def read_jobs(frame: ControlFrame) -> JobPage:
 def read_refusal(frame: ControlFrame) -> Refusal:
     """Code, text and the runtime's word on retrying; a missing word follows the code (§12)."""
     payload = frame.payload
-    code = _text(payload.get("code")) or dialect.INTERNAL_ERROR
+    code = _text(payload.get("code")) or ""
     retryable = payload.get("retryable")
     return Refusal(
-        code=code,
+        code=code or dialect.INTERNAL_ERROR,
         message=_text(payload.get("message")) or "",
+        # Only a code that the runtime sent says something about the next try.
         retryable=retryable
         if isinstance(retryable, bool)
         else code in dialect.RETRYABLE_BY_DEFAULT,
@@ -216,39 +223,71 @@ def read_lease(value: Any) -> Lease:
     """A lease from namespace to patterns; what is no list of strings is left out."""
     grants = {}
     for namespace, patterns in _mapping(value).items():
-        if isinstance(namespace, str) and namespace and isinstance(patterns, list):
-            grants[namespace] = tuple(_strings(patterns))
+        if namespace and isinstance(patterns, list):
+            grants[_text(namespace) or ""] = tuple(_strings(patterns))
     return Lease(grants)
 
 
+_AMOUNT = re.compile(r"(?:[^:]*:)?\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*")
+
+
 def read_budget(value: Any) -> Budget | None:
-    """Currency to amount, from numbers, ``"1.00"`` or ``"USD:1.00"``; exact in each case."""
+    """Currency to amount, from numbers, ``"1.00"`` or ``"USD:1.00"``.
+
+    Texts are exact. A number is read to the 15 digits that a binary float can hold, which takes
+    the noise of a runtime's arithmetic off: 0.5800000000000001 is 0.58.
+    """
     if not isinstance(value, Mapping):
         return None
     budget = {}
     for currency, amount in value.items():
-        if isinstance(amount, bool) or not isinstance(amount, int | float | str):
-            continue
-        try:
-            budget[str(currency)] = Decimal(str(amount).rpartition(":")[2])
-        except InvalidOperation:
-            continue
+        read = _amount(amount)
+        if read is not None:
+            budget[_text(currency) or ""] = read
     return budget
 
 
+def _amount(value: Any) -> Decimal | None:
+    if isinstance(value, str):
+        match = _AMOUNT.fullmatch(value)
+        return Decimal(match[1]) if match else None
+    if isinstance(value, float):
+        # Written out: 1e22 is no amount that anybody wants to see.
+        return Decimal(f"{Decimal(f'{value:.15g}'):f}") if abs(value) < 1e40 else None
+    return Decimal(value) if type(value) is int and abs(value) < 10**40 else None
+
+
 def _credentials(value: Any) -> tuple[Credential, ...]:
-    found = []
-    for entry in _items(value):
-        if isinstance(entry, Mapping):
-            try:
-                found.append(Credential.model_validate({k: v for k, v in entry.items() if v}))
-            except ValidationError:
-                continue
-    return tuple(found)
+    return tuple(_credential(entry) for entry in _items(value) if isinstance(entry, Mapping))
+
+
+def _credential(entry: Mapping[str, Any]) -> Credential:
+    """What fits its field; the rest stays as it came, under its own name."""
+    constraints = entry.get("constraints")
+    known: dict[str, Any] = {
+        "id": _text(entry.get("id")) or "",
+        "scheme": _text(entry.get("scheme")) or "bearer",
+        "value": SecretStr(_text(entry.get("value")) or ""),
+        "endpoint": _text(entry.get("endpoint")),
+        "profile": _text(entry.get("profile")),
+        "constraints": constraints if isinstance(constraints, dict) else None,
+    }
+    try:
+        return Credential.model_validate({**entry, **known})
+    except ValidationError:  # names that are no text
+        return Credential.model_construct(**known)
 
 
 def _constraints(value: Any) -> LeaseConstraints:
-    return LeaseConstraints(expires_at=parse_time(_mapping(value).get("expires_at")))
+    stated = _mapping(value)
+    expires_at = parse_time(stated.get("expires_at"))
+    if expires_at is None and stated.get("expires_at") is not None:
+        _log.warning("the expires_at of a lease cannot be read: the lease ends at an unknown time")
+    moment = None if expires_at is None else in_utc(expires_at)
+    try:
+        return LeaseConstraints.model_validate({**stated, "expires_at": moment})
+    except ValidationError:  # names that are no text
+        return LeaseConstraints.model_construct(expires_at=moment)
 
 
 def _runtime(payload: Mapping[str, Any]) -> RuntimeInfo:
@@ -262,10 +301,11 @@ def _agents(value: Any) -> tuple[AgentInfo, ...]:
     agents = []
     for entry in _items(value):
         if isinstance(entry, str):
-            agents.append(AgentInfo(entry))
+            agents.append(AgentInfo(_text(entry) or ""))
         elif isinstance(entry, Mapping) and _text(entry.get("name")):
             versions = tuple(_strings(entry.get("versions")))
-            agents.append(AgentInfo(entry["name"], versions, _text(entry.get("default"))))
+            name = _text(entry["name"]) or ""
+            agents.append(AgentInfo(name, versions, _text(entry.get("default"))))
     return tuple(agents)
 
 
@@ -278,14 +318,11 @@ def _items(value: Any) -> list[Any]:
 
 
 def _strings(value: Any) -> list[str]:
-    return [item for item in _items(value) if isinstance(item, str)]
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    return [text for item in _items(value) if (text := _text(item)) is not None]
 
 
 def _positive(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    """A number of seconds. What is no positive number, or one beyond all use, is absent."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
         return None
     return float(value)
