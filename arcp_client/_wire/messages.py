@@ -1,21 +1,30 @@
 """Requests of a client (§6, §7): built and checked here by the client, checked again by a runtime.
 
-One frozen pydantic model a message, named after its type. Unknown fields survive. `wire()` gives
-the payload in the form that every known runtime accepts: absent fields are left out, and where
-runtimes look for a value under several names it stands under each.
+One frozen pydantic model a message, named after its type. Unknown fields survive, and null is the
+same as absent. `wire()` gives the payload in the form that every known runtime accepts: absent
+fields are left out, and where runtimes look for a value under several names it stands under each.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
-from ..models import ClientInfo
+from ..models import ClientInfo, Lease, LeaseConstraints
 from . import dialect
-from .ids import parse_time
+from .ids import in_utc, parse_time, parse_utc, time_text
 
 __all__ = [
     "REQUESTS",
@@ -43,6 +52,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 Seq = Annotated[int, Field(ge=0, le=2**63 - 1, strict=True)]
 
 _AGENT = re.compile(r"[a-z0-9][a-z0-9._-]*(@[a-zA-Z0-9.+_-]+)?")
+_AMOUNT = re.compile(r"[^:\s]+:[0-9]{1,40}(\.[0-9]{1,40})?")
 
 
 def parse_agent(reference: str) -> tuple[str, str | None]:
@@ -59,10 +69,21 @@ def parse_agent(reference: str) -> tuple[str, str | None]:
     return name, version or None
 
 
-class Request(BaseModel):
-    """What all payloads of requests share."""
+class _Lenient(BaseModel):
+    """Reads null as absent, as several peers send it, and keeps what it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {name: value for name, value in data.items() if value is not None}
+
+
+class Request(_Lenient):
+    """What all payloads of requests share."""
 
     type: ClassVar[str]
 
@@ -71,32 +92,33 @@ class Request(BaseModel):
         return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
-class Auth(BaseModel):
-    """The bearer token (§6.1); masked in every repr."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+class Auth(_Lenient):
+    """The bearer token (§6.1); masked in every repr, like whatever else a scheme may need."""
 
     scheme: str = "bearer"
     token: SecretStr = SecretStr("")
 
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        return [("scheme", self.scheme), ("token", self.token)]
 
-class Capabilities(BaseModel):
+
+class Capabilities(_Lenient):
     """Encodings and features of one side (§6.2)."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     encodings: tuple[str, ...] = ("json",)
     features: tuple[str, ...] = ()
 
 
-class ResumeBlock(BaseModel):
+class ResumeBlock(_Lenient):
     """What a resume presents inside a hello."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
-
     session_id: str | None = None
-    resume_token: SecretStr
+    resume_token: SecretStr = Field(validation_alias=AliasChoices("resume_token", "token"))
     last_event_seq: Seq = 0
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        # Not what came under another name beside it: peers send the token twice.
+        return [(name, getattr(self, name)) for name in type(self).model_fields]
 
 
 class Hello(Request):
@@ -109,11 +131,28 @@ class Hello(Request):
     capabilities: Capabilities = Capabilities()
     resume: ResumeBlock | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _every_form(cls, data: Any) -> Any:
+        """Read the names of other dialects where the specification's own are absent."""
+        if not isinstance(data, Mapping):
+            return data
+        hello = dict(data)
+        flat = {
+            name.removeprefix("client_"): hello.pop(name, None)
+            for name in ("client_name", "client_version")
+        }
+        hello.setdefault("client", flat)
+        token, last = hello.pop("resume_token", None), hello.pop("last_event_seq", None)
+        if token is not None and hello.get("resume") is None:
+            hello["resume"] = {"resume_token": token, "last_event_seq": last}
+        return hello
+
     @field_validator("client", mode="before")
     @classmethod
     def _only_known(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: value[key] for key in ("name", "version") if key in value}
+            return {key: value[key] for key in ("name", "version") if value.get(key)}
         return value
 
     def wire(self) -> dict[str, Any]:
@@ -132,11 +171,12 @@ class Hello(Request):
         if self.resume is not None:
             secret = self.resume.resume_token.get_secret_value()
             payload["resume"] = {
-                "session_id": self.resume.session_id,
                 "resume_token": secret,
                 "token": secret,
                 "last_event_seq": self.resume.last_event_seq,
             }
+            if self.resume.session_id is not None:
+                payload["resume"]["session_id"] = self.resume.session_id
             payload["resume_token"] = secret
             payload["last_event_seq"] = self.resume.last_event_seq
         return payload
@@ -181,10 +221,8 @@ class Ack(Request):
     last_processed_seq: Seq
 
 
-class JobFilter(BaseModel):
-    """Which jobs to list (§6.6). Absent means any."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+class JobFilter(_Lenient):
+    """Which jobs to list (§6.6). Absent means any, and so does an empty ``status``."""
 
     status: tuple[str, ...] | None = None
     agent: str | None = None
@@ -193,12 +231,10 @@ class JobFilter(BaseModel):
     @field_validator("created_after", mode="before")
     @classmethod
     def _moment(cls, value: Any) -> Any:
-        if value is None:
-            return None
-        moment = parse_time(value)
+        moment = value if isinstance(value, datetime) else parse_time(value)
         if moment is None:
-            raise ValueError("created_after is not an ISO 8601 time")
-        return moment
+            raise ValueError("created_after is no time in RFC 3339")
+        return in_utc(moment)
 
 
 class ListJobs(Request):
@@ -207,8 +243,16 @@ class ListJobs(Request):
     type = dialect.LIST_JOBS
 
     filter: JobFilter | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
     cursor: str | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """The payload; an empty filter is left out."""
+        payload = super().wire()
+        chosen = payload.pop("filter", {})
+        if not chosen.get("status"):
+            chosen.pop("status", None)
+        return {**payload, "filter": chosen} if chosen else payload
 
 
 class Close(Request):
@@ -228,7 +272,11 @@ class Bye(Request):
 
 
 class Submit(Request):
-    """``job.submit`` (§7.1)."""
+    """``job.submit`` (§7.1).
+
+    ``idempotency_key`` is bounded as the reference runtime bounds it, ``max_runtime_sec`` by what a
+    timer can hold; the specification bounds neither.
+    """
 
     type = dialect.SUBMIT
 
@@ -237,7 +285,7 @@ class Submit(Request):
     lease_request: dict[str, list[str]] | None = None
     lease_constraints: dict[str, Any] | None = None
     idempotency_key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    max_runtime_sec: Annotated[int, Field(ge=1)] | None = None
+    max_runtime_sec: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)] | None = None
     parent_job_id: str | None = None
     delegate_id: str | None = None
 
@@ -246,6 +294,40 @@ class Submit(Request):
     def _reference(cls, value: str) -> str:
         parse_agent(value)
         return value
+
+    @field_validator("lease_request", mode="before")
+    @classmethod
+    def _grants(cls, value: Any) -> Any:
+        return value.root if isinstance(value, Lease) else value
+
+    @field_validator("lease_request")
+    @classmethod
+    def _amounts(cls, value: dict[str, list[str]] | None) -> dict[str, list[str]] | None:
+        for amount in (value or {}).get(dialect.BUDGETS, ()):
+            if not _AMOUNT.fullmatch(amount):
+                raise ValueError(f"{amount[:80]!r} is no amount such as 'USD:5.00' (§9.6)")
+        return value
+
+    @field_validator("lease_constraints", mode="before")
+    @classmethod
+    def _bounds(cls, value: Any) -> Any:
+        """With ``expires_at`` as a text in UTC: one that cannot be read must not mean "never"."""
+        if isinstance(value, LeaseConstraints):
+            value = {**(value.model_extra or {}), "expires_at": value.expires_at}
+        if not isinstance(value, Mapping):
+            return value
+        bounds = {name: bound for name, bound in value.items() if bound is not None}
+        end = bounds.get("expires_at")
+        if isinstance(end, datetime):
+            bounds["expires_at"] = time_text(end)
+        elif end is not None and (not isinstance(end, str) or parse_utc(end) is None):
+            raise ValueError("expires_at is no time in UTC such as 2026-05-13T23:42:00Z (§9.5)")
+        return bounds
+
+    def wire(self) -> dict[str, Any]:
+        """The payload. ``input`` is always there, as it is: it may be JSON already."""
+        payload = self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude={"input"})
+        return {"agent": payload.pop("agent"), "input": self.input, **payload}
 
 
 class _OfJob(Request):
@@ -267,6 +349,13 @@ class Subscribe(_OfJob):
 
     history: bool = False
     from_event_seq: Seq | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """The payload; a starting point is only sent along with ``history``."""
+        payload = super().wire()
+        if not self.history:
+            payload.pop("from_event_seq", None)
+        return payload
 
 
 class Unsubscribe(_OfJob):
