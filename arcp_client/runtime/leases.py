@@ -87,11 +87,13 @@ class Grant:
         lease: namespace to patterns, as it is echoed to clients.
         expires_at: the moment from which nothing is allowed, or ``None``.
         limits: the budgeted amounts.
+        size: about how many bytes it takes in a message.
     """
 
     def __init__(self, lease: Lease, expires_at: datetime | None) -> None:
         self.lease = lease
         self.expires_at = expires_at
+        self.size = sum(len(p) + 4 for n in lease.namespaces() for p in lease[n])
         self.limits = dict(_amount(text) for text in lease.get(BUDGET))
 
     def allows(self, namespace: str, target: str) -> bool:

@@ -15,6 +15,8 @@ from arcp_client.runtime.jobs import Job
 __all__ = ["page", "start_of"]
 
 DEFAULT_LIMIT = 100
+MAX_BYTES = 1024 * 1024
+ENTRY_BYTES = 512
 
 
 def start_of(request: ListJobs) -> int:
@@ -45,14 +47,15 @@ def page(
     limit = request.limit or DEFAULT_LIMIT
     wanted = request.filter or JobFilter()
     entries: list[dict[str, Any]] = []
-    last = 0
+    last = size = 0
     for job in jobs:
         if not (_matches(wanted, job) and visible(job)):
             continue
-        if len(entries) == limit:
+        if len(entries) == limit or size > MAX_BYTES:
             return entries, base64.urlsafe_b64encode(f"after:{last}".encode()).decode("ascii")
         entries.append(job.entry())
         last = job.number
+        size += job.grant.size + ENTRY_BYTES
     return entries, None
 
 
