@@ -123,12 +123,10 @@ class JobRecord(JobStream):
 
     def push(self, event: Event) -> None:
         """Deliver one event: to the iterators, and to what is known of the job."""
-        if event.terminal:
-            self.barriers = list(self.owner.barriers(self.job_id))
-        super().push(event)
         observe = _OBSERVERS.get(type(event))
         if observe is not None:
             observe(self, event)
+        super().push(event)
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """A credential has a new value."""
@@ -146,6 +144,7 @@ class JobRecord(JobStream):
             self._tell()
 
     def _completed(self, event: Completed) -> None:
+        self.barriers = list(self.owner.barriers(self.job_id))
         self.status = "success"
         if event.result_id is not None or self.assembler.started:
             self.assembler.finish(event.result_id)
@@ -153,6 +152,7 @@ class JobRecord(JobStream):
         self._tell()
 
     def _failed(self, event: Failed) -> None:
+        self.barriers = list(self.owner.barriers(self.job_id))
         self.status = event.status
         self._outcome = event
         self.assembler.fail(self._error(event))

@@ -23,21 +23,20 @@ class JobStream:
         ended: its terminal event was delivered.
     """
 
-    __slots__ = ("ended", "job_id", "relief", "retention", "session_id", "tap")
+    __slots__ = ("ended", "job_id", "relief", "retention", "tap")
 
     def __init__(self, job_id: str, relief: Relief | None = None) -> None:
         self.job_id = job_id
         self.relief = relief
-        self.session_id = ""
         self.retention = Retention()
         self.tap = Tap(relief)
         self.ended = False
 
     def push(self, event: Event) -> None:
         """Deliver one event."""
-        self.session_id = event.session_id
         self.retention.add(event)
-        self.tap.push(event)
+        if self.tap.listening:
+            self.tap.push(event)
         if event.terminal:
             self.ended = True
             self.tap.end()
@@ -47,7 +46,7 @@ class JobStream:
         iterator: EventIterator[Event] = EventIterator(
             selection, until_terminal=True, relief=self.relief
         )
-        self.retention.replay(iterator, session_id=self.session_id, job_id=self.job_id)
+        self.retention.replay(iterator, job_id=self.job_id)
         self.tap.add(iterator)
         return iterator
 

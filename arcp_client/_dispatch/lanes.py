@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
-from reactivex import abc
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
 
 from ..errors import WouldDeadlock
 from ..events import Event
 from ..policy import Order
-from ..rx import EventChannel, concat_map_async, concat_map_async_by
+from ..rx import concat_map_async, concat_map_async_by
 from .selection import Selection
 
 __all__ = ["Handler", "Lane", "OnError", "Registration", "Relief", "calling_lane", "wait_for_lanes"]
@@ -31,12 +32,40 @@ class Relief(Protocol):
     """Whoever may be waiting for consumers to catch up."""
 
     paused: asyncio.Future[None] | None
+    low: int
 
     def eased(self) -> None:
         """An event is done."""
 
 
-_NO_LIMIT = 1 << 62  # the bound on what waits is the reader's, for all consumers together
+class _Source(Observable[Event]):
+    """A registration's own events, for the one operator behind it.
+
+    No `EventChannel`: the bound on what waits is the reader's, for all consumers together.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emit: Callable[[Event], None] = _nobody
+
+    def subscribe(
+        self,
+        on_next: Any = None,
+        on_error: Any = None,
+        on_completed: Any = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Attach the operator."""
+        self.emit = on_next
+        return Disposable(self._leave)
+
+    def _leave(self) -> None:
+        self.emit = _nobody
+
+
+def _nobody(_event: Event) -> None:
+    """An event after the end of its registration."""
 
 
 class Lane:
@@ -58,7 +87,7 @@ class Lane:
         """The event whose handler runs, or is next to run."""
         return self.queue[0] if self.queue else None
 
-    def finish(self) -> None:
+    def finish(self, _result: object = None) -> None:
         """The oldest event is done."""
         self.queue.popleft()
         self.done += 1
@@ -66,7 +95,7 @@ class Lane:
         if self.waiters:
             self._wake()
         relief = self.registration.relief
-        if relief.paused is not None:
+        if relief.paused is not None and len(self.queue) <= relief.low:
             relief.eased()
 
     def last_of(self, job_id: str) -> int | None:
@@ -177,7 +206,7 @@ class Registration:
         ended: Callable[[Registration], None],
     ) -> None:
         self.selection = selection
-        self.order = order
+        self._by_job = order is Order.JOB
         self.on_error = on_error
         self.barrier = barrier
         self.relief = relief
@@ -187,7 +216,7 @@ class Registration:
         self._ended = ended
         self._timeout = timeout
         self._lanes: dict[str | None, Lane] = {}
-        self._channel: EventChannel[Event] = EventChannel(_NO_LIMIT)
+        self._source = _Source()
         self._subscription: abc.DisposableBase | None = None
         self._disposed = False
 
@@ -217,15 +246,19 @@ class Registration:
     # -- for the subject
 
     def push(self, event: Event) -> None:
-        key = None if self.order is Order.SESSION else event.job_id
-        lane = self._lanes.get(key)
+        lane = self._lanes.get(event.job_id if self._by_job else None)
         if lane is None:
-            lane = self._lanes[key] = Lane(self, key)
+            lane = self._open_lane(event)
         lane.queue.append(event)
         lane.taken += 1
+        self._source.emit(event)
+
+    def _open_lane(self, event: Event) -> Lane:
+        key = event.job_id if self._by_job else None
+        lane = self._lanes[key] = Lane(self, key)
         if self._subscription is None:
             self._start()
-        self._channel.push_nowait(event)
+        return lane
 
     @property
     def outstanding(self) -> int:
@@ -262,8 +295,8 @@ class Registration:
     # -- running handlers
 
     def _start(self) -> None:
-        source = self._channel.observable()
-        if self.order is Order.SESSION:
+        source = self._source
+        if not self._by_job:
             lane = self._lanes[None]
             # The drain task inherits the context of this call: its handlers know their lane.
             token = _current_call.set((lane, 0))
@@ -302,7 +335,7 @@ class Registration:
             await outcome
         if self._disposed:
             return  # "stop" does not move the mark
-        if self.order is Order.SESSION:
+        if not self._by_job:
             self._lanes[None].finish()
         else:
             self._job_event_done(event)

@@ -21,12 +21,17 @@ class Pressure:
         soft: events outstanding at which the reader stops.
         backlog: how many are outstanding.
         asked: whether a request waits for its answer.
+
+    Attributes:
+        paused: what the reader waits for, while it does.
+        low: events outstanding at which it reads on.
+        pauses: how often it has paused.
     """
 
     def __init__(self, *, soft: int, backlog: Callable[[], int], asked: Callable[[], bool]) -> None:
         self.paused: asyncio.Future[None] | None = None
         self._soft = soft
-        self._low = max(soft // 2, 1)
+        self.low = max(soft // 2, 1)
         self._backlog = backlog
         self._asked = asked
         self._wanting = 0
@@ -55,7 +60,7 @@ class Pressure:
         if (
             paused is not None
             and not paused.done()
-            and (self._must_read() or self._backlog() <= self._low)
+            and (self._must_read() or self._backlog() <= self.low)
         ):
             paused.set_result(None)
 

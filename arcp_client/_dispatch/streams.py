@@ -150,10 +150,14 @@ class Tap:
         if self._relief is not None:
             self._relief.eased()
 
+    @property
+    def listening(self) -> bool:
+        """Whether there is anybody to push to."""
+        return bool(self._iterators)
+
     def push(self, event: Event) -> None:
-        if self._iterators:
-            for iterator in self.iterators():
-                iterator.push(event)
+        for iterator in self.iterators():
+            iterator.push(event)
 
     def end(self, error: Callable[[], BaseException] | None = None) -> None:
         """End every iterator, now and later."""
@@ -190,41 +194,51 @@ class Retention:
     Keeps 1,024 events or 1 MiB; what is no longer kept becomes one `Gap` in front.
     """
 
+    __slots__ = ("_bytes", "_bytes_limit", "_first", "_kept", "_lean", "_total")
+
     def __init__(self, *, events: int = _RETAINED_EVENTS, bytes_: int = _RETAINED_BYTES) -> None:
-        self._kept: deque[Event] = deque()
-        self._limit = events
+        self._kept: deque[Event] = deque(maxlen=events)
         self._bytes_limit = bytes_
-        self._bytes = 0
-        self._first_lost: int | None = None
-        self._last_lost: int | None = None
-        self._lost = False
+        # Frames up to this size fit the bound by their number alone: they are not weighed.
+        self._lean = bytes_ // events
+        self._bytes: int | None = None
+        self._first: int | None = None
+        self._total = 0
 
     def add(self, event: Event) -> None:
         """Keep an event, and forget the oldest beyond the bounds."""
-        kept = self._kept
-        kept.append(event)
-        self._bytes += event.size
-        while len(kept) > self._limit or (self._bytes > self._bytes_limit and len(kept) > 1):
-            gone = kept.popleft()
-            self._bytes -= gone.size
-            self._lost = True
-            if gone.seq is not None:
-                if self._first_lost is None:
-                    self._first_lost = gone.seq
-                self._last_lost = gone.seq
+        if event.size > self._lean or self._bytes is not None:
+            self._weigh(event)
+        if not self._total:
+            self._first = event.seq
+        self._total += 1
+        self._kept.append(event)
 
-    def replay(self, iterator: EventIterator[Event], *, session_id: str, job_id: str) -> None:
+    def _weigh(self, event: Event) -> None:
+        """Make room for a heavy event."""
+        kept = self._kept
+        if self._bytes is None:
+            self._bytes = sum(one.size for one in kept)
+        if len(kept) == kept.maxlen:
+            self._bytes -= kept.popleft().size
+        self._bytes += event.size
+        while self._bytes > self._bytes_limit and kept:
+            self._bytes -= kept.popleft().size
+
+    def replay(self, iterator: EventIterator[Event], *, job_id: str) -> None:
         """Give a new iterator what is kept, behind a `Gap` for what is not."""
-        if self._lost:
+        kept = self._kept
+        if self._total > len(kept):
+            oldest = kept[0].seq if kept else None
             iterator.push(
                 Gap(
-                    seq=self._first_lost,
-                    first=self._first_lost or 0,
-                    last=self._last_lost,
+                    seq=self._first,
+                    first=self._first or 0,
+                    last=oldest - 1 if oldest is not None else None,
                     reason="not_retained",
-                    session_id=session_id,
+                    session_id=kept[0].session_id if kept else "",
                     job_id=job_id,
                 )
             )
-        for event in self._kept:
+        for event in kept:
             iterator.push(event)

@@ -63,9 +63,10 @@ class Subject:
         self._routes: dict[type[Event], tuple[tuple[Consumer, bool], ...]] = {}
 
     def attach(self, consumer: Consumer) -> None:
-        """Every later event that it wants goes to it, after the consumers before it."""
-        self._consumers.append(consumer)
-        self._routes.clear()
+        """Every later event that it wants goes to it, after the consumers before it. Idempotent."""
+        if consumer not in self._consumers:
+            self._consumers.append(consumer)
+            self._routes.clear()
 
     def detach(self, consumer: Consumer) -> None:
         """No later event goes to it, and nothing waits for it any more."""
@@ -130,10 +131,14 @@ class Notifications(Observable[Event]):
 
     An operator of `arcp_client.rx` keeps its event outstanding until its handler ended. Through
     other operators, and for plain observers, an event is done when ``on_next`` returned.
+
+    Args:
+        observed: called at every subscription.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observed: Callable[[], None]) -> None:
         super().__init__()
+        self._observed = observed
         self.selection = Selection()
         self._observers: dict[object, _Observer] = {}
         self._pending: dict[int, Event] = {}
@@ -164,6 +169,7 @@ class Notifications(Observable[Event]):
             return Disposable()
         key = object()
         self._observers[key] = observer
+        self._observed()
 
         def leave() -> None:
             self._observers.pop(key, None)
@@ -171,11 +177,6 @@ class Notifications(Observable[Event]):
         return Disposable(leave)
 
     # -- for the subject
-
-    @property
-    def observed(self) -> bool:
-        """Whether anybody observes."""
-        return bool(self._observers)
 
     def push(self, event: Event) -> None:
         for key, observer in tuple(self._observers.items()):

@@ -51,6 +51,7 @@ class Driver:
         self._link: Outlet | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._carrying = False
+        self._turn: float | None = None
         self._routes: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.Relink: self._relink,
@@ -83,21 +84,19 @@ class Driver:
 
     def received(self, data: bytes) -> None:
         """A frame came over the link."""
-        session = self.session
-        session.receive(data, self._loop.time())
-        out = session.take()
-        if len(out) == 1:
-            # Nearly always one event: spare it the loop and the look at the timer.
-            effect = out[0]
-            route = self._routes.get(type(effect))
-            if route is None:
-                self._publish(effect)  # type: ignore[arg-type]
-                return
-            route(effect)
-            self.carry()
+        now = self._turn
+        if now is None:
+            # One look at the clock for all frames that are read in one turn of the loop.
+            now = self._turn = self._loop.time()
+            self._loop.call_soon(self._turn_over)
+        event = self.session.receive(data, now)
+        if event is not None:
+            self._publish(event)
         else:
-            self._do(out)
             self.carry()
+
+    def _turn_over(self) -> None:
+        self._turn = None
 
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
