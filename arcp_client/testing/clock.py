@@ -7,6 +7,7 @@ Sockets and threads live in real time, so it first looks whether they have somet
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import threading
 import time
@@ -24,6 +25,7 @@ Ts = TypeVarTuple("Ts")
 _real_time = time.time
 _SELF_PIPE = 1  # every loop has one file of its own registered
 _EXECUTOR_GRACE = 1.0
+_RESOLUTION = 1e-9  # of asyncio: a timer is run when it is due in less
 
 
 class VirtualClock:
@@ -58,7 +60,7 @@ class VirtualClock:
             if there are any.
     """
 
-    def __init__(self, *, grace: float = 0.01) -> None:
+    def __init__(self, *, grace: float = 0.005) -> None:
         self._grace = grace
         self._now = 0.0
         self._wall_offset = _real_time()
@@ -121,6 +123,10 @@ class VirtualClock:
         if seconds is None:
             return False
         self._now += seconds
+        if self._now + _RESOLUTION == self._now:
+            # After half a year a float has no room for asyncio's resolution any more, and a timer
+            # would be due for ever without being run.
+            self._now = math.nextafter(self._now, math.inf)
         self._jumps += 1
         return True
 
