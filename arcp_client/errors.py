@@ -24,10 +24,10 @@
     │   ├── JobNotFound · InvalidRequest · LeaseSubsetViolation
     │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
     │   ├── FeatureNotNegotiated  the runtime does not offer what the call needs (§6.2)
-    │   └── UnknownCode           a code outside §12, kept as it came
+    │   └── UnknownCode           any other code, kept as it came
     ├── JobError                  a job did not end in success
     │   ├── JobFailed             the runtime said so: ``code``, ``retryable``, ``details``
-    │   │   ├── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted
+    │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted
     │   ├── JobLost               the runtime no longer knows the job
     │   ├── ResultIncomplete      chunks of the result are missing
     │   └── ResultUnavailable     the job ended well, its value can no longer be had
