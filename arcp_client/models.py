@@ -72,6 +72,9 @@ class Lease(RootModel[dict[str, tuple[str, ...]]]):
     def __len__(self) -> int:
         return len(self.root)
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.root.items()))
+
     def get(self, namespace: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The patterns of one namespace, or ``default``."""
         return self.root.get(namespace, default)
@@ -95,7 +98,10 @@ class LeaseConstraints(_Value):
             return None
         if value.tzinfo is None:
             raise ValueError("expires_at needs a time zone")
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError("expires_at is out of range") from error
 
 
 class Credential(_Value):

@@ -94,3 +94,11 @@ class Reconnect:
     stop: stop_base = stop_never
     reset_after: float = 10.0
     classify: Callable[[BaseException], bool] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("wait", "stop", "classify"):
+            value = getattr(self, name)
+            if not callable(value) and (name != "classify" or value is not None):
+                raise ValueError(f"Reconnect needs a callable {name}, such as tenacity has")
+        if not self.reset_after >= 0:
+            raise ValueError("Reconnect needs reset_after >= 0")
