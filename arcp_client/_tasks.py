@@ -56,7 +56,7 @@ class TaskOwner:
             _log.error("task %s failed", task.get_name(), exc_info=error)
 
     async def close(self) -> None:
-        """Cancel everything that still runs and wait until it ended. The caller's own task is left."""
+        """Cancel all that runs, but for the caller's own task, and wait until it ended."""
         current = asyncio.current_task()
         await cancel_and_wait(task for task in tuple(self._tasks) if task is not current)
 

@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,32 +20,25 @@ from reactivex.subject import BehaviorSubject
 from ._dispatch.hooks import Hooks
 from ._dispatch.lanes import Registration, calling_lane
 from ._link.driver import Driver
+from ._link.link import Link
 from ._link.reconnect import ReconnectManager, TokenSource
-from ._observing import Observing
 from ._protocol import effects
 from ._protocol.requests import Request
 from ._protocol.session import Session
+from ._requesting import Requesting
 from ._tasks import TaskOwner, cancel_and_wait
 from ._wire import dialect as wire
 from ._wire.dialect import DIALECTS
-from ._wire.ids import is_trace_id, new_id, new_trace_id, now_text, time_text
-from ._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
-from ._wire.replies import JobPage
 from .errors import (
     ArcpError,
     ClientClosed,
-    JobLost,
-    JobNotFound,
     LinkLost,
     LocalProtocolError,
-    RemoteProtocolError,
 )
-from .job import Job, JobHandle, JobView
-from .jobtable import JobTable
-from .models import ClientInfo, JobSummary, Lease, SessionInfo, Stats
+from .models import ClientInfo, SessionInfo, Stats
 from .policy import Buffer, Order, Reconnect, Timeouts
 from .state import Closed, Connecting, LinkState, Live
-from .submission import Submission, is_own_key
+from .submission import is_own_key
 from .transports.base import Connector
 from .transports.websocket import WebSocketConnector
 from .version import __version__
@@ -57,10 +49,9 @@ _log = logging.getLogger("arcp_client.client")
 
 _ACK_EVERY = 0.25
 _GRACE = 1.0
-_PAGE = 100
 
 
-class Client(Observing):
+class Client(Requesting):
     """A client of one agent runtime, over as many links as it takes.
 
     ::
@@ -110,26 +101,23 @@ class Client(Observing):
             raise ValueError("handler_timeout is a number of seconds above 0")
         if dialect is not None and dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
-        super().__init__(
-            order=order,
-            soft=buffer.soft,
-            handler_timeout=handler_timeout,
-            asked=self._asked,
-            activity=self._plan_ack,
-        )
-        self._connector = _connector_for(target)
-        self._token = token
-        self._policy = reconnect
-        self._timeouts = timeouts
-        self._buffer = buffer
-        self._session = Session(
+        session = Session(
             info=info or ClientInfo(name="arcp-client", version=__version__),
             features=tuple(features) if features is not None else wire.FEATURES,
             limit=buffer.hard,
             spoken=DIALECTS[dialect] if dialect is not None else None,
         )
-        self._jobs = JobTable(self)
-        self._subject.attach(self._jobs.streams)
+        super().__init__(
+            session,
+            order=order,
+            buffer=buffer,
+            timeouts=timeouts,
+            handler_timeout=handler_timeout,
+            activity=self._plan_ack,
+        )
+        self._connector = _connector_for(target)
+        self._token = token
+        self._policy = reconnect
         self._state_hooks: Hooks[LinkState] = Hooks("on_state")
         self._states: BehaviorSubject[LinkState] = BehaviorSubject(Connecting(0))
         self._state: LinkState = Connecting(0)
@@ -282,193 +270,7 @@ class Client(Observing):
             last_disconnect=manager.last_failure if manager is not None else None,
         )
 
-    # ------------------------------------------------------------------ requests
-
-    async def submit(
-        self,
-        agent: str,
-        input: Any = None,
-        *,
-        lease: Lease | Mapping[str, Sequence[str]] | None = None,
-        expires_at: datetime | None = None,
-        idempotency_key: str | None = None,
-        max_runtime: float | None = None,
-        trace_id: str | None = None,
-        parent: str | JobHandle | None = None,
-        timeout: float | None = None,
-    ) -> Job:
-        """Start a job; returns once the runtime accepted it (§7.1).
-
-        Always sent with an idempotency key, so that a drop in between neither loses the job nor
-        starts it twice: it is sent again over the next link with the same payload. The input is
-        copied when the call is made.
-
-        Args:
-            agent: ``name`` or ``name@version`` (§7.5).
-            input: any JSON value; dataclasses, pydantic models, datetimes and decimals too.
-            lease: what the job may do, namespace to patterns (§9.2).
-            expires_at: when the lease ends (§9.5); needs a time zone.
-            idempotency_key: the same key with the same parameters gives the same job (§7.2).
-            max_runtime: seconds after which the runtime ends the job.
-            trace_id: W3C trace id, 32 hexadecimal digits (§11); made if absent.
-            parent: the job that this one belongs to.
-            timeout: seconds to wait for the acceptance; ``Timeouts.request`` by default.
-
-        Raises:
-            AgentNotFound, AgentVersionNotFound, DuplicateKey, PermissionDenied, InvalidRequest:
-                the runtime refused it.
-            RequestTimeout: no answer in time; the job may run all the same.
-            ValueError: an argument that no runtime could accept.
-            ClientClosed: the client was closed.
-        """
-        submission = Submission.of(
-            agent,
-            input,
-            lease=lease,
-            expires_at=expires_at,
-            key=idempotency_key,
-            max_runtime=max_runtime,
-            parent=parent.id if isinstance(parent, JobHandle) else parent,
-        )
-        if trace_id is not None and not is_trace_id(trace_id):
-            raise ValueError("trace_id is 32 lower-case hexadecimal digits, not all zero (§11)")
-        same = self._jobs.same(submission)
-        if same is not None:
-            return same
-        request = Request(
-            kind=wire.SUBMIT,
-            payload=submission.payload,
-            deadline=self._until(timeout),
-            trace_id=trace_id or new_trace_id(),
-            key=submission.key,
-        )
-        accepted = await self._ask(request)
-        return self._jobs.submitted(accepted.job_id, submission)
-
-    async def watch(
-        self,
-        job_id: str,
-        *,
-        history: bool = False,
-        from_seq: int | None = None,
-        timeout: float | None = None,
-    ) -> JobView:
-        """Follow a job of another session, or of this one earlier (§7.6).
-
-        Watching grants no right to cancel it. A job that this client submitted adds no second
-        copy of its events.
-
-        Args:
-            job_id: which job.
-            history: begin with what the runtime still holds of it.
-            from_seq: with ``history``, only events after this one, in the numbers of the session
-                that submitted it, as ``last_event_seq`` of `jobs` has them.
-            timeout: seconds to wait for the confirmation; ``Timeouts.request`` by default.
-
-        Raises:
-            JobNotFound, PermissionDenied: the runtime refused it.
-            FeatureNotNegotiated: the runtime has no subscriptions.
-            RequestTimeout: no answer in time.
-        """
-        known = self._jobs.get(job_id)
-        if known is not None and isinstance(known.handle, Job):
-            return JobView(known)
-        subscribe = Subscribe(
-            job_id=job_id, history=history, from_event_seq=from_seq if history else None
-        )
-        request = Request(
-            kind=wire.SUBSCRIBE,
-            payload=subscribe.wire(),
-            deadline=self._until(timeout),
-            job_id=job_id,
-        )
-        await self._ask(request)
-        return JobView(self._jobs.record(job_id))
-
-    async def jobs(
-        self,
-        *,
-        status: Iterable[str] = (),
-        agent: str | None = None,
-        created_after: datetime | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[JobSummary]:
-        """The jobs that this principal may see (§6.6), page by page.
-
-        Args:
-            status: only these statuses.
-            agent: only this agent, by name or name@version.
-            created_after: only younger ones; needs a time zone.
-            timeout: seconds to wait for each page; ``Timeouts.request`` by default.
-
-        Raises:
-            FeatureNotNegotiated: the runtime has no listing.
-            RemoteProtocolError: the runtime's pages go round in circles.
-            RequestTimeout: no answer in time.
-        """
-        wanted = JobFilter(
-            status=tuple(status) or None, agent=agent, created_after=_with_zone(created_after)
-        )
-        listing = ListJobs(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
-        seen: set[str] = set()
-        while True:
-            payload = listing.wire()
-            if created_after is not None:
-                payload["filter"]["created_after"] = time_text(created_after)
-            request = Request(kind=wire.LIST_JOBS, payload=payload, deadline=self._until(timeout))
-            page: JobPage = await self._ask(request)
-            for job in page.jobs:
-                yield job
-            if page.next_cursor is None:
-                return
-            if page.next_cursor in seen:
-                raise RemoteProtocolError("the runtime's job listing repeats a cursor (§6.6)")
-            seen.add(page.next_cursor)
-            listing = listing.model_copy(update={"cursor": page.next_cursor})
-
-    def job(self, job_id: str) -> JobHandle | None:
-        """The job of that id, if this session has heard of it; from its first event on."""
-        record = self._jobs.get(job_id)
-        return record.handle if record is not None else None
-
-    def open_jobs(self) -> list[Job]:
-        """The jobs that this client submitted and whose outcome is not known yet."""
-        return self._jobs.open()
-
-    async def ping(self, *, timeout: float | None = None) -> float:
-        """Ask the runtime for a sign of life (§6.4); gives the round trip in seconds.
-
-        Raises:
-            FeatureNotNegotiated: the runtime has no heartbeat.
-            RequestTimeout: no answer in time.
-        """
-        nonce = new_id()
-        started = asyncio.get_running_loop().time()
-        request = Request(
-            kind=wire.PING,
-            payload=Ping(nonce=nonce, sent_at=now_text()).wire(),
-            deadline=self._until(timeout),
-            nonce=nonce,
-        )
-        answered: float = await self._ask(request)
-        return answered - started
-
-    async def _ask(self, request: Request) -> Any:
-        """Send a request, now or over the next link, and wait for its answer (S7)."""
-        driver = self._open()
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        request.token = answer
-        self._session.request(request, driver.now)
-        driver.carry()
-        self._pressure.eased()
-        try:
-            return await answer
-        finally:
-            self._session.withdraw(request)
-
-    def _until(self, timeout: float | None) -> float:
-        seconds = self._timeouts.request if timeout is None else timeout
-        return asyncio.get_running_loop().time() + seconds
+    # ------------------------------------------------------------------ for requests
 
     def _open(self) -> Driver:
         if isinstance(self._state, Closed) or self._closing is not None:
@@ -477,42 +279,9 @@ class Client(Observing):
             raise LocalProtocolError("the client is not connected: call connect() first")
         return self._driver
 
-    def _asked(self) -> bool:
-        return self._session.requests.in_flight
-
-    # ------------------------------------------------------------------ for jobs
-
-    async def cancel_job(self, job_id: str, reason: str | None) -> None:
-        """Ask the runtime to cancel a job of this client (§7.4)."""
-        record = self._jobs.record(job_id)
-        if record.over:
-            return
-        cancel = Cancel(job_id=job_id, reason=reason or "client.cancel")
-        request = Request(
-            kind=wire.CANCEL,
-            payload=cancel.wire(),
-            deadline=self._until(None),
-            job_id=job_id,
-            envelope_job=True,
-        )
-        try:
-            await self._ask(request)
-        except JobNotFound:
-            if not record.over:
-                raise
-
-    async def unwatch_job(self, job_id: str) -> None:
-        """Watch a job no longer (§7.6)."""
-        record = self._jobs.get(job_id)
-        if record is None or isinstance(record.handle, Job):
-            return
-        driver, manager = self._open(), self._manager
-        self._session.unsubscribe(job_id, driver.now)
-        driver.carry()
-        self._jobs.forget(job_id)
-        record.lose(lambda: JobLost(f"job {job_id} is watched no longer", job_id=job_id))
-        if manager is not None and manager.link is not None:
-            await manager.link.flushed()
+    @property
+    def _link(self) -> Link | None:
+        return self._manager.link if self._manager is not None else None
 
     # ------------------------------------------------------------------ effects of the session
 
@@ -617,7 +386,8 @@ class Client(Observing):
 
     async def _farewell(self, seconds: float, *, drain: bool, tell: bool) -> None:
         driver, running = self._driver, self._running
-        assert driver is not None and running is not None
+        assert driver is not None
+        assert running is not None
         if drain:
             try:
                 async with asyncio.timeout(seconds):
@@ -631,10 +401,10 @@ class Client(Observing):
         if tell:
             self._session.close(driver.now)
             driver.carry()
-        elif self._manager is not None and self._manager.link is not None:
+        elif self._link is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE):
-                    await self._manager.link.flushed()
+                    await self._link.flushed()
         if tell:
             await asyncio.wait({running}, timeout=max(min(seconds, _GRACE), 0.0))
         await cancel_and_wait([running])
@@ -714,9 +484,3 @@ def _reject(request: Request, error: ArcpError) -> None:
     answer = request.token
     if isinstance(answer, asyncio.Future) and not answer.done():
         answer.set_exception(error)
-
-
-def _with_zone(moment: datetime | None) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        raise ValueError("created_after needs a time zone")
-    return moment

@@ -1,4 +1,4 @@
-"""Job ids in, their records out: every job that a client's session has heard of.
+"""Job ids in, their records and handles out: every job that a client's session has heard of.
 
 Open jobs are kept; of those that ended, the last 256 are, and any other for as long as the
 application holds on to it.
@@ -11,9 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from ._dispatch.jobstreams import JobStream, JobStreams
+from ._jobrecord import JobOwner, JobRecord
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError
-from .job import Job, JobOwner, JobRecord, JobView
+from .job import Job, JobHandle, JobView
 from .submission import Submission
 
 __all__ = ["JobTable"]
@@ -36,6 +37,7 @@ class JobTable:
         self._open: dict[str, JobRecord] = {}
         self._recent: OrderedDict[str, JobRecord] = OrderedDict()
         self._held: weakref.WeakValueDictionary[str, JobRecord] = weakref.WeakValueDictionary()
+        self._handles: weakref.WeakValueDictionary[str, JobHandle] = weakref.WeakValueDictionary()
         self._keys: dict[str, tuple[str, JobRecord]] = {}
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
 
@@ -55,20 +57,30 @@ class JobTable:
             self.streams.add(record)
         return record
 
+    def handle(self, record: JobRecord) -> JobHandle:
+        """The handle of a job: the same object for as long as somebody holds it."""
+        kind = Job if record.mine else JobView if record.watched else JobHandle
+        handle = self._handles.get(record.job_id)
+        if type(handle) is not kind:
+            handle = self._handles[record.job_id] = kind(record)
+        return handle
+
+    def job(self, record: JobRecord) -> Job:
+        """The handle of a job that this client submitted."""
+        handle = self.handle(record)
+        assert isinstance(handle, Job)
+        return handle
+
     def open(self) -> list[Job]:
         """The jobs of this client whose outcome is not known."""
-        return [
-            record.handle
-            for record in self._open.values()
-            if isinstance(record.handle, Job) and not record.over
-        ]
+        return [self.job(record) for record in self._open.values() if record.mine]
 
     def same(self, submission: Submission) -> Job | None:
         """The open job of an equal submission."""
         fingerprint, record = self._keys.get(submission.key, (None, None))
         if record is None or fingerprint != submission.fingerprint or record.over:
             return None
-        return record.handle if isinstance(record.handle, Job) else None
+        return self.job(record)
 
     # -- what the session tells
 
@@ -76,10 +88,8 @@ class JobTable:
         """The runtime told of a job."""
         record = self.record(told.job_id)
         record.describe(told)
-        if mine and not isinstance(record.handle, Job):
-            record.handle = Job(record)
-        elif isinstance(told, Subscribed) and type(record.handle) not in (Job, JobView):
-            record.handle = JobView(record)
+        record.mine = record.mine or mine
+        record.watched = record.watched or isinstance(told, Subscribed)
         if isinstance(told, Accepted) and told.parent_job_id is not None:
             parent = self.get(told.parent_job_id)
             if parent is not None and told.job_id not in parent.children:
@@ -89,13 +99,12 @@ class JobTable:
     def submitted(self, job_id: str, submission: Submission) -> Job:
         """A submit was accepted as this job."""
         record = self.record(job_id)
-        if not isinstance(record.handle, Job):
-            record.handle = Job(record)
+        record.mine = True
         record.agent = record.agent or submission.agent
         if not record.over:
             record.key = submission.key
             self._keys[submission.key] = (submission.fingerprint, record)
-        return record.handle
+        return self.job(record)
 
     def forget(self, job_id: str) -> None:
         """Nothing more will come of it."""

@@ -185,7 +185,7 @@ class Notifications(Observable[Event]):
             self._pending[number] = event
             try:
                 publish(Delivery(partial(self._done, number)), observer.next, event)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  an observer of the user's
                 self._observers.pop(key, None)
                 _log.exception("an observer of notifications failed and was removed")
                 observer.end(error)
@@ -256,5 +256,5 @@ class _Observer:
                     self._on_completed()
             elif self._on_error is not None:
                 self._on_error(error)
-        except Exception:
+        except Exception:  # noqa: BLE001  nobody is behind it
             _log.exception("an observer failed in its terminal event")

@@ -111,7 +111,7 @@ class Credential:
         try:
             given = self._source()
             return await given if inspect.isawaitable(given) else given
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  a user's function may raise anything
             # The provider's own text may hold the secret that it failed to get.
             raise ConnectFailed(f"the token provider raised {type(error).__name__}") from None
 
@@ -225,7 +225,7 @@ class ReconnectManager:
             ) from None
         except ArcpError:
             raise
-        except Exception as error:  # a connector of the user's may raise anything
+        except Exception as error:
             raise ConnectFailed(
                 f"{self._connector.target}: {type(error).__name__}: {error}"
             ) from error
@@ -250,7 +250,7 @@ class ReconnectManager:
         return delay
 
     def _verdict_on(self, cause: ArcpError) -> ArcpError:
-        """What users get: before the first welcome always ConnectFailed, but for a refused token."""
+        """What users get: ConnectFailed before the first welcome, but for a refused token."""
         if self._gives_up_at is None or isinstance(cause, Unauthenticated | RequestError):
             return cause
         if isinstance(cause, ConnectFailed) and cause.permanent:

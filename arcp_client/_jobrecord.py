@@ -1,0 +1,226 @@
+"""What a client knows of one job: fed by the session and its events, read through its handles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, Protocol
+
+from pydantic import SecretStr
+from reactivex import Observable
+
+from ._dispatch.assembler import Assembler
+from ._dispatch.jobstreams import JobStream
+from ._dispatch.lanes import Lane, wait_for_lanes
+from ._dispatch.streams import Relief
+from ._wire.replies import Accepted, Subscribed
+from .errors import ArcpError, job_error
+from .events import Completed, Event, Failed, Metric, Progress, ResultChunk
+from .models import Credential, Lease, LeaseConstraints, Result
+
+__all__ = ["JobOwner", "JobRecord"]
+
+_REMAINING = "cost.budget.remaining"
+
+
+class JobOwner(Protocol):
+    """What a job needs of its client."""
+
+    @property
+    def notifications(self) -> Observable[Event]:
+        """The events of the session."""
+
+    @property
+    def relief(self) -> Relief:
+        """Who reads on while something is awaited."""
+
+    def barriers(self, job_id: str) -> Iterable[tuple[Lane, int]]:
+        """The lanes that have events of the job, each with the count it must come to."""
+
+    def check_wait(self, job_id: str) -> None:
+        """Raise WouldDeadlock if the calling handler would wait for itself."""
+
+    async def cancel_job(self, job_id: str, reason: str | None) -> None:
+        """Ask the runtime to cancel it."""
+
+    async def unwatch_job(self, job_id: str) -> None:
+        """Watch it no longer."""
+
+
+class JobRecord(JobStream):
+    """Everything that is known of one job; fed by the client, read through the handles."""
+
+    __slots__ = (
+        "__weakref__",
+        "_outcome",
+        "_waiters",
+        "agent",
+        "assembler",
+        "barriers",
+        "budget",
+        "children",
+        "constraints",
+        "credentials",
+        "key",
+        "lease",
+        "mine",
+        "owner",
+        "progress",
+        "status",
+        "trace_id",
+        "watched",
+    )
+
+    def __init__(self, job_id: str, owner: JobOwner) -> None:
+        super().__init__(job_id, owner.relief)
+        self.owner = owner
+        self.agent = ""
+        self.status = "pending"
+        self.lease = Lease()
+        self.constraints = LeaseConstraints()
+        self.budget: dict[str, Decimal] = {}
+        self.credentials: dict[str, Credential] = {}
+        self.trace_id: str | None = None
+        self.children: list[str] = []
+        self.progress: Progress | None = None
+        self.key: str | None = None
+        self.assembler = Assembler(job_id)
+        self.barriers: list[tuple[Lane, int]] = []
+        self.mine = False
+        self.watched = False
+        self._outcome: Completed | Failed | Callable[[], ArcpError] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    # -- what the client tells
+
+    def describe(self, told: Accepted | Subscribed) -> None:
+        """Take over what an acceptance or a confirmed subscription says."""
+        self.agent = told.agent or self.agent
+        self.lease = told.lease
+        self.constraints = told.constraints
+        self.trace_id = told.trace_id or self.trace_id
+        if told.budget is not None:
+            self.budget = dict(told.budget)
+        for credential in told.credentials:
+            self.credentials[credential.id] = credential
+        if isinstance(told, Subscribed) and told.status:
+            self.status = told.status if self._outcome is None else self.status
+        elif self.status == "pending":
+            self.status = "running"
+
+    def push(self, event: Event) -> None:
+        """Deliver one event: to the iterators, and to what is known of the job."""
+        observe = _OBSERVERS.get(type(event))
+        if observe is not None:
+            observe(self, event)
+        super().push(event)
+
+    def rotate(self, credential_id: str, value: SecretStr) -> None:
+        """A credential has a new value."""
+        known = self.credentials.get(credential_id, Credential(id=credential_id))
+        self.credentials[credential_id] = known.model_copy(update={"value": value})
+
+    def lose(self, error: Callable[[], ArcpError], *, status: str | None = None) -> None:
+        """No outcome will ever come: waiting for one raises this."""
+        if self._outcome is None:
+            self._outcome = error
+            if status is not None:
+                self.status = status
+            self.assembler.fail(error())
+            self.tap.end(error)
+            self._tell()
+
+    def completed(self, event: Completed) -> None:
+        """It succeeded."""
+        self.barriers = list(self.owner.barriers(self.job_id))
+        self.status = "success"
+        if event.result_id is not None or self.assembler.started:
+            self.assembler.finish(event.result_id)
+        self._outcome = event
+        self._tell()
+
+    def failed(self, event: Failed) -> None:
+        """It ended without success."""
+        self.barriers = list(self.owner.barriers(self.job_id))
+        self.status = event.status
+        self._outcome = event
+        self.assembler.fail(self._error(event))
+        self._tell()
+
+    def chunk(self, event: ResultChunk) -> None:
+        """A piece of its result came."""
+        self.assembler.add(event)
+
+    def progressed(self, event: Progress) -> None:
+        """It is so far."""
+        self.progress = event
+
+    def measured(self, event: Metric) -> None:
+        """A measurement, perhaps of what is left of its budget."""
+        if event.name == _REMAINING and event.unit is not None:
+            self.budget[event.unit] = Decimal(str(event.value))
+
+    def _tell(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # -- what the handles ask
+
+    async def outcome(self) -> Completed:
+        """Wait until it ended and the handlers of what came before have run (D9)."""
+        self.owner.check_wait(self.job_id)
+        if self._outcome is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await self.owner.relief.wanted(waiter)
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+        outcome = self._outcome
+        assert outcome is not None
+        if not isinstance(outcome, Event):
+            raise outcome()
+        await wait_for_lanes(self.barriers, f"the result of job {self.job_id}")
+        if isinstance(outcome, Failed):
+            raise self._error(outcome)
+        return outcome
+
+    async def result(self) -> Result:
+        """Its result, as `JobHandle.result` has it."""
+        completed = await self.outcome()
+        chunked = self.assembler.started or completed.result_id is not None
+        return Result(
+            value=self.assembler.value() if chunked else completed.value,
+            result_id=self.assembler.result_id if chunked else None,
+            size=self.assembler.size if chunked else completed.result_size,
+            summary=completed.summary,
+            completed_at=completed.completed_at,
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether the outcome is known."""
+        return self._outcome is not None
+
+    def _error(self, event: Failed) -> ArcpError:
+        return job_error(
+            event.code,
+            event.message,
+            status=event.status,
+            retryable=event.retryable,
+            details=event.details,
+            job_id=self.job_id,
+        )
+
+
+_OBSERVERS: dict[type[Event], Callable[[JobRecord, Any], None]] = {
+    Completed: JobRecord.completed,
+    Failed: JobRecord.failed,
+    ResultChunk: JobRecord.chunk,
+    Progress: JobRecord.progressed,
+    Metric: JobRecord.measured,
+}
