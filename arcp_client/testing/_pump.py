@@ -185,7 +185,7 @@ class Link:
             if last:
                 weather.burnt()
                 self.cut()
-                await self.closed  # that is, until run() cancels this task
+                await asyncio.get_running_loop().create_future()  # run() cancels this task
             if rate is not None:
                 await asyncio.sleep(size / rate)
                 await weather.clear(direction)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from arcp_client.errors import LinkLost
+from arcp_client.transports._ending import again
 from arcp_client.transports.base import Connector, Transport
 
 __all__ = [
@@ -197,7 +198,7 @@ class FaultyTransport:
         loop = asyncio.get_running_loop()
         while not self._ready:
             if self._lost is not None:
-                raise self._lost
+                raise again(self._lost)
             await self._cut_if_due(self._incoming)
             try:
                 frame = await self._transport.receive()

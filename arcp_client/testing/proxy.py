@@ -111,9 +111,12 @@ class FaultyProxy:
 
     @property
     def url(self) -> str:
-        """Where clients connect: the target's URL with the proxy's host and port in it."""
+        """Where clients connect: the target's URL with the proxy's host and port in it.
+
+        If a host was given in place of a URL, one with the path ``/arcp``.
+        """
         if self._target_url is None:
-            return f"tcp://{self.host}:{self.port}"
+            return f"ws://{self.host}:{self.port}/arcp"
         parts = urlsplit(self._target_url)
         return urlunsplit(parts._replace(netloc=f"{self.host}:{self.port}"))
 
@@ -291,22 +294,29 @@ class FaultyProxy:
             self._changed()
 
     async def _serve(self, accepted: socket.socket) -> None:
-        try:
-            upstream = await asyncio.open_connection(self._target_host, self._target_port)
-        except OSError:
-            accepted.close()
+        link = await self._link(accepted)
+        if link is None:
             return
-        except BaseException:
-            accepted.close()
-            raise
-        client = await asyncio.open_connection(sock=accepted)
-        link = Link(self._weather, client=client, server=upstream)
         self._links.add(link)
         try:
             await link.run()
         finally:
             self._links.discard(link)
             self._changed()
+
+    async def _link(self, accepted: socket.socket) -> Link | None:
+        upstream = None
+        try:
+            upstream = await asyncio.open_connection(self._target_host, self._target_port)
+            client = await asyncio.open_connection(sock=accepted)
+        except BaseException as error:
+            accepted.close()
+            if upstream is not None:
+                upstream[1].transport.abort()
+            if isinstance(error, OSError):
+                return None  # the server is down, or the client has already gone
+            raise
+        return Link(self._weather, client=client, server=upstream)
 
     def _end(self, closed: list[asyncio.Future[None]]) -> asyncio.Task[None]:
         self.cuts += len(closed)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from arcp_client.transports.base import Connector, Transport
+from arcp_client.transports.base import MAX_FRAME, Connector, Transport
 from arcp_client.transports.memory import MemoryTransport, memory_pair
 from arcp_client.transports.stdio import StdioConnector, StdioServerTransport, StdioTransport
 from arcp_client.transports.websocket import (
-    MAX_FRAME,
     WebSocketConnector,
     WebSocketTransport,
     server_websocket,

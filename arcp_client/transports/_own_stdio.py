@@ -17,10 +17,10 @@ from arcp_client.errors import LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._inbox import Inbox
 from arcp_client.transports._lines import LineSplitter, one_line
+from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["StdioServerTransport"]
 
-_MAX_LINE = 16 * 1024 * 1024
 _CHUNK = 64 * 1024
 _PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # a ready pipe takes so much without blocking
 _HIGH = 256 * 1024
@@ -45,7 +45,7 @@ class StdioServerTransport:
     """
 
     def __init__(
-        self, *, stdin: int | None = None, stdout: int | None = None, max_line: int = _MAX_LINE
+        self, *, stdin: int | None = None, stdout: int | None = None, max_line: int = MAX_FRAME
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_line = max_line

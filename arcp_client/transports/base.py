@@ -8,26 +8,35 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Connector", "Transport"]
+__all__ = ["MAX_FRAME", "Connector", "Transport"]
+
+MAX_FRAME = 16 * 1024 * 1024
+"""The largest frame, in bytes, that a transport carries unless it is told otherwise."""
 
 
 @runtime_checkable
 class Transport(Protocol):
     """One open link that carries whole frames, each one JSON text encoded as UTF-8.
 
-    One task receives, any task may send. A transport never reconnects.
+    One task receives, any task may send or close. A transport never reconnects.
     """
 
     async def send(self, frame: bytes) -> None:
         """Hand one frame to the link, in call order; waits while the peer takes no more.
 
+        That it returns does not mean that the frame has arrived. If it is cancelled while it
+        waits, the frame may still go out; other senders and the receiver are not disturbed.
+
         Raises:
-            LinkLost: the link has ended.
+            LinkLost: the link has ended. What arrived before can still be received.
             LocalProtocolError: the frame is larger than this link carries; the link lives on.
         """
 
     async def receive(self) -> bytes:
         """The next frame. Safe to cancel: a cancelled call loses no frame.
+
+        What arrived before the peer closed or was lost is received first. It may return without
+        suspending, any number of times in a row.
 
         Raises:
             LinkLost: the link has ended, with what is known of the reason; again at every call.
@@ -35,7 +44,11 @@ class Transport(Protocol):
         """
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """End the link and free what it holds, within about ``timeout`` seconds. Idempotent."""
+        """End the link and free what it holds, within about ``timeout`` seconds.
+
+        Needed after LinkLost as well. Idempotent; a cancelled call ends the link without waiting
+        for the peer. Afterwards `send` and `receive` raise LinkLost.
+        """
 
 
 @runtime_checkable

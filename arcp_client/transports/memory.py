@@ -7,10 +7,9 @@ from collections import deque
 
 from arcp_client.errors import LinkLost, LocalProtocolError
 from arcp_client.transports._ending import again, closed_here
+from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["MemoryTransport", "memory_pair"]
-
-_MAX_FRAME = 16 * 1024 * 1024
 
 
 class _Lane:
@@ -141,7 +140,7 @@ class MemoryTransport:
 
 
 def memory_pair(
-    *, capacity: int = 1024, max_frame: int = _MAX_FRAME
+    *, capacity: int = 1024, max_frame: int = MAX_FRAME
 ) -> tuple[MemoryTransport, MemoryTransport]:
     """Two ends of one link: what goes in at one comes out at the other.
 

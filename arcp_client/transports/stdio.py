@@ -18,12 +18,12 @@ from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._inbox import Inbox
 from arcp_client.transports._lines import LineSplitter, one_line
 from arcp_client.transports._own_stdio import StdioServerTransport
+from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["StdioConnector", "StdioServerTransport", "StdioTransport"]
 
 _log = logging.getLogger("arcp_client.stdio")
 
-_MAX_LINE = 16 * 1024 * 1024
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # Between the end of the output and the news of the child's death; only a child that closes its
 # output and lives on makes anybody wait this long.
@@ -318,7 +318,7 @@ class StdioConnector:
         *,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        max_line: int = _MAX_LINE,
+        max_line: int = MAX_FRAME,
         stderr_tail: int = 8 * 1024,
     ) -> None:
         if isinstance(argv, str | bytes):

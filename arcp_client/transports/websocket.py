@@ -17,21 +17,18 @@ from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
 from arcp_client.transports._connect import explain, refuse_redirect, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
+from arcp_client.transports._reason import reason
 from arcp_client.transports._writes import Writes
+from arcp_client.transports.base import MAX_FRAME
 
-__all__ = ["MAX_FRAME", "WebSocketConnector", "WebSocketTransport", "server_websocket"]
-
-MAX_FRAME = 16 * 1024 * 1024
+__all__ = ["WebSocketConnector", "WebSocketTransport", "server_websocket"]
 
 _TEXT = aiohttp.WSMsgType.TEXT
 _BINARY = aiohttp.WSMsgType.BINARY
 _PING = aiohttp.WSMsgType.PING
 _PONG = aiohttp.WSMsgType.PONG
 _CLOSE = aiohttp.WSMsgType.CLOSE
-_ERROR = aiohttp.WSMsgType.ERROR
 
-_ABNORMAL = 1006
-_TOO_BIG = 1009
 _GOODBYE = struct.pack("!H", 1000)
 
 # A dead network is noticed after about a minute even when neither side has anything to say.
@@ -177,7 +174,9 @@ class WebSocketTransport:
             return
         self._over = True
         if self._lost is None:
-            self._lost = self._reason(message)
+            self._lost = reason(
+                message, peer=self._peer, max_frame=self._max_frame, largest=self._largest
+            )
         raise again(self._lost)
 
     def _answer(self, payload: bytes) -> None:
@@ -193,28 +192,6 @@ class WebSocketTransport:
         if self._pong is not None:
             payload, self._pong = self._pong, None
             self._answer(payload)
-
-    def _reason(self, message: Any) -> LinkLost:
-        if message.type is _CLOSE:
-            code = message.data or 1005  # 0 is aiohttp's word for "no code"
-            said = f" ({message.extra!r})" if message.extra else ""
-            text = f"{self._peer} closed the link with code {code}{said}"
-            if code == _TOO_BIG:
-                text += (
-                    ": a frame from this side was over the peer's limit"
-                    f" (the largest sent has {self._largest} bytes)"
-                )
-            return LinkLost(text, close_code=code)
-        if message.type is _ERROR and isinstance(message.data, aiohttp.WebSocketError):
-            code = message.data.code
-            text = f"{self._peer} broke the WebSocket protocol (code {code}): {message.data}"
-            if code == _TOO_BIG:
-                text = (
-                    f"{self._peer} sent a frame over this side's limit of {self._max_frame} bytes"
-                )
-            return LinkLost(text, close_code=code)
-        detail = f": {message.data}" if message.type is _ERROR else " without a close frame"
-        return LinkLost(f"the connection to {self._peer} ended{detail}", close_code=_ABNORMAL)
 
     async def _close(self, _timeout: float) -> None:
         try:
@@ -248,8 +225,8 @@ class WebSocketTransport:
     def _abort(self) -> None:
         if self._socket is not None:
             # Both halves end now: pending reads see the end, pending writes fail.
-            with contextlib.suppress(OSError, NotImplementedError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError), self._socket.dup() as same:
+                same.shutdown(socket.SHUT_RDWR)
 
 
 class WebSocketConnector:
@@ -394,9 +371,10 @@ def _checked(data: bytes) -> bytes:
 def _keep_alive(sock: Any) -> None:
     if sock is None:
         return
-    with contextlib.suppress(OSError, AttributeError, NotImplementedError):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # The loop's own socket object may forbid it; a duplicate is the same connection.
+    with contextlib.suppress(OSError), sock.dup() as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE:
             option = getattr(socket, name, None)  # not every system has all three
             if option is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+                same.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -79,7 +79,8 @@ async def test_its_url_is_the_targets_with_its_own_port(proxy: FaultyProxy, serv
 
 async def test_it_may_be_given_a_host_and_a_port(server: Server) -> None:
     async with FaultyProxy("127.0.0.1", port_of(server.url)) as proxy:
-        near = await WebSocketConnector(f"ws://{proxy.host}:{proxy.port}/arcp").connect()
+        assert proxy.url == f"ws://{proxy.host}:{proxy.port}/arcp"
+        near = await WebSocketConnector(proxy.url).connect()
         await say(near, await server.accepted())
         await near.close(timeout=0.1)
 

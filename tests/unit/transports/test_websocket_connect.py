@@ -8,7 +8,7 @@ import shutil
 import ssl
 import subprocess
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -213,6 +213,39 @@ async def test_a_session_of_the_user_that_is_closed_is_a_permanent_failure() -> 
     error = await failure("ws://127.0.0.1:1/arcp", session=session)
     assert error.permanent
     assert "session given for ws://127.0.0.1:1/arcp is closed" in str(error)
+
+
+async def test_a_proxy_that_refuses_its_credentials_is_a_permanent_failure() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+    async with tcp_server(refuse) as port:
+        proxy = f"http://user:{CANARY}@127.0.0.1:{port}"
+        for url in ("ws://runtime.test/arcp", "wss://runtime.test/arcp"):
+            error = await failure(url, proxy=proxy)
+            assert error.permanent
+            assert "the proxy refused the credentials" in str(error)
+            assert CANARY not in str(error)
+
+
+async def test_the_handshake_offers_neither_compression_nor_a_subprotocol() -> None:
+    seen: list[Mapping[str, str]] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers)
+        return web.Response(status=503)
+
+    app = web.Application()
+    app.router.add_get("/arcp", handle)
+    async with serving(app) as port:
+        await failure(f"ws://127.0.0.1:{port}/arcp", headers={"X-Mine": "yes"})
+    (headers,) = seen
+    assert headers["X-Mine"] == "yes"
+    assert "Sec-WebSocket-Extensions" not in headers
+    assert "Sec-WebSocket-Protocol" not in headers
 
 
 # ------------------------------------------------------------------ TLS
