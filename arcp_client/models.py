@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_validator
 
@@ -55,6 +55,10 @@ class Lease(RootModel[dict[str, tuple[str, ...]]]):
     model_config = ConfigDict(frozen=True)
 
     root: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    if TYPE_CHECKING:  # lists are made tuples
+
+        def __init__(self, root: Mapping[str, list[str] | tuple[str, ...]] = ...) -> None: ...
 
     @field_validator("root")
     @classmethod

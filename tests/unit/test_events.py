@@ -107,7 +107,7 @@ def test_waiting_events_do_not_wake_the_garbage_collector(event: Event) -> None:
 
 def test_fields_are_named_never_positional() -> None:
     with pytest.raises(TypeError):
-        Log("message")  # type: ignore[misc]
+        Log("message")  # type: ignore[call-arg,arg-type]
     assert ToolCall.__match_args__ == ()
 
 

@@ -86,7 +86,7 @@ def test_values_without_open_fields_can_be_hashed(value: Any) -> None:
 
 
 def test_a_lease_reads_like_a_mapping() -> None:
-    lease = Lease({"fs.read": ["/src/**"], "cost.budget": ["USD:5.00"]})  # type: ignore[dict-item]
+    lease = Lease({"fs.read": ["/src/**"], "cost.budget": ["USD:5.00"]})
 
     assert lease["fs.read"] == ("/src/**",)
     assert lease.get("fs.read") == ("/src/**",)
