@@ -14,7 +14,7 @@ runtime = Runtime()
 @runtime.agent("sensor")
 async def sensor(input: Any, job: JobContext) -> None:
     for celsius in (18.5, 21.0, 24.5, 19.0):
-        await job.log("info", "reading")
+        await job.log("reading")
         await job.metric("temperature", celsius, unit="celsius")
 
 
