@@ -131,6 +131,18 @@ async def test_a_proxy_that_does_not_answer_is_worth_another_try() -> None:
     assert "the proxy does not answer" in str(error)
 
 
+async def test_a_cancelled_connect_leaves_nothing_at_whatever_step() -> None:
+    async with websocket_server() as server:
+        for steps in range(0, 60, 2):
+            connecting = asyncio.create_task(WebSocketConnector(server.url).connect())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            if not connecting.cancelled():
+                await connecting.result().close(timeout=0)
+
+
 async def test_after_a_failure_and_after_a_loss_the_same_connector_connects_anew() -> None:
     async with websocket_server() as server:
         connector = WebSocketConnector(server.url)
