@@ -170,6 +170,11 @@ class Runtime:
         """``runtime://`` and the name: what a client's messages and checkpoints call it."""
         return f"runtime://{self._name}"
 
+    @property
+    def open(self) -> bool:
+        """Whether anybody may come in, because it was made without ``auth`` (§6.1)."""
+        return self._gate.open
+
     async def connect(self) -> Transport:
         """A new link inside this process; what makes a runtime a valid target of a client.
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_client._wire.dialect import FEATURES, recognise
-from arcp_client.runtime import Limits
+from arcp_client.runtime import Limits, Runtime
 from tests.unit.runtime.peer import Peer
 
 TOKENS = {"t-alice": "alice", "t-bob": "bob"}
@@ -166,3 +166,8 @@ async def test_logs_name_principals_and_never_tokens(
     assert "alice" in caplog.text
     for secret in ("t-alice", "t-wrong", peer.token):
         assert secret not in caplog.text
+
+
+def test_a_runtime_says_whether_anybody_may_come_in() -> None:
+    assert Runtime().open
+    assert not Runtime(auth={"t": "alice"}).open
