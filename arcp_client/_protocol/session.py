@@ -713,6 +713,8 @@ class Session:
         code = frame.payload.get("code")
         if self.jobs.get(job_id) is None and not self.jobs.has_ended(job_id):
             return code in _SUBMIT_REFUSALS and self.requests.submitting()
+        if self.dialect.strict and frame.event_seq is not None and "final_status" in frame.payload:
+            return False  # numbered, and an end: the job's own, whatever else is being asked
         return code in _REFUSALS and self.requests.about(job_id) is not None
 
     # ------------------------------------------------------------------ odds and ends
