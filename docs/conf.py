@@ -1,6 +1,5 @@
 """Sphinx configuration: Markdown pages, the API reference from docstrings."""
 
-import importlib
 import inspect
 from importlib.metadata import version as installed_version
 from typing import Any
@@ -36,18 +35,6 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
-
-# A reference page is built once its module is there.
-for _page in (
-    "client", "errors", "events", "job", "models", "policy", "runtime", "rx", "stores", "testing",
-    "transports",
-):  # fmt: skip
-    try:
-        _module = importlib.import_module(f"arcp_client.{_page}")
-    except ImportError:
-        _module = None
-    if _module is None or _module.__file__ is None:
-        exclude_patterns.append(f"reference/{_page}.md")
 
 
 def own_fields_only(

@@ -24,26 +24,27 @@ async def main() -> None:
         FaultyProxy(server.url) as proxy,
     ):
         client = Client(proxy.url)
+        links: asyncio.Queue[Live] = asyncio.Queue()
         numbers: list[float] = []
-        links: list[Live] = []
 
         @client.on_state
-        def count_links(state: LinkState) -> None:
+        def note_link(state: LinkState) -> None:
             if isinstance(state, Live):
-                links.append(state)
+                links.put_nowait(state)
 
         @client.on(events.Progress)
         async def note(event: events.Progress) -> None:
             numbers.append(event.current)
             if event.current in {10, 20}:
                 proxy.cut()
+                print("cut at", event.current, "→", await links.get())
 
         async with client:
+            print("connected →", await links.get())
             job = await client.submit("counter")
             print((await job.result()).value)
 
         print("in order, none missing, none twice:", numbers == list(range(1, 31)))
-        print("links:", len(links), "resumed:", [state.resumed for state in links[1:]])
 
 
 asyncio.run(main())
