@@ -323,7 +323,7 @@ class Observing:
             ended=self._registration_ended,
         )
         self._registrations.append(registration)
-        self._subject.attach(registration)
+        self._subject.attach(registration, first=True)
         return registration
 
     def _registration_ended(self, registration: Registration) -> None:

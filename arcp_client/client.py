@@ -264,7 +264,7 @@ class Client(Requesting):
             processed=mark,
             queued=self._subject.backlog,
             repeated=session.repeated,
-            gaps=self._jobs.streams.gaps,
+            gaps=session.gaps,
             reconnects=max(manager.links - 1, 0) if manager is not None else 0,
             last_message=heard,
             last_disconnect=manager.last_failure if manager is not None else None,

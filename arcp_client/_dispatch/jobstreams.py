@@ -62,12 +62,10 @@ class JobStreams:
     def __init__(
         self, unknown: Callable[[str], JobStream], ended: Callable[[JobStream], None]
     ) -> None:
-        self.selection = Selection()
         self._unknown = unknown
         self._ended = ended
         self._open: dict[str, JobStream] = {}
         self._draining: list[JobStream] = []
-        self.gaps = 0
 
     def add(self, stream: JobStream) -> None:
         """Route the events of its job to it, until it ended."""
@@ -80,10 +78,18 @@ class JobStreams:
     def __iter__(self) -> Iterator[JobStream]:
         return iter(tuple(self._open.values()))
 
-    def push(self, event: Event) -> None:
+    def take(self, events: list[Event]) -> None:
+        streams = self._open
+        for event in events:
+            stream = streams.get(event.job_id)  # type: ignore[arg-type]  # None is no key
+            if stream is None or event.terminal:
+                self._take(event)
+            else:
+                stream.push(event)
+
+    def _take(self, event: Event) -> None:
+        """An event of no job, of a job not heard of before, or the last one of a job."""
         job_id = event.job_id
-        if type(event) is Gap:
-            self.gaps += 1
         if job_id is None:
             if type(event) is Gap:  # a gap of the session concerns every open job
                 for stream in self:
@@ -92,14 +98,13 @@ class JobStreams:
         known = self._open.get(job_id)
         if known is None:
             known = self._open[job_id] = self._unknown(job_id)
-        stream = known
-        stream.push(event)
-        if stream.ended:
+        known.push(event)
+        if known.ended:
             # Its iterators may still have to be read: they hold on to the stream by themselves.
             del self._open[job_id]
-            if stream.tap.outstanding:
-                self._draining.append(stream)
-            self._ended(stream)
+            if known.tap.outstanding:
+                self._draining.append(known)
+            self._ended(known)
 
     @property
     def outstanding(self) -> int:

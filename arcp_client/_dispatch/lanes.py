@@ -10,11 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from .._rx.sink import Sink
 from ..errors import WouldDeadlock
 from ..events import Event
 from ..policy import Order
@@ -39,14 +40,10 @@ class Relief(Protocol):
 
 
 class _Source(Observable[Event]):
-    """A registration's own events, for the one operator behind it.
+    """A registration's own events, for the one operator behind it, which is fed directly.
 
     No `EventChannel`: the bound on what waits is the reader's, for all consumers together.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.emit: Callable[[Event], None] = _nobody
 
     def subscribe(
         self,
@@ -57,15 +54,7 @@ class _Source(Observable[Event]):
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
         """Attach the operator."""
-        self.emit = on_next
-        return Disposable(self._leave)
-
-    def _leave(self) -> None:
-        self.emit = _nobody
-
-
-def _nobody(_event: Event) -> None:
-    """An event after the end of its registration."""
+        return Disposable()
 
 
 class Lane:
@@ -99,9 +88,9 @@ class Lane:
             relief.eased()
 
     def last_of(self, job_id: str) -> int | None:
-        """The count at which the last event of a job that waits here will be done."""
+        """The count at which the last event of a job before its terminal one will be done."""
         for back, event in enumerate(reversed(self.queue)):
-            if event.job_id == job_id:
+            if event.job_id == job_id and not event.terminal:
                 return self.taken - back
         return None
 
@@ -215,9 +204,11 @@ class Registration:
         self._failed = failed
         self._ended = ended
         self._timeout = timeout
+        self._admits = selection.by_class
+        self._exact = selection.exact
+        self._wants_all = selection.everything
         self._lanes: dict[str | None, Lane] = {}
-        self._source = _Source()
-        self._subscription: abc.DisposableBase | None = None
+        self._sink: Sink[Event] | None = None
         self._disposed = False
 
     # -- for users
@@ -236,8 +227,8 @@ class Registration:
             return
         self._disposed = True
         self._ended(self)
-        if self._subscription is not None:
-            self._subscription.dispose()
+        if self._sink is not None:
+            self._sink.dispose()
         for lane in self._lanes.values():
             lane.abandon()
         self._lanes.clear()
@@ -245,20 +236,31 @@ class Registration:
 
     # -- for the subject
 
-    def push(self, event: Event) -> None:
-        lane = self._lanes.get(event.job_id if self._by_job else None)
-        if lane is None:
-            lane = self._open_lane(event)
-        lane.queue.append(event)
-        lane.taken += 1
-        self._source.emit(event)
+    def take(self, events: list[Event]) -> None:
+        wanted = events if self._wants_all else self._wanted(events)
+        if not wanted:
+            return
+        if self._sink is None:
+            self._sink = self._start()
+        if self._by_job:
+            for event in wanted:
+                lane = self._lanes.get(event.job_id)
+                if lane is None:
+                    lane = self._lanes[event.job_id] = Lane(self, event.job_id)
+                lane.queue.append(event)
+                lane.taken += 1
+        else:
+            lane = self._lanes[None]
+            lane.queue.extend(wanted)
+            lane.taken += len(wanted)
+        self._sink.feed(wanted)
 
-    def _open_lane(self, event: Event) -> Lane:
-        key = event.job_id if self._by_job else None
-        lane = self._lanes[key] = Lane(self, key)
-        if self._subscription is None:
-            self._start()
-        return lane
+    def _wanted(self, events: list[Event]) -> list[Event]:
+        admits = self._admits
+        if self._exact:
+            return [event for event in events if admits[type(event)]]
+        matches = self.selection.matches
+        return [event for event in events if admits[type(event)] and matches(event)]
 
     @property
     def outstanding(self) -> int:
@@ -294,24 +296,23 @@ class Registration:
 
     # -- running handlers
 
-    def _start(self) -> None:
-        source = self._source
-        if not self._by_job:
-            lane = self._lanes[None]
-            # The drain task inherits the context of this call: its handlers know their lane.
-            token = _current_call.set((lane, 0))
-            operator = concat_map_async(
-                self._handler, on_error=self._on_error, item_timeout=self._timeout
-            )
-            try:
-                self._subscription = source.pipe(operator).subscribe(lambda _result: lane.finish())
-            finally:
-                _current_call.reset(token)
-        else:
+    def _start(self) -> Sink[Event]:
+        source = _Source()
+        if self._by_job:
             keyed = concat_map_async_by(
                 _job_of, self._in_job_lane, on_error=self._on_error, item_timeout=self._timeout
             )
-            self._subscription = source.pipe(keyed).subscribe(self._job_event_done)
+            return cast(Sink[Event], source.pipe(keyed).subscribe(self._job_event_done))
+        lane = self._lanes[None] = Lane(self, None)
+        operator = concat_map_async(
+            self._handler, on_error=self._on_error, item_timeout=self._timeout
+        )
+        # The drain task inherits the context of this call: its handlers know their lane.
+        token = _current_call.set((lane, 0))
+        try:
+            return cast(Sink[Event], source.pipe(operator).subscribe(lane.finish))
+        finally:
+            _current_call.reset(token)
 
     async def _in_job_lane(self, event: Event) -> Event:
         lane = self._lanes[event.job_id]

@@ -41,10 +41,16 @@ class Selection:
         self._classes = tuple(classes) if kinds else (Event,)
         self._names = frozenset(names)
         self.job_id = job_id
+        self.by_class: dict[type[Event], bool] = _ByClass(self)
 
     def admits(self, cls: type[Event]) -> bool:
         """Whether events of this class can match at all."""
         return issubclass(cls, self._classes) or (bool(self._names) and issubclass(cls, Unknown))
+
+    @property
+    def everything(self) -> bool:
+        """Whether every event is wanted."""
+        return self.exact and Event in self._classes
 
     @property
     def exact(self) -> bool:
@@ -58,3 +64,15 @@ class Selection:
         return isinstance(event, self._classes) or (
             isinstance(event, Unknown) and event.kind in self._names
         )
+
+
+class _ByClass(dict[type[Event], bool]):
+    """Whether events of a class can match, worked out once a class."""
+
+    def __init__(self, selection: Selection) -> None:
+        super().__init__()
+        self._selection = selection
+
+    def __missing__(self, cls: type[Event]) -> bool:
+        admitted = self[cls] = self._selection.admits(cls)
+        return admitted

@@ -131,7 +131,6 @@ class Tap:
     """
 
     def __init__(self, relief: Relief | None = None) -> None:
-        self.selection = Selection()
         self._relief = relief
         self._iterators: list[weakref.ref[EventIterator[Event]]] = []
         self._ended = False
@@ -156,8 +155,14 @@ class Tap:
         return bool(self._iterators)
 
     def push(self, event: Event) -> None:
+        """Give one event to every iterator."""
         for iterator in self.iterators():
             iterator.push(event)
+
+    def take(self, events: list[Event]) -> None:
+        for iterator in self.iterators():
+            for event in events:
+                iterator.push(event)
 
     def end(self, error: Callable[[], BaseException] | None = None) -> None:
         """End every iterator, now and later."""

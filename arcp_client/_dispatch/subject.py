@@ -18,7 +18,6 @@ from reactivex.disposable import Disposable
 
 from .._rx.delivery import Delivery, publish
 from ..events import Event
-from .selection import Selection
 
 __all__ = ["Consumer", "Notifications", "Subject"]
 
@@ -28,10 +27,8 @@ _log = logging.getLogger("arcp_client.dispatch")
 class Consumer(Protocol):
     """What the subject needs of whoever takes events."""
 
-    selection: Selection
-
-    def push(self, event: Event) -> None:
-        """Take an event that matches; must not block and must not raise."""
+    def take(self, events: list[Event]) -> None:
+        """Take those that are wanted; must not block, raise, or change the list."""
 
     @property
     def outstanding(self) -> int:
@@ -45,10 +42,10 @@ class Consumer(Protocol):
 
 
 class Subject:
-    """Hands each event to the consumers that want it.
+    """Hands events to the consumers, in arrival order, as many at once as were read at once.
 
     Args:
-        activity: called at the first event after somebody set `quiet`.
+        activity: called at the first events after somebody set `quiet`.
 
     Attributes:
         published: how many events there were.
@@ -59,45 +56,41 @@ class Subject:
         self.quiet = True
         self.published = 0
         self._activity = activity
-        self._consumers: list[Consumer] = []
-        self._routes: dict[type[Event], tuple[tuple[Consumer, bool], ...]] = {}
+        self._lanes: list[Consumer] = []
+        self._others: list[Consumer] = []
+        self._consumers: tuple[Consumer, ...] = ()
 
-    def attach(self, consumer: Consumer) -> None:
-        """Every later event that it wants goes to it, after the consumers before it. Idempotent."""
-        if consumer not in self._consumers:
-            self._consumers.append(consumer)
-            self._routes.clear()
+    def attach(self, consumer: Consumer, *, first: bool = False) -> None:
+        """All later events go to it. Idempotent.
+
+        Args:
+            consumer: who takes them.
+            first: before all that are not: lanes are, since a job that learns of its end must
+                find in them what came before.
+        """
+        group = self._lanes if first else self._others
+        if consumer not in group:
+            group.append(consumer)
+            self._consumers = (*self._lanes, *self._others)
 
     def detach(self, consumer: Consumer) -> None:
         """No later event goes to it, and nothing waits for it any more."""
-        if consumer in self._consumers:
-            self._consumers.remove(consumer)
-            self._routes.clear()
+        for group in (self._lanes, self._others):
+            if consumer in group:
+                group.remove(consumer)
+        self._consumers = (*self._lanes, *self._others)
 
-    def publish(self, event: Event) -> None:
-        """Hand one event out."""
-        self.published += 1
-        routes = self._routes.get(type(event))
-        if routes is None:
-            routes = self._route(type(event))
-        for consumer, exact in routes:
-            if exact or consumer.selection.matches(event):
-                consumer.push(event)
+    def publish(self, events: list[Event]) -> None:
+        """Hand events out."""
+        self.published += len(events)
+        for consumer in self._consumers:
+            consumer.take(events)
         if self.quiet:
             self.quiet = False
             self._activity()
 
-    def _route(self, cls: type[Event]) -> tuple[tuple[Consumer, bool], ...]:
-        routes = tuple(
-            (consumer, consumer.selection.exact)
-            for consumer in self._consumers
-            if consumer.selection.admits(cls)
-        )
-        self._routes[cls] = routes
-        return routes
-
     def __iter__(self) -> Iterator[Consumer]:
-        return iter(tuple(self._consumers))
+        return iter(self._consumers)
 
     # ------------------------------------------------------------------ how far everybody is
 
@@ -139,7 +132,6 @@ class Notifications(Observable[Event]):
     def __init__(self, observed: Callable[[], None]) -> None:
         super().__init__()
         self._observed = observed
-        self.selection = Selection()
         self._observers: dict[object, _Observer] = {}
         self._pending: dict[int, Event] = {}
         self._drained: list[asyncio.Future[None]] = []
@@ -178,7 +170,11 @@ class Notifications(Observable[Event]):
 
     # -- for the subject
 
-    def push(self, event: Event) -> None:
+    def take(self, events: list[Event]) -> None:
+        for event in events:
+            self._emit(event)
+
+    def _emit(self, event: Event) -> None:
         for key, observer in tuple(self._observers.items()):
             self._count += 1
             number = self._count

@@ -33,7 +33,7 @@ class Driver:
 
     Args:
         session: the session to carry.
-        publish: takes every event, in order.
+        publish: takes all events, in order, as many at once as were read at once.
         tell: takes every other effect that is not the link's business, in order.
     """
 
@@ -41,7 +41,7 @@ class Driver:
         self,
         session: Session,
         *,
-        publish: Callable[[Event], None],
+        publish: Callable[[list[Event]], None],
         tell: Callable[[effects.Effect], None],
     ) -> None:
         self.session = session
@@ -52,6 +52,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._carrying = False
         self._turn: float | None = None
+        self._batch: list[Event] = []
         self._routes: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.Relink: self._relink,
@@ -78,6 +79,7 @@ class Driver:
 
     def detach(self) -> None:
         """The link is gone."""
+        self.flush()
         self._link = None
         self.session.lost(self.now)
         self.carry()
@@ -91,12 +93,19 @@ class Driver:
             self._loop.call_soon(self._turn_over)
         event = self.session.receive(data, now)
         if event is not None:
-            self._publish(event)
+            self._batch.append(event)
         else:
             self.carry()
 
     def _turn_over(self) -> None:
         self._turn = None
+        self.flush()
+
+    def flush(self) -> None:
+        """Publish what was read in this turn of the loop."""
+        if self._batch:
+            batch, self._batch = self._batch, []
+            self._publish(batch)
 
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
@@ -120,9 +129,11 @@ class Driver:
         for effect in out:
             route = self._routes.get(type(effect))
             if route is None:
-                self._publish(effect)  # type: ignore[arg-type]
+                self._batch.append(effect)  # type: ignore[arg-type]  # every other one has a route
             else:
+                self.flush()
                 route(effect)
+        self.flush()
 
     def _send(self, effect: effects.Send) -> None:
         if self._link is not None:

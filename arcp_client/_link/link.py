@@ -114,6 +114,7 @@ class Link:
             count += 1
             if count >= _CHECK_EVERY:
                 count = 0
+                self._driver.flush()
                 waiting = self._room()
                 if waiting is not None:
                     session = self._driver.session

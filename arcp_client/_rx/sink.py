@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
 from reactivex import Observable, abc
@@ -137,6 +137,16 @@ class Sink(abc.DisposableBase, Generic[T]):
         token = self.here.token
         inbox = self.inbox
         inbox.queue.append(item if token is None else Held(item, token.hold()))
+        if inbox.idle:
+            inbox.idle = False
+            self.wake()
+
+    def feed(self, items: Iterable[T]) -> None:
+        """Queue many items at once, of a source on the loop's own thread without deliveries."""
+        if self.ended or self.stopped:
+            return
+        inbox = self.inbox
+        inbox.queue.extend(items)
         if inbox.idle:
             inbox.idle = False
             self.wake()
