@@ -176,7 +176,6 @@ def _open_files() -> set[tuple[str, str]]:
 @contextmanager
 def nothing_left() -> Iterator[None]:
     """Fail if files, sockets, threads or child processes are left behind."""
-    gc.collect()
     files, threads = _open_files(), set(threading.enumerate())
     yield
     gc.collect()
