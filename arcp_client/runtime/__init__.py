@@ -5,6 +5,7 @@ from __future__ import annotations
 from arcp_client.runtime.app import Runtime
 from arcp_client.runtime.auth import Authentication
 from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.delegation import Child
 from arcp_client.runtime.jobs import Cancellation
 from arcp_client.runtime.limits import Limits, Observation, Policy
 from arcp_client.runtime.log import MemoryEventLog
@@ -14,6 +15,7 @@ from arcp_client.runtime.tools import Tool
 __all__ = [
     "Authentication",
     "Cancellation",
+    "Child",
     "JobContext",
     "Limits",
     "MemoryEventLog",

@@ -23,11 +23,17 @@ from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed
+from arcp_client.runtime import frames
+from arcp_client.runtime.admission import Admission
 from arcp_client.runtime.agents import Agents
 from arcp_client.runtime.auth import Authentication, Gate
+from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.connection import Connection
+from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.delegation import Delegation
 from arcp_client.runtime.handshake import Greeter, Identity
-from arcp_client.runtime.jobs import Failure
+from arcp_client.runtime.jobs import Failure, Job
+from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.log import MemoryEventLog
 from arcp_client.runtime.requests import Requests
@@ -97,14 +103,15 @@ class Runtime:
         self._agents = Agents()
         self._tasks = TaskOwner(f"runtime {name}")
         self._job_tasks = TaskOwner(f"runtime {name} jobs")
-        self._jobs = JobTable(self._agents, self._limits, self._job_tasks, policy)
+        self._jobs = JobTable(self._limits, self._job_tasks, policy=policy, context=self._context)
+        self._admission = Admission(self._agents, self._jobs, self._limits)
         self._sessions = SessionTable(
             self._limits,
             event_log or MemoryEventLog(),
             window=resume_window,
             on_gone=self._jobs.released,
         )
-        self._requests = Requests(self._jobs, self._limits, self._tasks.spawn)
+        self._requests = Requests(self._jobs, self._admission, self._limits, self._tasks.spawn)
         self._greeter = Greeter(
             Identity(
                 name=name,
@@ -156,6 +163,26 @@ class Runtime:
             return function
 
         return register
+
+    def _context(self, job: Job, holder: Callable[[Budget], Job | None]) -> JobContext:
+        return JobContext(job, self._limits, Authority(job, holder), self._delegate)
+
+    def _delegate(self, parent: Job, wish: Delegation) -> Job:
+        """Accept a child, tell the parent's session of it, and start it, in one step."""
+        child = self._admission.delegate(parent, wish)
+        parent.emit(
+            "delegate",
+            {
+                "child_job_id": child.id,
+                "delegate_id": child.delegate_id,
+                "agent": child.agent,
+                "lease": child.grant.wire(),
+            },
+        )
+        if parent.owner is not None:
+            parent.owner.control(frames.acceptance(child.accepted, parent.owner.id, None))
+        self._jobs.runner.admit(child)
+        return child
 
     def _features(self) -> frozenset[str]:
         offered = set(dialect.FEATURES) - {dialect.CREDENTIALS}
@@ -329,4 +356,3 @@ class Runtime:
             self._jobs.runner.stop(job, ended)
         if tasks:
             await asyncio.wait(tasks, timeout=self._limits.kill_grace + 1)
-

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,7 @@ from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import JobFailed, LocalProtocolError
 from arcp_client.models import Budget, Lease
 from arcp_client.runtime.authority import Authority
+from arcp_client.runtime.delegation import Child, Delegation, delegated_to
 from arcp_client.runtime.flow import Pace
 from arcp_client.runtime.jobs import Cancellation, Failure, Job, Streamed, Success
 from arcp_client.runtime.limits import Limits
@@ -35,10 +37,17 @@ class JobContext:
     the job has ended they raise LocalProtocolError. Values are snapshotted in the call.
     """
 
-    def __init__(self, job: Job, limits: Limits, authority: Authority) -> None:
+    def __init__(
+        self,
+        job: Job,
+        limits: Limits,
+        authority: Authority,
+        delegate: Callable[[Job, Delegation], Job],
+    ) -> None:
         self._job = job
         self._limits = limits
         self._authority = authority
+        self._delegate = delegate
         self._pace = Pace(job, limits)
         request = job.request
         self._input = None if request is None else request.input
@@ -296,6 +305,43 @@ class JobContext:
             BudgetExhausted: a counter is spent. The agent may go on with what costs nothing.
         """
         self._authority.authorize(capability, target)
+
+    async def delegate(
+        self,
+        agent: str,
+        input: Any = None,
+        *,
+        lease: Lease | Mapping[str, Any] | None = None,
+        expires_at: datetime | None = None,
+        max_runtime: float | None = None,
+        delegate_id: str | None = None,
+    ) -> Child:
+        """Start a job of another agent with a part of this job's lease (§10).
+
+        The client that submitted this job gets the child's acceptance and events, with this job as
+        ``parent_job_id``. The child takes no slot of ``max_concurrent_jobs``, its costs count
+        against this job's budget too, and if this job is cancelled or fails, so is the child.
+
+        Args:
+            agent: the agent, ``name`` or ``name@version``.
+            input: what it is given.
+            lease: what it may do, a subset of what this job may; by default the same. Only a lease
+                that names ``cost.budget`` gives it counters of its own.
+            expires_at: when its lease ends; by default, and at the latest, with this job's.
+            max_runtime: seconds after which it is timed out.
+            delegate_id: a name for the delegation, by default a fresh one.
+
+        Raises:
+            PermissionDenied: no ``agent.delegate`` pattern covers the agent.
+            LeaseSubsetViolation: the lease goes beyond this job's (§9.4).
+            AgentNotFound, AgentVersionNotFound: there is no such agent.
+            LeaseExpired, BudgetExhausted: this job may do nothing any more.
+        """
+        self._authority.authorize("agent.delegate", delegated_to(agent))
+        wish = Delegation(agent, input, lease, expires_at, max_runtime, delegate_id)
+        child = self._delegate(self._job, wish)
+        await self._pace.step()
+        return Child(child)
 
 
 def _present(**values: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from arcp_client._wire.codec import encode
 from arcp_client._wire.ids import new_id, now_text
 from arcp_client.errors import RequestError
 
-__all__ = ["control", "ping", "pong", "refusal"]
+__all__ = ["acceptance", "control", "ping", "pong", "refusal"]
 
 
 def control(
@@ -47,6 +47,19 @@ def refusal(
     if job_id:
         payload["job_id"] = job_id
     return control(dialect.SESSION_ERROR, payload, session_id=session_id)
+
+
+def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | None) -> bytes:
+    """``job.accepted`` (§7.1); without a request for a job that was delegated (§10)."""
+    if request_id:
+        payload = {**payload, "request_id": request_id}
+    return control(
+        dialect.ACCEPTED,
+        payload,
+        session_id=session_id,
+        job_id=payload["job_id"],
+        trace_id=payload["trace_id"],
+    )
 
 
 def ping(session_id: str) -> bytes:

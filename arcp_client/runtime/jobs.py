@@ -16,12 +16,13 @@ from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
 from arcp_client._wire.stamp import EventIds, Record, event_payload, job_part, payload_bytes
 from arcp_client.errors import LocalProtocolError
+from arcp_client.models import Lease
 from arcp_client.runtime.leases import Budget, Grant
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.log import History
 from arcp_client.runtime.session import Feed, Session
 
-__all__ = ["Cancellation", "Failure", "Job", "Success"]
+__all__ = ["Cancellation", "Failure", "Job", "Origin", "Request", "Streamed", "Success"]
 
 PENDING = "pending"
 RUNNING = "running"
@@ -107,6 +108,28 @@ class Request:
 
 
 @dataclass(slots=True)
+class Origin:
+    """Who a job was started for: its principal, and the session its events go to.
+
+    Attributes:
+        principal: whose job it is.
+        session_id: the session that submitted it, or the job that delegated it.
+        session: that session, if it still exists.
+        authorities: ids of the sessions that may cancel it; shared by a job and its children.
+    """
+
+    principal: str
+    session_id: str
+    session: Session | None
+    authorities: set[str]
+
+    @classmethod
+    def of(cls, session: Session) -> Origin:
+        """The origin of a job that a session submits."""
+        return cls(session.principal, session.id, session, {session.id})
+
+
+@dataclass(slots=True)
 class Timers:
     """The timers of one job that may end it."""
 
@@ -134,6 +157,9 @@ class Job:
         owner_id: that session's id.
         authorities: ids of the sessions that may cancel it (§7.4).
         status: ``pending``, ``running`` or how it ended.
+        parent: the job that delegated it, while both run.
+        children: the jobs it delegated to that have not ended.
+        outcome: how it ended.
         history: its events.
         feeds: its subscriptions, by session.
         last_seq: number of its last event in the submitting session.
@@ -144,27 +170,31 @@ class Job:
         request: Request,
         *,
         number: int,
-        owner: Session,
+        origin: Origin,
         ids: EventIds,
         limits: Limits,
         created: datetime,
     ) -> None:
         self.id = new_prefixed_id("job")
         self.number = number
-        self.principal = owner.principal
+        self.principal = origin.principal
         self.request: Request | None = request
         self.agent = request.agent
         self.grant = request.grant
         parent = request.parent
+        self.parent = parent
         self.parent_id = None if parent is None else parent.id
+        self.children: set[Job] = set()
+        if parent is not None:
+            parent.children.add(self)
         self.delegate_id = request.delegate_id
         above: Budget | None = None if parent is None else parent.budget
         self.budget: Budget = Budget(request.grant.limits, above)
         self.trace_id = request.trace_id
         self.created = created
-        self.owner: Session | None = owner
-        self.owner_id = owner.id
-        self.authorities = {owner.id}
+        self.owner = origin.session
+        self.owner_id = origin.session_id
+        self.authorities = origin.authorities
         self.status = PENDING
         self.history = History(limits.history_events, limits.history_bytes)
         self.feeds: dict[Session, Feed] = {}
@@ -178,6 +208,7 @@ class Job:
         self.timers = Timers()
         self.deadline: float | None = None
         self.streamed: Streamed | None = None
+        self.outcome: Success | Failure | None = None
         self.ended_at = 0.0
         self.done = asyncio.Event()
         self.slowed = False
@@ -231,6 +262,7 @@ class Job:
         # A job that ends while it waits for nothing still has its state and its terminal change
         # in one step: whoever sees the one sees the other.
         self.status = outcome.status
+        self.outcome = outcome
         self.timers.stop()
         self._publish(type, payload)
         self.ended_at = asyncio.get_running_loop().time()
@@ -262,6 +294,16 @@ class Job:
         return dialect.JOB_ERROR.encode(), payload_bytes(payload)
 
     # ------------------------------------------------------------------- descriptions
+
+    @property
+    def lease(self) -> Lease:
+        """What it may do."""
+        return self.grant.lease
+
+    @property
+    def origin(self) -> Origin:
+        """What a job delegated by this one is started for."""
+        return Origin(self.principal, self.owner_id, self.owner, self.authorities)
 
     def budget_wire(self) -> dict[str, Decimal] | None:
         """The present counters (§9.6), if there are any."""

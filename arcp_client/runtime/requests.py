@@ -23,11 +23,12 @@ from arcp_client._wire.messages import (
 )
 from arcp_client.errors import InvalidRequest, request_error
 from arcp_client.runtime import frames
+from arcp_client.runtime.admission import Accepted, Admission
 from arcp_client.runtime.jobs import Failure, Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.listing import page, start_of
 from arcp_client.runtime.session import Feed, Session
-from arcp_client.runtime.table import Accepted, JobTable
+from arcp_client.runtime.table import JobTable
 
 __all__ = ["Requests", "checked"]
 
@@ -55,9 +56,14 @@ class Requests:
     """
 
     def __init__(
-        self, jobs: JobTable, limits: Limits, spawn: Callable[[Coroutine[Any, Any, None]], Any]
+        self,
+        jobs: JobTable,
+        admission: Admission,
+        limits: Limits,
+        spawn: Callable[[Coroutine[Any, Any, None]], Any],
     ) -> None:
         self._jobs = jobs
+        self._admission = admission
         self._limits = limits
         self._spawn = spawn
         self._handlers: dict[str, Callable[[_Line, Session, ControlFrame], None]] = {
@@ -116,7 +122,7 @@ class Requests:
     # -------------------------------------------------------------------------- jobs
 
     def _submit(self, line: _Line, session: Session, frame: ControlFrame) -> None:
-        accepted = self._jobs.submit(session, checked(Submit, frame), frame.trace_id)
+        accepted = self._admission.submit(session, checked(Submit, frame), frame.trace_id)
         if isinstance(accepted, Accepted):
             self._accept(session, frame, accepted)
         else:
@@ -133,18 +139,7 @@ class Requests:
             self._accept(session, frame, accepted)
 
     def _accept(self, session: Session, frame: ControlFrame, accepted: Accepted) -> None:
-        payload = accepted.payload
-        if frame.id:
-            payload = payload | {"request_id": frame.id}
-        session.control(
-            frames.control(
-                dialect.ACCEPTED,
-                payload,
-                session_id=session.id,
-                job_id=accepted.job_id,
-                trace_id=payload["trace_id"],
-            )
-        )
+        session.control(frames.acceptance(accepted.payload, session.id, frame.id))
         if accepted.job is not None:
             self._jobs.runner.admit(accepted.job)
 

@@ -57,14 +57,24 @@ class Runner:
         return [*self._running, *self._waiting]
 
     def admit(self, job: Job) -> None:
-        """Start a job, now or when there is a slot."""
+        """Start a job, now or when there is a slot.
+
+        A delegated job shares its parent's slot: one that waited for a slot of its own while its
+        parent waits for it would wait for ever.
+        """
+        if job.parent is not None and job.parent in self._running:
+            self._start(job)
+            return
         self._waiting.append(job)
         self._fill()
 
     def _fill(self) -> None:
         bound = self._limits.max_concurrent_jobs
-        while self._waiting and (bound is None or len(self._running) < bound):
+        while self._waiting and (bound is None or self._slots_taken() < bound):
             self._start(self._waiting.popleft())
+
+    def _slots_taken(self) -> int:
+        return sum(job.parent is None for job in self._running)
 
     def _start(self, job: Job) -> None:
         job.status = RUNNING

@@ -1,32 +1,22 @@
-"""Submits in, jobs out: acceptance, who may see and cancel which job, and how long it is kept."""
+"""Jobs in, the same jobs out to whoever may see or cancel them, and for how long (§7.4, §7.6)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
-from typing import Any
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
-from arcp_client._wire.ids import is_trace_id, new_trace_id
-from arcp_client._wire.messages import Submit
 from arcp_client._wire.stamp import EventIds
-from arcp_client.errors import (
-    InvalidRequest,
-    JobNotFound,
-    PermissionDenied,
-    request_error,
-)
-from arcp_client.runtime.agents import Agents
-from arcp_client.runtime.authority import Authority, expired
+from arcp_client.errors import JobNotFound, PermissionDenied, request_error
+from arcp_client.runtime.authority import expired
 from arcp_client.runtime.context import JobContext
-from arcp_client.runtime.idempotency import Keys, Remembered, fingerprint
-from arcp_client.runtime.jobs import Job, Request
-from arcp_client.runtime.leases import Budget, Grant, parse_grant
+from arcp_client.runtime.jobs import Failure, Job, Origin, Request
+from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Observation, Policy
 from arcp_client.runtime.runner import Runner
 from arcp_client.runtime.session import Session
@@ -40,131 +30,69 @@ class JobTable:
     """All jobs of a runtime: those that run, and ended ones for a while.
 
     Args:
-        agents: what can be submitted to.
         limits: how many, and how long.
         tasks: owns the jobs' tasks.
         policy: widens who may watch.
+        context: makes what an agent is given, from its job and the holders of budgets.
     """
 
     def __init__(
-        self, agents: Agents, limits: Limits, tasks: TaskOwner, policy: Policy | None
+        self,
+        limits: Limits,
+        tasks: TaskOwner,
+        *,
+        policy: Policy | None,
+        context: Callable[[Job, Callable[[Budget], Job | None]], JobContext],
     ) -> None:
-        self._agents = agents
         self._limits = limits
         self._policy = policy
         self._ids = EventIds()
         self._jobs: dict[str, Job] = {}
         self._number = 0
         self._open: Counter[str] = Counter()
-        self._keys = Keys(limits.idempotency_window, limits.idempotency_keys)
         self._ended: deque[Job] = deque()
         self._ended_bytes = 0
         self._pruning: asyncio.TimerHandle | None = None
         self._budgets: dict[Budget, Job] = {}
-        self.runner = Runner(limits, tasks, context=self._context, on_ended=self._on_ended)
+        self.runner = Runner(
+            limits,
+            tasks,
+            context=lambda job: context(job, self._budgets.get),
+            on_ended=self._on_ended,
+        )
         self.closing = False
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def _context(self, job: Job) -> JobContext:
-        return JobContext(job, self._limits, Authority(job, self._budgets.get))
+    # ----------------------------------------------------------------------- entering
 
-    # --------------------------------------------------------------------- submitting
-
-    def submit(
-        self, session: Session, submit: Submit, trace_id: str | None
-    ) -> Accepted | Awaitable[Accepted]:
-        """Accept a submit, or find the job that an earlier one with its key was accepted as.
-
-        Raises:
-            RequestError: it is refused; nothing remains of it.
-        """
-        key = submit.idempotency_key
-        if key is None:
-            return self._accept(session, submit, trace_id)
-        parameters = fingerprint(submit.model_dump(mode="json"))
-        known = self._keys.find(session.principal, key, parameters)
-        if known is not None:
-            return self._repeat(session, known)
-        entry = self._keys.begin(session.principal, key, parameters)
-        try:
-            accepted = self._accept(session, submit, trace_id)
-        except BaseException as error:
-            self._keys.drop(session.principal, key)
-            entry.fail(error)
-            raise
-        entry.settle(accepted.payload)
-        return accepted
-
-    def _repeat(self, session: Session, known: Remembered) -> Accepted | Awaitable[Accepted]:
-        if known.payload is None:
-            return self._repeat_later(session, known)
-        job = self._jobs.get(known.payload["job_id"])
-        if job is not None and job.principal == session.principal:
-            job.authorities.add(session.id)
-        return Accepted(known.payload, None)
-
-    async def _repeat_later(self, session: Session, known: Remembered) -> Accepted:
-        payload = await known.wait()
-        job = self._jobs.get(payload["job_id"])
-        if job is not None:
-            job.authorities.add(session.id)
-        return Accepted(payload, None)
-
-    def _accept(self, session: Session, submit: Submit, trace_id: str | None) -> Accepted:
+    def check_room(self, principal: str) -> None:
+        """Refuse a job while the runtime closes, or when the principal has too many."""
         if self.closing:
             raise request_error(
                 dialect.INTERNAL_ERROR, "the runtime is shutting down", retryable=True
             )
-        agent, function = self._agents.resolve(submit.agent)
-        now = datetime.now(UTC)
-        requested = submit.lease_request
-        if requested is None:
-            requested = {n: list(p) for n, p in self._limits.default_lease.root.items()}
-        grant = parse_grant(requested, submit.lease_constraints, now)
-        _check_features(submit, grant, session.features)
-        parent = self._parent(session, submit)
-        if parent is not None:
-            grant = parent.grant.derive(grant, parent.budget)
-        if self._open[session.principal] >= self._limits.jobs_per_principal:
+        if self._open[principal] >= self._limits.jobs_per_principal:
             raise request_error(
                 dialect.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
             )
-        request = Request(
-            agent=agent,
-            function=function,
-            input=submit.input,
-            grant=grant,
-            trace_id=_trace(trace_id) or (parent.trace_id if parent else new_trace_id()),
-            max_runtime=_seconds(submit.max_runtime_sec),
-            parent=parent,
-            delegate_id=submit.delegate_id,
-        )
-        job = self._enter(session, request, now)
-        return Accepted(job.accept(), job)
 
-    def _parent(self, session: Session, submit: Submit) -> Job | None:
-        if submit.parent_job_id is None:
-            return None
-        parent = self.controlled(session, submit.parent_job_id)
-        if parent.ended:
-            raise InvalidRequest("the parent job has ended")
-        return parent
-
-    def _enter(self, session: Session, request: Request, now: datetime) -> Job:
+    def enter(self, request: Request, now: datetime, origin: Origin) -> Job:
+        """A new job, known from now on and not yet started."""
         self._number += 1
         job = Job(
             request,
             number=self._number,
-            owner=session,
+            origin=origin,
             ids=self._ids,
             limits=self._limits,
             created=now,
         )
         self._jobs[job.id] = job
         self._open[job.principal] += 1
-        session.jobs.add(job.id)
+        if job.owner is not None:
+            job.owner.jobs.add(job.id)
         if job.grant.limits:
             self._budgets[job.budget] = job
         if job.grant.expires_at is not None:
@@ -179,6 +107,10 @@ class JobTable:
         self.runner.stop(job, expired(job))
 
     # ------------------------------------------------------------------------- access
+
+    def get(self, job_id: str) -> Job | None:
+        """A job, whoever asks."""
+        return self._jobs.get(job_id)
 
     def watched(self, session: Session, job_id: str) -> Job:
         """A job that the session's principal may observe (§7.6).
@@ -259,9 +191,26 @@ class JobTable:
         if self._open[job.principal] <= 0:
             del self._open[job.principal]
         self._budgets.pop(job.budget, None)
+        if job.status != dialect.SUCCESS:
+            self._end_children(job)
+        parent = job.parent
+        if parent is not None:
+            parent.children.discard(job)
+        job.parent = None
         self._ended.append(job)
         self._ended_bytes += job.history.bytes
         self._prune()
+
+    def _end_children(self, parent: Job) -> None:
+        """A job that was stopped or failed takes along what still runs under its lease."""
+        for child in tuple(parent.children):
+            self.runner.stop(
+                child,
+                Failure(
+                    dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, "the delegating job ended"
+                ),
+                grace=self._limits.cancel_grace,
+            )
 
     def _prune(self) -> None:
         loop = asyncio.get_running_loop()
@@ -297,51 +246,3 @@ class JobTable:
         if self._pruning is not None:
             self._pruning.cancel()
             self._pruning = None
-
-
-class Accepted:
-    """An acceptance: its payload, and the job if it is new and has to be started."""
-
-    def __init__(self, payload: dict[str, Any], job: Job | None) -> None:
-        self.payload = payload
-        self.job = job
-
-    @property
-    def job_id(self) -> str:
-        """The accepted job's id."""
-        job_id: str = self.payload["job_id"]
-        return job_id
-
-
-_GATED = (
-    (dialect.BUDGETS, dialect.BUDGETS),
-    (dialect.MODEL_USE, dialect.MODEL_USE),
-)
-
-
-def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> None:
-    """Refuse what the session did not negotiate (§6.2)."""
-    asked = submit.lease_request or {}
-    missing = [feature for namespace, feature in _GATED if namespace in asked]
-    if grant.expires_at is not None:
-        missing.append(dialect.LEASE_EXPIRY)
-    if "@" in submit.agent:
-        missing.append(dialect.AGENT_VERSIONS)
-    for feature in missing:
-        if feature not in features:
-            raise InvalidRequest(f"the feature {feature} was not negotiated")
-
-
-def _seconds(value: int | None) -> float | None:
-    # Above some decades a timer is none; an integer may be too large for a float.
-    return None if value is None else float(min(value, 10**9))
-
-
-def _trace(value: str | None) -> str | None:
-    """A trace id from the envelope: bare, or inside a traceparent (§11)."""
-    if value is None:
-        return None
-    parts = value.split("-")
-    if len(parts) == 4:
-        value = parts[1]
-    return value if is_trace_id(value) else None

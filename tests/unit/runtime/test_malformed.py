@@ -110,7 +110,7 @@ async def test_what_a_handler_trips_over_is_an_internal_error(
     def broken(*_: Any) -> None:
         raise RuntimeError("canary")
 
-    monkeypatch.setattr(runtime._jobs, "submit", broken)
+    monkeypatch.setattr(runtime._admission, "submit", broken)
     peer = await open_peer(runtime)
     answer = await peer.ask("job.submit", {"agent": "a"})
     assert answer["payload"]["code"] == "INTERNAL_ERROR"

@@ -96,12 +96,12 @@ async def test_eight_jobs_three_observers_watchdogs_and_cuts(seed: int) -> None:
         for follower in (owner, *observers):
             await follower.open()
         jobs = set()
-        soon = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat().replace("+00:00", "Z")
         for n in range(JOBS):
             lease = {"cost.budget": ["USD:1"]}
             accepted = await owner.peer.submit("busy", n, lease_request=lease)
             jobs.add(accepted["payload"]["job_id"])
         timed = await owner.peer.submit("doomed", max_runtime_sec=1)
+        soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
         expiring = await owner.peer.submit("doomed", lease_constraints={"expires_at": soon})
         jobs |= {timed["payload"]["job_id"], expiring["payload"]["job_id"]}
         for observer in observers:

@@ -1,0 +1,206 @@
+"""Submits and delegations in, accepted jobs or refusals out (§7.1, §7.2, §9.4, §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
+from arcp_client._wire.messages import Submit
+from arcp_client.errors import InvalidRequest
+from arcp_client.models import Lease
+from arcp_client.runtime.agents import Agents
+from arcp_client.runtime.delegation import Delegation
+from arcp_client.runtime.idempotency import Keys, Remembered, fingerprint
+from arcp_client.runtime.jobs import Job, Origin, Request
+from arcp_client.runtime.leases import BUDGET, Grant, parse_grant
+from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.session import Session
+from arcp_client.runtime.table import JobTable
+
+__all__ = ["Accepted", "Admission"]
+
+
+class Accepted:
+    """An acceptance: its payload, and the job if it is new and has to be started."""
+
+    def __init__(self, payload: dict[str, Any], job: Job | None) -> None:
+        self.payload = payload
+        self.job = job
+
+    @property
+    def job_id(self) -> str:
+        """The accepted job's id."""
+        job_id: str = self.payload["job_id"]
+        return job_id
+
+
+class Admission:
+    """Decides what becomes a job.
+
+    Args:
+        agents: what can be asked for.
+        jobs: where accepted jobs are entered.
+        limits: the default lease, and how long keys are remembered.
+    """
+
+    def __init__(self, agents: Agents, jobs: JobTable, limits: Limits) -> None:
+        self._agents = agents
+        self._jobs = jobs
+        self._limits = limits
+        self._keys = Keys(limits.idempotency_window, limits.idempotency_keys)
+
+    # --------------------------------------------------------------------- submitting
+
+    def submit(
+        self, session: Session, submit: Submit, trace_id: str | None
+    ) -> Accepted | Awaitable[Accepted]:
+        """Accept a submit, or find the job that an earlier one with its key was accepted as.
+
+        Raises:
+            RequestError: it is refused; nothing remains of it.
+        """
+        key = submit.idempotency_key
+        if key is None:
+            return self._accept(session, submit, trace_id)
+        parameters = fingerprint(submit.model_dump(mode="json"))
+        known = self._keys.find(session.principal, key, parameters)
+        if known is not None:
+            return self._repeat(session, known)
+        entry = self._keys.begin(session.principal, key, parameters)
+        try:
+            accepted = self._accept(session, submit, trace_id)
+        except BaseException as error:
+            self._keys.drop(session.principal, key)
+            entry.fail(error)
+            raise
+        entry.settle(accepted.payload)
+        return accepted
+
+    def _repeat(self, session: Session, known: Remembered) -> Accepted | Awaitable[Accepted]:
+        if known.payload is None:
+            return self._repeat_later(session, known)
+        return self._again(session, known.payload)
+
+    async def _repeat_later(self, session: Session, known: Remembered) -> Accepted:
+        return self._again(session, await known.wait())
+
+    def _again(self, session: Session, payload: dict[str, Any]) -> Accepted:
+        job = self._jobs.get(payload["job_id"])
+        if job is not None:
+            job.authorities.add(session.id)
+        return Accepted(payload, None)
+
+    def _accept(self, session: Session, submit: Submit, trace_id: str | None) -> Accepted:
+        agent, function = self._agents.resolve(submit.agent)
+        parent = self._parent(session, submit)
+        now = datetime.now(UTC)
+        requested: Mapping[str, Any] | None = submit.lease_request
+        if requested is None:
+            requested = _inherited(self._limits.default_lease if parent is None else parent.lease)
+        grant = parse_grant(requested, submit.lease_constraints, now)
+        _check_features(submit, grant, session.features)
+        if parent is not None:
+            grant = parent.grant.derive(grant, parent.budget)
+        self._jobs.check_room(session.principal)
+        request = Request(
+            agent=agent,
+            function=function,
+            input=submit.input,
+            grant=grant,
+            trace_id=_trace(trace_id) or (parent.trace_id if parent else new_trace_id()),
+            max_runtime=_seconds(submit.max_runtime_sec),
+            parent=parent,
+            delegate_id=submit.delegate_id,
+        )
+        job = self._jobs.enter(request, now, Origin.of(session))
+        return Accepted(job.accept(), job)
+
+    def _parent(self, session: Session, submit: Submit) -> Job | None:
+        if submit.parent_job_id is None:
+            return None
+        parent = self._jobs.controlled(session, submit.parent_job_id)
+        if parent.ended:
+            raise InvalidRequest("the parent job has ended")
+        return parent
+
+    # --------------------------------------------------------------------- delegating
+
+    def delegate(self, parent: Job, wish: Delegation) -> Job:
+        """Accept what a job asks of another agent, with a part of its own lease.
+
+        The agent's right to delegate was checked before.
+
+        Raises:
+            AgentNotFound: there is no such agent.
+            AgentVersionNotFound: not in that version.
+            InvalidRequest: the lease does not follow the grammar.
+            LeaseSubsetViolation: it goes beyond the parent's (§9.4).
+        """
+        agent, function = self._agents.resolve(wish.agent)
+        now = datetime.now(UTC)
+        requested = _inherited(parent.lease) if wish.lease is None else _plain(wish.lease)
+        constraints = None if wish.expires_at is None else {"expires_at": _moment(wish.expires_at)}
+        grant = parent.grant.derive(parse_grant(requested, constraints, now), parent.budget)
+        self._jobs.check_room(parent.principal)
+        request = Request(
+            agent=agent,
+            function=function,
+            input=wish.input,
+            grant=grant,
+            trace_id=parent.trace_id,
+            max_runtime=wish.max_runtime,
+            parent=parent,
+            delegate_id=wish.delegate_id or new_prefixed_id("del"),
+        )
+        job = self._jobs.enter(request, now, parent.origin)
+        job.accept()
+        return job
+
+
+def _inherited(lease: Lease) -> dict[str, list[str]]:
+    """All of a lease but its budget: the child's costs count against the parent's anyway."""
+    return {name: list(lease[name]) for name in lease.namespaces() if name != BUDGET}
+
+
+def _plain(lease: Lease | Mapping[str, Any]) -> Mapping[str, Any]:
+    return lease.root if isinstance(lease, Lease) else Lease.model_validate(lease).root
+
+
+def _moment(value: datetime) -> str:
+    if value.tzinfo is None:
+        raise InvalidRequest("expires_at needs a time zone")
+    return time_text(value)
+
+
+_GATED = (dialect.BUDGETS, dialect.MODEL_USE)
+
+
+def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> None:
+    """Refuse what the session did not negotiate (§6.2)."""
+    asked = submit.lease_request or {}
+    missing = [feature for feature in _GATED if feature in asked]
+    if grant.expires_at is not None:
+        missing.append(dialect.LEASE_EXPIRY)
+    if "@" in submit.agent:
+        missing.append(dialect.AGENT_VERSIONS)
+    for feature in missing:
+        if feature not in features:
+            raise InvalidRequest(f"the feature {feature} was not negotiated")
+
+
+def _seconds(value: int | None) -> float | None:
+    # Above some decades a timer is none; an integer may be too large for a float.
+    return None if value is None else float(min(value, 10**9))
+
+
+def _trace(value: str | None) -> str | None:
+    """A trace id from the envelope: bare, or inside a traceparent (§11)."""
+    if value is None:
+        return None
+    parts = value.split("-")
+    if len(parts) == 4:
+        value = parts[1]
+    return value if is_trace_id(value) else None
