@@ -7,10 +7,10 @@ cannot be read becomes a `BadFrame`; nothing here raises for what a peer sent.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -33,8 +33,8 @@ from .bodies import (
     StatusPayload,
     TypedEvent,
 )
-from .heads import head_of
 from .ids import parse_time
+from .unreadable import head_of, header_of
 
 __all__ = [
     "BadFrame",
@@ -44,6 +44,7 @@ __all__ = [
     "decode",
     "decode_control",
     "encode",
+    "fingerprint",
     "head_of",
     "parse",
     "snapshot",
@@ -104,6 +105,21 @@ def decode_control(data: bytes) -> Frame:
     return _loose(frame, data) if frame.type == dialect.EVENT else frame
 
 
+def fingerprint(frame: EventFrame) -> str | None:
+    """What tells an event from every other one of its job, whatever it was sent as.
+
+    ``None`` without a time: two equal events may then be two.
+    """
+    payload = frame.payload
+    if payload.ts is None:
+        return None
+    try:
+        content = _encode(payload)
+    except (TypeError, ValueError, RecursionError):  # a value that only a tolerant reader takes
+        content = repr(payload).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
 def parse(data: bytes) -> Any:
     """Any JSON value, also one with lone surrogates or a byte order mark.
 
@@ -119,7 +135,7 @@ def _tolerant(data: bytes) -> Frame:
     try:
         raw = parse(data)
     except (ValueError, RecursionError) as error:
-        return _bad(data, f"not JSON: {_reason(error)}" if data else "empty", _scan(data))
+        return _bad(data, f"not JSON: {_reason(error)}" if data else "empty", header_of(data))
     if not isinstance(raw, dict):
         return _bad(data, f"a frame is a JSON object, this is {_json_name(raw)}", {})
     if not isinstance(raw.get("type"), str):
@@ -204,45 +220,6 @@ def _bad(data: bytes, why: str, header: Mapping[str, Any]) -> BadFrame:
 
 def _is_seq(value: Any) -> bool:
     return type(value) is int and 1 <= value <= MAX_SEQ
-
-
-# A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
-_VALUE = re.compile(rb'\s*:\s*([1-9][0-9]{0,18}|"(?:[^"\\]|\\.)*+")\s*[,}]', re.DOTALL)
-_NAMES = {b'"event_seq"': "event_seq", b'"id"': "id", b'"job_id"': "job_id"}
-_MAX_TOKENS = 250_000
-
-
-def _scan(data: bytes) -> dict[str, Any]:
-    """What can be read of the envelope of a frame that is no JSON as a whole.
-
-    A frame with its number counts as received (§8.3), so that a body which nobody will ever be
-    able to read costs one event and no resume.
-    """
-    found: dict[str, Any] = {}
-    depth = 0
-    for count, token in enumerate(_TOKEN.finditer(data)):
-        start, end = token.span()
-        first = data[start]
-        if first in b"{[":
-            depth += end - start
-        elif first in b"}]":
-            depth -= end - start
-        elif depth == 1:
-            name = _NAMES.get(data[start:end])
-            value = _VALUE.match(data, end) if name else None
-            if name and value:
-                found[name] = _read_scalar(value[1])
-        if count > _MAX_TOKENS or (depth <= 0 and first in b"}]"):
-            break
-    return found
-
-
-def _read_scalar(text: bytes) -> Any:
-    try:
-        return parse(text)
-    except ValueError:
-        return None
 
 
 # ------------------------------------------------------------------------------ pieces

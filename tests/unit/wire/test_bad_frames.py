@@ -186,6 +186,9 @@ def test_the_number_of_an_unreadable_event_is_kept_where_it_can_be_read(data: by
         pytest.param(b'[{"event_seq":7,"x":NaN}]', id="inside an array"),
         pytest.param(b'{"x":"{\\"event_seq\\":7,","y":NaN}', id="inside a string"),
         pytest.param(b'}{"event_seq":7,"x":NaN}', id="behind the end of another frame"),
+        pytest.param(b'{"event_seq":6,"x":NaN,"event_seq":7}', id="named twice"),
+        pytest.param(b'{"payload":{"x":NaN]},"event_seq":7}', id="behind brackets that differ"),
+        pytest.param(b'{"payload":{"x":[NaN}],"event_seq":7}', id="behind crossed brackets"),
         pytest.param(b'{"x":NaN,%b"event_seq":7}' % (b'"a":[],[],' * 90_000), id="too far away"),
     ],
 )

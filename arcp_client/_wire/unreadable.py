@@ -1,14 +1,62 @@
-"""An unreadable frame in, a line for the log out, in which no secret can be.
+"""An unreadable frame in, out what can still be known of it: its number, and a line for the log.
 
-What a frame that cannot be parsed holds can only be guessed. So nothing is shown but what is known
-to be harmless, instead of hiding what is known to be secret.
+What a frame that cannot be parsed holds can only be guessed. So the log is shown nothing but what
+is known to be harmless, instead of hiding what is known to be secret.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
-__all__ = ["head_of"]
+__all__ = ["head_of", "header_of"]
+
+# A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
+_VALUE = re.compile(rb'\s*:\s*([1-9][0-9]{0,18}|"(?:[^"\\]|\\.)*+")\s*[,}]', re.DOTALL)
+_NAMES = {b'"event_seq"': "event_seq", b'"id"': "id", b'"job_id"': "job_id"}
+_CLOSING = bytes.maketrans(b"{[", b"}]")
+_MAX_TOKENS = 250_000
+
+
+def header_of(data: bytes) -> dict[str, Any]:
+    """What can be read of the envelope of a frame that is no JSON as a whole.
+
+    A frame with its number counts as received (§8.3), so that a body which nobody will ever be
+    able to read costs one event and no resume.
+    """
+    found: dict[str, Any] = {}
+    open_ = bytearray()
+    for count, token in enumerate(_TOKEN.finditer(data)):
+        start, end = token.span()
+        first = data[start]
+        if first in b"{[":
+            open_ += token[0]
+        elif first in b"}]":
+            closed = open_[start - end :]
+            del open_[start - end :]
+            if not open_ or closed[::-1].translate(_CLOSING) != token[0]:
+                break  # the end, or not the frame that it began as
+        elif open_ == b"{":
+            name = _NAMES.get(data[start:end])
+            value = _VALUE.match(data, end) if name else None
+            if name and value:
+                # Named twice in a frame that is broken: nobody knows which one holds.
+                found[name] = None if name in found else _read_scalar(value[1])
+        if count > _MAX_TOKENS:
+            break
+    return found
+
+
+def _read_scalar(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+# ------------------------------------------------------------------------------ heads
 
 _HEAD = 160
 _WITHHELD = "<withheld: may hold a secret>"
