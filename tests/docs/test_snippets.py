@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("arcp_client.client")
-pytest.importorskip("arcp_client.runtime")
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)$", re.MULTILINE)
 
 
@@ -55,3 +53,11 @@ def test_every_example_is_shown() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     shown = {Path(target).name for target in INCLUDE.findall(text)}
     assert {path.name for path in EXAMPLES} <= shown
+
+
+def test_the_tests_that_the_readme_names_are_there() -> None:
+    named = TEST_NAME.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert named
+    for path, name in named:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), f"{path}::{name}"
