@@ -363,6 +363,7 @@ class Buffer(Inbox, abc.DisposableBase):
 
     def _admit(self, item: Any, weight: int) -> None:
         entry = item if self._size is None else Held(item, _Weighed(self, weight).hold())
+        self.outstanding += weight
         if self._key is None:
             self.queue.append(entry)
         else:
@@ -373,10 +374,8 @@ class Buffer(Inbox, abc.DisposableBase):
                 self.settle(_weight_of(old))
             self.queue[key] = entry  # at the end: what comes out keeps rising in sequence
         self.accepted += 1
-        self.outstanding += weight
-        if self.idle and self.consumer is not None:
-            self.idle = False
-            self.consumer.wake()
+        if self.idle:
+            self.rouse()
 
     def _end(self, consumer: Consumer) -> None:
         if self.error is None:

@@ -65,8 +65,6 @@ class EventChannel(Generic[T]):
         ValueError: bounds that contradict each other, or ``key`` without ``coalesce``.
     """
 
-    __slots__ = ("_buffer",)
-
     def __init__(
         self,
         cap: int = 1024,

@@ -295,7 +295,12 @@ class HandlerSink(Emitter[T, R]):
         """Somebody cancelled a drain task from outside: end the stream rather than leave it."""
         if self.stopped:
             return
-        self.finish(self._cancelled("was cancelled from outside", item, cancelled))
+        if self.down.on_error is None:  # nearly always the end of the program: no traceback
+            log.warning("handler %s was cancelled from outside", self.options.name)
+            self.stop()
+            self.halt()
+        else:
+            self.finish(self._cancelled("was cancelled from outside", item, cancelled))
 
     def _cancelled(
         self, how: str, item: T | None, cancelled: asyncio.CancelledError

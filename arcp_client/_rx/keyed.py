@@ -192,6 +192,7 @@ class Keyed(HandlerSink[T, R]):
         self._lanes.pop(key, None)
         if not self._lanes:
             self._lanes.clear()  # an emptied dict keeps its table, a cleared one does not
+            self._no_stall()
             if self.ended:
                 self.exhausted()
 
@@ -235,6 +236,11 @@ class Keyed(HandlerSink[T, R]):
             self._staff(1)
         self._stall = self._loop.call_at(self._last_end + _STALL, self._stalled)
 
+    def _no_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
     # ------------------------------------------------------------------ the end
 
     def exhausted(self) -> None:
@@ -257,6 +263,4 @@ class Keyed(HandlerSink[T, R]):
         for task in tuple(self._workers):
             if self.cancel(task):
                 self._workers.discard(task)
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+        self._no_stall()

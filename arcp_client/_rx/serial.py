@@ -35,6 +35,9 @@ class Serial(HandlerSink[T, R]):
     def halt(self) -> None:
         if self._task is not None and self.cancel(self._task):
             self._task = None
+        self._sleep()
+
+    def _sleep(self) -> None:
         if self._watchdog is not None:
             self._watchdog.close()
 
@@ -48,5 +51,6 @@ class Serial(HandlerSink[T, R]):
             self.finish(self.error)
         else:
             self.inbox.idle = True
+            self._sleep()
         self._task = None
         return False

@@ -65,8 +65,11 @@ class Downstream(Generic[T]):
                 self.on_error(error)
             else:
                 log.error("a stream ended with an error that nobody handles", exc_info=error)
-        except Exception:
-            log.exception("an observer failed in its terminal event")
+        except Exception as failure:  # an observer is user code
+            if failure is error:  # RxPY's observers raise it if nobody else takes it
+                log.error("a stream ended with an error that nobody handles", exc_info=error)
+            else:
+                log.error("an observer failed in its terminal event", exc_info=failure)
 
 
 class Sink(abc.DisposableBase, Generic[T]):
@@ -199,9 +202,8 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.drop()
 
     def drop(self) -> None:
-        """Give up what is queued."""
-        if not isinstance(self.inbox, Buffer):
-            self.inbox.clear()
+        """Give up what is queued. A channel's buffer has done so itself."""
+        self.inbox.clear()
 
     def _detach(self) -> None:
         upstream, self._upstream = self._upstream, None

@@ -24,9 +24,21 @@ def _held(channel: EventChannel[Any]) -> tuple[Probe, Tape]:
 # ---------------------------------------------------------------------- wait
 
 
-async def test_push_waits_at_cap_and_goes_on_at_low(clock: VirtualClock) -> None:
-    channel: EventChannel[int] = EventChannel(cap=8, low=3)
-    probe, tape = _held(channel)
+@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize("path", ["direct", "mapped", "keyed"])
+async def test_push_waits_at_cap_and_goes_on_at_low(
+    clock: VirtualClock, path: str, sized: bool
+) -> None:
+    channel: EventChannel[int] = EventChannel(cap=8, low=3, size=(lambda n: 1) if sized else None)
+    probe, tape = Probe(), Tape()
+    match path:
+        case "direct":
+            piped = channel.observable().pipe(concat_map_async(probe))
+        case "mapped":
+            piped = channel.observable().pipe(ops.map(lambda n: n), concat_map_async(probe))
+        case _:
+            piped = channel.observable().pipe(concat_map_async_by(lambda n: 0, probe))
+    tape.record(piped)
     pushed: list[int] = []
 
     async def produce() -> None:
@@ -38,7 +50,7 @@ async def test_push_waits_at_cap_and_goes_on_at_low(clock: VirtualClock) -> None
     await clock.settle()
     assert len(pushed) == 8
     assert channel.stats().outstanding == 8  # seven queued, one in its handler
-    assert channel.stats().queued == 7
+    assert channel.stats().queued == (7 if path == "direct" else 0)
     assert channel.stats().waiting == 1
 
     for number in range(4):
@@ -91,6 +103,40 @@ async def test_push_nowait_goes_up_to_the_hard_cap(clock: VirtualClock) -> None:
     channel.complete()
     assert await waiting is False
     probe.let_all_go()
+
+
+async def test_a_cancelled_push_no_longer_waits(clock: VirtualClock) -> None:
+    channel: EventChannel[int] = EventChannel(cap=1, hard_cap=2)
+    probe, tape = _held(channel)
+    await channel.push(1)
+    producers = [asyncio.ensure_future(channel.push(number)) for number in (2, 3)]
+    await clock.settle()
+    producers[0].cancel()
+    await clock.settle()
+    assert channel.stats().waiting == 1
+    producers[1].cancel()
+    await clock.settle()
+    assert channel.stats().waiting == 0
+    probe.let_all_go()
+    await clock.settle()
+    assert await channel.push(4)
+    await clock.settle()
+    assert tape.items == [1, 4]
+
+
+async def test_room_that_was_granted_is_not_given_away(clock: VirtualClock) -> None:
+    channel: EventChannel[int] = EventChannel(cap=2, low=1)
+    items = stream(channel.observable())
+    channel.push_nowait(1)
+    channel.push_nowait(2)
+    waiting = asyncio.ensure_future(channel.push(3))
+    await clock.settle()
+    assert await anext(items) == 1
+    assert await anext(items) == 2  # makes room, which the waiting push has not yet used
+    assert not waiting.done()
+    assert channel.push_nowait(9) is False
+    assert await waiting
+    assert await anext(items) == 3
 
 
 @pytest.mark.parametrize("turns", range(12))

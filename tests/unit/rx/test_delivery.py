@@ -234,6 +234,28 @@ async def test_a_token_is_seen_on_its_own_thread_only(
     probe.let_all_go()
 
 
+async def test_a_loop_on_another_thread_has_a_token_of_its_own(dispatcher: Dispatcher) -> None:
+    probe = Probe()
+
+    async def main() -> None:
+        other: Subject[int] = Subject()
+        subscription = other.pipe(concat_map_async(probe)).subscribe()
+        other.on_next(5)
+        while not probe.started:
+            await asyncio.sleep(0)
+        subscription.dispose()
+
+    def observe(_: int) -> None:
+        thread = threading.Thread(target=asyncio.run, args=(main(),))
+        thread.start()
+        thread.join()
+
+    dispatcher.subject.subscribe(observe)
+    dispatcher.dispatch(1)
+    assert dispatcher.processed == [1]
+    assert dispatcher.given_up == []
+
+
 async def test_nested_publications_restore_the_outer_one(
     dispatcher: Dispatcher, clock: VirtualClock
 ) -> None:

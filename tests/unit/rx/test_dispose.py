@@ -209,6 +209,49 @@ async def test_from_another_thread(operator: Operator, source: Source) -> None:
     assert tape.items == tape.ends == []
 
 
+async def test_from_another_thread_nothing_follows_once_it_returned(
+    operator: Operator, source: Source, clock: VirtualClock
+) -> None:
+    observable, push = source
+    tape = Tape()
+    subscription = tape.record(observable.pipe(operator(lambda n: n)))
+    for number in range(200):
+        push(number)
+    await asyncio.sleep(0)
+    before = len(tape.items)
+    assert 0 < before < 200
+
+    thread = threading.Thread(target=subscription.dispose)
+    thread.start()
+    thread.join()  # blocks the loop: what dispose left to it has not run yet
+    await clock.settle()
+    assert len(tape.items) == before
+
+
+@pytest.mark.parametrize("how", ["dispose", "idle"])
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_no_timer_is_left(clock: VirtualClock, keyed: bool, how: str) -> None:
+    probe = Probe()
+    operator = (
+        concat_map_async_by(lambda n: n, probe, lanes=1, item_timeout=60)
+        if keyed
+        else concat_map_async(probe, item_timeout=60)
+    )
+    channel: EventChannel[int] = EventChannel()
+    subscription = channel.observable().pipe(operator).subscribe()
+    channel.push_nowait(1)
+    channel.push_nowait(2)
+    await clock.settle()
+    if how == "dispose":
+        subscription.dispose()
+    probe.let_all_go()
+    await clock.settle()
+    jumps = clock.jumps
+    await clock.advance(0.01)
+    await clock.advance(120)
+    assert clock.jumps == jumps + 2  # time had to stop for nothing but the two advances
+
+
 def test_after_the_loop_has_closed(operator: Operator) -> None:
     subscriptions: list[abc.DisposableBase] = []
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import reactivex as rx
 from reactivex import Observable
+from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from arcp_client.errors import HandlerError
@@ -208,11 +209,31 @@ async def test_cancelling_a_drain_that_never_began_ends_the_stream(
     assert [type(end) for end in tape.ends] == [HandlerError]
 
 
-def test_a_program_that_ends_cancels_its_handlers_and_does_not_hang(operator: Operator) -> None:
+async def test_cancelling_a_drain_with_nothing_left_to_do_ends_nothing(
+    operator: Operator, clock: VirtualClock
+) -> None:
+    tape = Tape()
+    channel: EventChannel[int] = EventChannel()
+    tape.record(channel.observable().pipe(operator(lambda n: n)))
+    await channel.push(1)
+    await asyncio.sleep(0)  # the handler has ended, the drain waits a turn for more
+    assert tape.items == [1]
+    for task in drain_tasks():
+        task.cancel()
+    await clock.settle()
+    assert tape.ends == []
+    await channel.push(2)
+    await clock.settle()
+    assert tape.items == [1, 2]
+
+
+def test_a_program_that_ends_cancels_its_handlers_and_does_not_hang(
+    operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> Probe:
         probe = Probe()
         channel: EventChannel[int] = EventChannel()
-        channel.observable().pipe(operator(probe)).subscribe(on_error=lambda _: None)
+        channel.observable().pipe(operator(probe)).subscribe()
         for number in range(3):
             await channel.push(number)
         while not probe.started:
@@ -222,6 +243,7 @@ def test_a_program_that_ends_cancels_its_handlers_and_does_not_hang(operator: Op
     probe = asyncio.run(main())
     assert probe.cancelled == [0]
     assert probe.started == [0]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 # ---------------------------------------------------------------------- time limits
@@ -360,6 +382,16 @@ async def test_an_observer_without_on_error_is_logged(
     rx.of(1).pipe(concat_map_async(lambda n: n // 0, on_error="raise")).subscribe()
     await clock.settle()
     assert "nobody handles" in caplog.text
+
+
+async def test_an_error_that_no_observer_of_a_chain_takes_is_logged(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails = concat_map_async(lambda n: n // 0, on_error="raise")
+    rx.of(1).pipe(fails, ops.map(lambda n: n)).subscribe()
+    await clock.settle()
+    (record,) = caplog.records
+    assert "nobody handles" in record.getMessage()
 
 
 async def test_an_observer_that_fails_in_its_end_is_logged(

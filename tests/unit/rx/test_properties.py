@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by
@@ -172,6 +172,7 @@ def test_any_interleaving_keeps_the_invariants(
     sized=st.booleans(),
     by=st.sampled_from(["serial", "keyed", "mapped"]),
 )
+@example(steps=["push"] * 4 + ["turn"] * 2, policy="coalesce", cap=1, sized=False, by="serial")
 def test_a_channel_never_exceeds_its_bound_and_its_account_closes(
     steps: list[str], policy: Any, cap: int, sized: bool, by: str
 ) -> None:
