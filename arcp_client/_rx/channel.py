@@ -23,9 +23,9 @@ class EventChannel(Generic[T]):
 
     ::
 
-        push          ──a─b─c─d········e──      cap=3: the push of d waits until a is done
-        observable()  ──a─b─c────────d─e──
-        done          ─────────a──b──c─d─       a handler ended, or on_next returned
+        push          ──a─b─c─d····──e──     cap=3, low=2: the push of d waits until a is done
+        observable()  ──a─b─c─────d──e──
+        done          ────────────a─b─c─d    a handler ended, or on_next returned
 
     *Outstanding* is what was accepted and is not done: queued, in a handler, or held further down
     by `concat_map_async`, `concat_map_async_by` or `stream`. It never exceeds ``cap``.
