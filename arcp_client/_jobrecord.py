@@ -16,7 +16,7 @@ from ._dispatch.lanes import Lane, wait_for_lanes
 from ._dispatch.streams import Relief
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError, job_error
-from .events import Completed, Event, Failed, Metric, Progress, ResultChunk
+from .events import Completed, Event, Failed, Gap, Metric, Progress, ResultChunk
 from .models import Credential, Lease, LeaseConstraints, Result
 
 __all__ = ["JobOwner", "JobRecord"]
@@ -97,8 +97,10 @@ class JobRecord(JobStream):
     def describe(self, told: Accepted | Subscribed) -> None:
         """Take over what an acceptance or a confirmed subscription says."""
         self.agent = told.agent or self.agent
-        self.lease = told.lease
-        self.constraints = told.constraints
+        if isinstance(told, Accepted) or not self.mine:
+            # Confirmations leave out what acceptances have, in several runtimes.
+            self.lease = told.lease
+            self.constraints = told.constraints
         self.trace_id = told.trace_id or self.trace_id
         if told.budget is not None:
             self.budget = dict(told.budget)
@@ -135,8 +137,7 @@ class JobRecord(JobStream):
         """It succeeded."""
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = "success"
-        if event.result_id is not None or self.assembler.started:
-            self.assembler.finish(event.result_id)
+        self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
         self._tell()
 
@@ -147,6 +148,11 @@ class JobRecord(JobStream):
         self._outcome = event
         self.assembler.fail(self._error(event))
         self._tell()
+
+    def gap(self, event: Gap) -> None:
+        """Events of it may be lost, pieces of its result among them."""
+        if event.reason != "overflow":
+            self.assembler.doubt()
 
     def chunk(self, event: ResultChunk) -> None:
         """A piece of its result came."""
@@ -220,6 +226,7 @@ class JobRecord(JobStream):
 _OBSERVERS: dict[type[Event], Callable[[JobRecord, Any], None]] = {
     Completed: JobRecord.completed,
     Failed: JobRecord.failed,
+    Gap: JobRecord.gap,
     ResultChunk: JobRecord.chunk,
     Progress: JobRecord.progressed,
     Metric: JobRecord.measured,

@@ -25,7 +25,7 @@ from .job import Job, JobHandle, JobView
 from .jobtable import JobTable
 from .models import JobSummary, Lease
 from .policy import Buffer, Order, Timeouts
-from .submission import Submission
+from .submission import Submission, is_own_key
 
 __all__ = ["Requesting"]
 
@@ -132,6 +132,7 @@ class Requesting(Observing):
             deadline=self._until(timeout),
             trace_id=trace_id or new_trace_id(),
             key=submission.key,
+            fresh=is_own_key(submission.key),
         )
         accepted = await self._ask(request)
         return self._jobs.submitted(accepted.job_id, submission)

@@ -38,7 +38,6 @@ from .errors import (
 from .models import ClientInfo, SessionInfo, Stats
 from .policy import Buffer, Order, Reconnect, Timeouts
 from .state import Closed, Connecting, LinkState, Live
-from .submission import is_own_key
 from .transports.base import Connector
 from .transports.websocket import WebSocketConnector
 from .version import __version__
@@ -293,8 +292,8 @@ class Client(Requesting):
                 _reject(request, error)
             case effects.JobKnown():
                 self._job_known(effect)
-            case effects.JobGone(job_id, error):
-                self._jobs.record(job_id).lose(lambda: error)
+            case effects.JobGone(job_id, error, status):
+                self._jobs.record(job_id).lose(lambda: error, status=status)
                 self._jobs.forget(job_id)
             case effects.Rotated(job_id, name, value):
                 self._jobs.record(job_id).rotate(name, value)
@@ -310,19 +309,8 @@ class Client(Requesting):
     def _job_known(self, effect: effects.JobKnown) -> None:
         told = effect.job
         record = self._jobs.known(told, mine=effect.mine)
-        request = effect.request
-        if effect.mine and request is not None and not record.over and self._may_be_old(effect):
-            # It may have run, and ended, in an earlier session: have it told here (S6).
-            self._session.attach(told.job_id, self._open().now)
-
-    def _may_be_old(self, effect: effects.JobKnown) -> bool:
-        request = effect.request
-        assert request is not None
-        if not self._session.negotiated(wire.SUBSCRIPTIONS):
-            return False
-        if effect.elsewhere:
-            return True
-        return self._session.dialect.strict and not is_own_key(request.key)
+        if effect.mine and not record.over and self._session.jobs.has_ended(told.job_id):
+            self._session.wanted(told.job_id, self._open().now)
 
     def _opened(self, resumed: bool) -> None:
         assert self._manager is not None

@@ -43,6 +43,8 @@ class Assembler:
         self._problem: str | None = None
         self._complete = False
         self._final: int | None = None
+        self._doubted = False
+        self._stated: int | None = None
         self._error: ArcpError | None = None
         self._news: list[asyncio.Future[None]] = []
 
@@ -107,8 +109,18 @@ class Assembler:
 
     # -- the end
 
-    def finish(self, result_id: str | None) -> None:
-        """The terminal event came: what is missing now stays missing."""
+    def doubt(self) -> None:
+        """Chunks may have been lost. What was one result without a last chunk is one no more."""
+        self._doubted = True
+
+    def finish(self, result_id: str | None, size: int | None = None) -> None:
+        """The terminal event came: what is missing now stays missing.
+
+        Args:
+            result_id: which result it is, by the runtime's word.
+            size: its length in bytes, by the runtime's word.
+        """
+        self._stated = size
         if result_id is not None and self.result_id not in (None, result_id):
             self._problem = f"the result is {result_id}, the chunks are of {self.result_id}"
         self.result_id = self.result_id or result_id
@@ -130,20 +142,26 @@ class Assembler:
         joined = self._read(0, self.size)
         value: str | bytes = joined.decode() if self._text else joined
         missing = self.missing()
-        if missing or self._problem is not None:
+        if missing or self._problem is not None or self._cut_short():
             why = self._problem or f"chunks {_listed(missing)} of {self.result_id} never came"
             raise ResultIncomplete(
                 f"job {self.job_id}: {why}", missing=missing, partial=value, job_id=self.job_id
             )
         return value
 
+    def _cut_short(self) -> bool:
+        """Whether its end may be among what was lost: nobody said which chunk is the last."""
+        return self._doubted and self._final is None and self._stated != self.size
+
     def missing(self) -> tuple[int, ...]:
-        """The numbers that are missing below the last one known of."""
+        """The numbers that are missing below the last one known of; of a cut end, the first."""
         last = max([len(self._ends) - 1, *self._ahead])
         if self._final is not None:
             last = max(last, self._final)
         elif not self._ends and self._complete:
             last = max(last, 0)
+        if self._complete and self._cut_short():
+            last = max(last, len(self._ends))
         return tuple(n for n in range(len(self._ends), last + 1) if n not in self._ahead)
 
     async def chunks(

@@ -142,7 +142,7 @@ class Link:
     def _too_large(self, effect: effects.Send, error: LocalProtocolError) -> None:
         """One frame did not fit the link; sending it again on the next one would not help."""
         if effect.request is not None:
-            self._driver.session.refuse(effect.request, error)
+            self._driver.session.refuse(effect.request, error, self._driver.now)
             self._driver.carry()
         else:
             self._driver.unreadable(RemoteProtocolError(str(error)))

@@ -104,10 +104,11 @@ class JobKnown:
 
 @dataclass(slots=True)
 class JobGone:
-    """The runtime no longer knows an open job, or not its outcome."""
+    """The runtime no longer knows an open job, or not its outcome; ``status`` is how it ended."""
 
     job_id: str
     error: ArcpError
+    status: str | None = None
 
 
 @dataclass(slots=True)

@@ -17,16 +17,17 @@ class KnownJob:
         job_id: its id.
         mine: this client submitted it.
         watched: this session subscribed to it.
-        attached_late: its events are numbered apart from the session's, where a dialect does so.
+        home: the session that submitted it, if that is known; its numbers are the ones that count.
         agent: name or name@version, once known.
         key: the idempotency key that it was submitted with.
         payload: what was submitted; sent again where only that brings a lost outcome back.
+        trace_id: what it was submitted with.
     """
 
     job_id: str
     mine: bool = False
     watched: bool = False
-    attached_late: bool = False
+    home: str = ""
     agent: str = ""
     key: str | None = None
     payload: object = None

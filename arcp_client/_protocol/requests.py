@@ -39,10 +39,13 @@ class Request:
         job_id: the job it is about, once that is known.
         trace_id: sent with it, and echoed by some runtimes.
         key: the idempotency key of a submit.
+        fresh: the key was made for this very call, so that it names no earlier job.
         envelope_job: send ``job_id`` in the envelope as well.
         token: the caller's own; never looked at here.
         ids: the envelope ids it was sent under, newest last.
         waits: it is not on the present link yet.
+        nonce: of a ping; its pong names it.
+        session_id: the session in which it was sent first.
     """
 
     kind: str
@@ -51,17 +54,20 @@ class Request:
     job_id: str | None = None
     trace_id: str | None = None
     key: str | None = None
+    fresh: bool = False
     envelope_job: bool = False
     token: Any = None
     ids: list[str] = field(default_factory=list)
     waits: bool = True
     nonce: str | None = None
+    session_id: str | None = None
 
     def encode(self, session_id: str) -> bytes:
         """The next frame of it, under a fresh id."""
         self.ids.append(new_id())
         del self.ids[:-16]  # an answer to an older sending is answered by the newer ones too
         self.waits = False
+        self.session_id = self.session_id or session_id
         return encode(
             self.kind,
             self.payload,

@@ -10,12 +10,12 @@ A hole is closed by the peer filling it, or by `expire` giving it up.
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["SETTLE", "Hole", "Sequence", "TolerantSequence", "Verdict"]
+__all__ = ["SETTLE", "Copies", "Hole", "Sequence", "TolerantSequence", "Verdict"]
 
 T = TypeVar("T")
 
@@ -47,6 +47,11 @@ class Hole:
 class Sequence(Generic[T]):
     """The order of one session whose numbers are true.
 
+    Every number up to the cursor was received, and what is behind a hole is held. A hole is asked
+    for once, by a resume from the cursor (`should_resume`), and given up only if a replay from
+    there has come to rest without it (`expire`). Beyond ``limit`` the newest held are forgotten:
+    they count as never received, so that a later resume brings them.
+
     Args:
         cursor: every number up to it was received.
         limit: how many items may wait behind a hole.
@@ -61,9 +66,14 @@ class Sequence(Generic[T]):
         self.repeated = 0
         self._limit = limit
         self._held: dict[int, T] = {}
+        self._top = 0
+        self._forgotten = 0
         self._unnumbered: list[T] = []
         self._asked = -1
+        self._answered = False
+        self._replaying = False
         self._settles_at = 0.0
+        self._settled_from = -1
 
     # -- questions
 
@@ -73,19 +83,27 @@ class Sequence(Generic[T]):
         return len(self._held) + len(self._unnumbered)
 
     @property
+    def missing(self) -> bool:
+        """Whether numbers are known of that did not come."""
+        return bool(self._held) or self.cursor < self._forgotten
+
+    @property
     def deadline(self) -> float | None:
-        """When `expire` must be called; ``None`` while there is no hole."""
-        return self._settles_at if self._held else None
+        """When `should_resume` and `expire` must be called; ``None`` if time changes nothing."""
+        return None if not self.missing or self._waits_for_link() else self._settles_at
 
     # -- what happens
 
     def opened(self, now: float) -> None:
-        """A link was resumed: whatever is missing may come until it settled."""
-        self._settles_at = now + SETTLE
+        """A link was resumed from the cursor: what is missing may come until that settled."""
+        self._asked = self.cursor
+        self._answered = True
+        self._replaying = True
+        self._wait(now)
 
-    def advance(self, seq: int) -> bool:
-        """The usual case of `offer`, without its cost: whether this is the next number."""
-        if seq != self.cursor + 1:
+    def advance(self, seq: int | None) -> bool:
+        """The usual case of `offer`, without its cost: the next number, and nothing is held."""
+        if seq != self.cursor + 1 or self._held:
             return False
         self.cursor = seq
         return True
@@ -98,19 +116,22 @@ class Sequence(Generic[T]):
         if seq <= self.cursor or seq in self._held:
             self.repeated += 1
             return Verdict.REPEAT
+        if not self._held:
+            self._wait(now)
         if len(self._held) >= self._limit:
-            newest = max(self._held)
-            if seq > newest:
+            newest = max(self._top, seq)
+            self._forgotten = max(self._forgotten, newest)
+            if seq == newest:
                 return Verdict.FORGOTTEN
             del self._held[newest]
-        if not self._held:
-            self._settles_at = max(self._settles_at, now)
+            self._top = max(self._held, default=0)
         self._held[seq] = item
+        self._top = max(self._top, seq)
         return Verdict.HELD
 
     def after(self, item: T) -> bool:
         """Take in an item without a number; True if it may be delivered at once."""
-        if not self._held:
+        if not self._held or len(self._unnumbered) >= self._limit:
             return True
         self._unnumbered.append(item)
         return False
@@ -124,6 +145,8 @@ class Sequence(Generic[T]):
                 return
             self.cursor += 1
             yield item
+        self._top = 0
+        self._replaying = False  # what came live, ahead of the replay, has been reached
         if self._unnumbered:
             waiting, self._unnumbered = self._unnumbered, []
             yield from waiting
@@ -133,55 +156,111 @@ class Sequence(Generic[T]):
 
         Not while a replay may still fill the hole.
         """
-        if not self._held or self._asked == self.cursor or now < self._settles_at:
+        if not self.missing or self._asked == self.cursor or not self._settled(now):
             return False
         self._asked = self.cursor
+        self._answered = False
         return True
 
     def expire(self, now: float) -> Iterator[Hole | T]:
         """Give up what a resume did not bring: each hole, then what waited behind it, in order."""
-        if not self._held or now < self._settles_at or self._asked != self.cursor:
+        if not self.missing or not self._answered or self._asked != self.cursor:
             return
-        while self._held:
-            first, last = self.cursor + 1, min(self._held) - 1
-            self.cursor = last
-            yield Hole(first, last)
-            yield from self.release()
+        if not self._settled(now):
+            return
+        if not self._held:
+            yield self._give_up(self._forgotten)
+        for seq in sorted(self._held):
+            if seq > self.cursor:
+                yield self._give_up(seq - 1)
+                yield from self.release()
+
+    def abandon(self) -> Iterator[Hole | T]:
+        """The session is gone: every hole, and what waited behind it, in order."""
+        for seq in sorted(self._held):
+            if seq > self.cursor:
+                yield self._give_up(seq - 1)
+                yield from self.release()
+
+    # -- pieces
+
+    def _waits_for_link(self) -> bool:
+        """Whether what is missing was asked for, and no link has been resumed since."""
+        return self._asked == self.cursor and not self._answered
+
+    def _give_up(self, last: int) -> Hole:
+        hole = Hole(self.cursor + 1, last)
+        self.cursor = last
+        return hole
+
+    def _wait(self, now: float) -> None:
+        self._settles_at = now + (SETTLE if self._replaying else 0.0)
+        self._settled_from = self.cursor
+
+    def _settled(self, now: float) -> bool:
+        """Whether nothing moves any more; a replay that goes on gets as much time again."""
+        if now < self._settles_at:
+            return False
+        if self._replaying and self._settled_from != self.cursor:
+            self._wait(now)
+            return False
+        return True
 
 
 class TolerantSequence(Sequence[T]):
     """The order of one session whose numbers may repeat, collide or be missing.
 
-    Repeats are known by envelope id within a job. A hole is waited for, then reported; it is
-    never a reason to drop a live link.
+    Repeats are known by envelope id within a job. A hole is waited for, at most `SETTLE` and for
+    at most ``limit`` items, then given up; it is never a reason to drop a live link.
+
+    Args:
+        cursor: every number up to it was received.
+        limit: how many items may wait behind a hole.
+        remember: how many envelope ids are known.
+        after: the order of the session before, whose repeats are still known.
     """
 
-    def __init__(self, *, cursor: int = 0, limit: int = 8192, remember: int = 65536) -> None:
+    def __init__(
+        self,
+        *,
+        cursor: int = 0,
+        limit: int = 8192,
+        remember: int = 65536,
+        after: TolerantSequence[T] | None = None,
+    ) -> None:
         super().__init__(cursor=cursor, limit=limit)
         self._remember = remember
-        self._seen: OrderedDict[tuple[str | None, str], None] = OrderedDict()
+        self.seen: OrderedDict[tuple[str | None, str], None] = OrderedDict()
+        if after is not None:
+            self.seen = after.seen
+            self.repeated = after.repeated
+        self._rebased = False
 
     def is_repeat(self, space: str | None, item_id: str) -> bool:
         """Whether this envelope id came before in this job; remembers it."""
         if not item_id:
             return False
         key = (space, item_id)
-        if key in self._seen:
+        if key in self.seen:
             self.repeated += 1
             return True
-        self._seen[key] = None
-        if len(self._seen) > self._remember:
-            self._seen.popitem(last=False)
+        self.seen[key] = None
+        if len(self.seen) > self._remember:
+            self.seen.popitem(last=False)
         return False
 
     def offer(self, seq: int, item: T, now: float) -> Verdict:
         """Like `Sequence.offer`, but an old number under a new id is delivered, not dropped."""
-        if seq <= self.cursor:
-            return Verdict.NEXT if not self._held else self._behind(item)
-        if not self._held and seq != self.cursor + 1:
-            self._settles_at = now + SETTLE
-        if seq in self._held:
-            return self._behind(item)
+        if self._rebased and seq > self.cursor:
+            self._rebased = False
+            self.cursor = seq - 1
+        if seq <= self.cursor or seq in self._held:
+            return Verdict.NEXT if self.after(item) else Verdict.HELD
+        if seq > self.cursor + 1 and len(self._held) >= self._limit:
+            # What is forgotten here is never asked for again: rather give the hole up now.
+            self._held[seq] = item
+            self._settles_at = now
+            return Verdict.HELD
         return super().offer(seq, item, now)
 
     def should_resume(self, now: float) -> bool:
@@ -190,11 +269,65 @@ class TolerantSequence(Sequence[T]):
 
     def expire(self, now: float) -> Iterator[Hole | T]:
         """Give up what did not come in time."""
-        self._asked = self.cursor
+        self._asked, self._answered = self.cursor, True
         yield from super().expire(now)
 
-    def _behind(self, item: T) -> Verdict:
-        if len(self._unnumbered) >= self._limit:
-            return Verdict.FORGOTTEN
-        self._unnumbered.append(item)
-        return Verdict.HELD
+    def started_anew(self) -> TolerantSequence[T]:
+        """The order of the next session; repeats of this one's items are still known."""
+        return TolerantSequence(limit=self._limit, after=self)
+
+    def rebase(self) -> Iterator[T]:
+        """What is missing now will not come, and that was told: gives what waited behind it.
+
+        The next number, whatever it is, follows.
+        """
+        for item in self.abandon():
+            if not isinstance(item, Hole):
+                yield item
+        self._rebased = True
+
+    def _wait(self, now: float) -> None:
+        self._replaying = False
+        self._settles_at = now + SETTLE
+
+
+class Copies:
+    """Events of jobs in, "this is a copy of one that came" out, where ids do not tell.
+
+    A history holds every event once. So of equal ones in it, as many are copies as came before.
+
+    Args:
+        limit: how many events of one job are remembered.
+    """
+
+    def __init__(self, *, limit: int = 65536) -> None:
+        self._limit = limit
+        self._came: dict[str, Counter[str]] = {}
+        self._left: dict[str, Counter[str]] = {}
+
+    def opened(self, job_id: str) -> None:
+        """A history of the job begins."""
+        self._left[job_id] = Counter(self._came.get(job_id))
+
+    def closed(self, job_id: str | None = None) -> None:
+        """The history of this job, or of all jobs, is over."""
+        if job_id is None:
+            self._left.clear()
+        else:
+            self._left.pop(job_id, None)
+
+    def came(self, job_id: str, content: str) -> bool:
+        """An event came; True if it is a copy."""
+        left = self._left.get(job_id)
+        if left is not None and left[content] > 0:
+            left[content] -= 1
+            return True
+        known = self._came.setdefault(job_id, Counter())
+        if content in known or len(known) < self._limit:
+            known[content] += 1
+        return False
+
+    def forget(self, job_id: str) -> None:
+        """The job has ended."""
+        self._came.pop(job_id, None)
+        self._left.pop(job_id, None)

@@ -23,29 +23,35 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Sequence_
+from datetime import datetime
 from typing import Final, Literal
 
 from pydantic import SecretStr
 
 from .._wire import dialect
+from .._wire.bodies import ChunkPayload, StatusPayload, TypedEvent
 from .._wire.build import rotated_credential, terminal_event, to_event
-from .._wire.bodies import StatusPayload, TypedEvent
-from .._wire.codec import BadFrame, ControlFrame, EventFrame, Frame, decode, encode
+from .._wire.codec import BadFrame, ControlFrame, EventFrame, Frame, decode, encode, fingerprint
 from .._wire.dialect import DIALECTS, Dialect
-from .._wire.ids import new_id, new_prefixed_id, now_text
+from .._wire.ids import new_id, new_prefixed_id, now_text, parse_time
 from .._wire.messages import (
     Ack,
     Auth,
     Bye,
+    Cancel,
     Capabilities,
     Close,
     Hello,
+    ListJobs,
     Ping,
     Pong,
     Subscribe,
     Unsubscribe,
 )
 from .._wire.replies import (
+    Accepted,
+    JobPage,
     Subscribed,
     read_accepted,
     read_jobs,
@@ -62,20 +68,36 @@ from ..errors import (
     LinkLost,
     LocalProtocolError,
     RemoteProtocolError,
+    RequestError,
+    ResultUnavailable,
     ResumeExpired,
     SessionClosed,
     Unauthenticated,
+    job_error,
     request_error,
 )
 from ..events import Event, Gap
 from ..models import Checkpoint, ClientInfo, SessionInfo
 from . import effects
 from .effects import Effect
-from .jobs import KnownJobs
+from .jobs import KnownJob, KnownJobs
 from .liveness import Liveness, Pulse
+from .recovery import (
+    Announce,
+    Ask,
+    Asking,
+    Attach,
+    Deliver,
+    Fetch,
+    GiveUp,
+    Look,
+    Means,
+    Recovery,
+    Step,
+)
 from .requests import Request, Requests
 from .resume import Next, ResumeState
-from .sequence import Hole, Sequence, TolerantSequence, Verdict
+from .sequence import Copies, Hole, Sequence, TolerantSequence, Verdict
 
 __all__ = ["Session", "State"]
 
@@ -109,7 +131,8 @@ _NEEDS = {
     dialect.PING: dialect.HEARTBEAT,
 }
 
-ATTACH_TIMEOUT: Final = 30.0
+OWN_TIMEOUT: Final = 30.0
+"""Seconds that the runtime has for an answer to what the session asks on its own account."""
 
 _REFUSALS = frozenset(
     {
@@ -157,6 +180,7 @@ class Session:
         self.jobs = KnownJobs()
         self.reserved = 0
         self.bad_frames = 0
+        self.gaps = 0
         self._client = info or ClientInfo()
         self._features = features
         self._limit = limit
@@ -168,7 +192,11 @@ class Session:
         self._liveness = Liveness(None, 0.0)
         self._tolerant: TolerantSequence[_Held] | None = None
         self._apart: set[str] = set()
+        self._copies: Copies | None = None
+        self._recovery: Recovery[tuple[ControlFrame, bytes]] = Recovery()
+        self._welcomed_at: datetime | None = None
         self._gone: ArcpError | None = None
+        self._gone_id: str | None = None
         self._own_id = new_prefixed_id("sess")
         self._close_at: float | None = None
         self._warned_of_repeats = False
@@ -220,7 +248,7 @@ class Session:
         """When `tick` must be called next."""
         moments = [self.requests.deadline, self._sequence.deadline, self._close_at]
         if self.state is State.LIVE:
-            moments.append(self._liveness.deadline)
+            moments += [self._liveness.deadline, self._recovery.deadline]
         return min((moment for moment in moments if moment is not None), default=None)
 
     # ------------------------------------------------------------------ the link
@@ -245,6 +273,12 @@ class Session:
         """The link is gone. What waits for an answer waits for the next link."""
         was_closing = self.state is State.CLOSING
         self._move("lost")
+        self._perform(self._recovery.lost(), now)
+        if self._copies is not None:
+            self._copies.closed()
+        for request in self.requests:
+            if isinstance(request.token, Asking):
+                self.requests.remove(request)  # asked anew on the next link, if still of interest
         self.requests.unsend()
         if was_closing:
             self._out.append(effects.Ended(None))
@@ -263,6 +297,7 @@ class Session:
             if (
                 seq is not None
                 and self._tolerant is None
+                and not self._recovery.busy
                 and not self._sequence.holding
                 and not (type(frame.payload) is StatusPayload and _rotates(frame.payload))
                 and self._sequence.advance(seq)
@@ -291,7 +326,7 @@ class Session:
     def tick(self, now: float) -> None:
         """Time has passed; to be called at `deadline`, may be called at any time."""
         for request, late in self.requests.expire(now):
-            self._out.append(effects.Refused(request, late))
+            self._ended_without_answer(request, late, now)
         if self._close_at is not None and now >= self._close_at:
             self._close_at = None
             if self.state is State.CLOSING:
@@ -299,6 +334,7 @@ class Session:
         if self.state is not State.LIVE:
             return
         self._settle(now)
+        self._perform(self._recovery.tick(now), now)
         pulse = self._liveness.look(now)
         if pulse is Pulse.DEAD:
             silent = now - self._liveness.heard_at
@@ -324,9 +360,9 @@ class Session:
         """Nobody waits for it any more; an answer will find nobody."""
         self.requests.remove(request)
 
-    def refuse(self, request: Request, error: ArcpError) -> None:
+    def refuse(self, request: Request, error: ArcpError, now: float) -> None:
         """It cannot be sent, now or later."""
-        self._refuse(request, error)
+        self._refuse(request, error, now)
 
     def ack(self, mark: int, now: float) -> bool:
         """Tell the runtime what was processed (§6.5); False if it does not want to know."""
@@ -334,21 +370,6 @@ class Session:
             return False
         self._control_out(dialect.ACK, Ack(last_processed_seq=mark).wire(), now)
         return True
-
-    def attach(self, job_id: str, now: float, *, from_seq: int | None = None) -> None:
-        """Subscribe to a job with its history, for the session's own purposes (S5, S6).
-
-        ``JobGone`` follows if the runtime no longer knows the job.
-        """
-        request = Request(
-            kind=dialect.SUBSCRIBE,
-            payload=Subscribe(job_id=job_id, history=True, from_event_seq=from_seq).wire(),
-            deadline=now + ATTACH_TIMEOUT,
-            job_id=job_id,
-            token=_INTERNAL,
-        )
-        self.requests.add(request)
-        self._flush(now)
 
     def unsubscribe(self, job_id: str, now: float) -> None:
         """Watch a job no longer; there is no reply to it (§7.6)."""
@@ -398,11 +419,16 @@ class Session:
         self, frame: EventFrame | ControlFrame | BadFrame, data: bytes, now: float
     ) -> None:
         """Bring a frame into order and deliver it, and what it lets go."""
+        if self._recovery.busy:
+            self._recovery.seen(frame.job_id, now)
         sequence = self._sequence
-        if self._tolerant is not None and self._came_before(frame):
-            return
         seq = frame.event_seq
-        if seq is None or (self._apart and frame.job_id in self._apart):
+        apart = bool(self._apart) and frame.job_id in self._apart and not self._stored(frame)
+        if self._tolerant is not None and self._came_before(frame):
+            if seq is None or apart:
+                return
+            frame = ControlFrame(type="")  # its number counts all the same
+        if seq is None or apart:
             if sequence.after((frame, data)):
                 self._deliver(frame, data)
             return
@@ -419,6 +445,14 @@ class Session:
             for held, held_data in sequence.release():
                 self._deliver(held, held_data)
 
+    def _stored(self, frame: EventFrame | ControlFrame | BadFrame) -> bool:
+        """Whether it is a stored outcome, which is numbered with the session's own events."""
+        if not isinstance(frame, ControlFrame) or not self.dialect.stored_outcomes:
+            return False
+        return frame.session_id != self.session_id or (
+            frame.job_id is not None and self._recovery.fetching(frame.job_id)
+        )
+
     def _came_before(self, frame: EventFrame | ControlFrame | BadFrame) -> bool:
         """Whether the envelope id shows a repeat, where numbers cannot be trusted.
 
@@ -427,10 +461,19 @@ class Session:
         assert self._tolerant is not None
         if isinstance(frame, ControlFrame):
             return False
-        return self._tolerant.is_repeat(frame.job_id, frame.id)
+        if self._tolerant.is_repeat(frame.job_id, frame.id):
+            return True
+        if self._copies is None or isinstance(frame, BadFrame) or frame.job_id is None:
+            return False
+        content = fingerprint(frame)
+        return content is not None and self._copies.came(frame.job_id, content)
 
     def _deliver(self, frame: EventFrame | ControlFrame | BadFrame, data: bytes) -> None:
         if isinstance(frame, EventFrame):
+            if self._recovery.busy and not self._recovery.wants(
+                frame.job_id, of_result=type(frame.payload) is ChunkPayload
+            ):
+                return
             seq = frame.event_seq
             again = seq is not None and seq <= self.reserved
             event = to_event(frame, data, again)
@@ -448,12 +491,18 @@ class Session:
         if event.job_id is None:
             self._report(f"a {frame.type} names no job; it was dropped")
             return
+        here = frame.session_id == self.session_id
+        if self._recovery.keep(event.job_id, (frame, data), here=here):
+            return
         if not self.jobs.end(event.job_id):
             return
+        self._recovery.ended(event.job_id)
+        if self._copies is not None:
+            self._copies.forget(event.job_id)
         self._out.append(event)
         for request in self.requests:
             if request.kind == dialect.CANCEL and request.job_id == event.job_id:
-                self._answer(request, None)
+                self._answer(request, None, self._liveness.heard_at)
 
     def _bad(self, frame: BadFrame) -> None:
         """Report what could not be read; where its number could, it counts as received (S3)."""
@@ -488,6 +537,7 @@ class Session:
         *,
         job_id: str | None = None,
     ) -> None:
+        self.gaps += 1
         session_id = self.session_id or ""
         self._out.append(
             Gap(
@@ -550,40 +600,52 @@ class Session:
             return
         self._move("welcome")
         had_session = self._resume.possible or self._gone is not None
+        ended = self._resume.session_id or self._gone_id
         resumed = self._resume.welcomed(welcome)
         self.info = welcome.info
+        self._welcomed_at = parse_time(frame.payload.get("accepted_at"))
         self._dialect = self._override or welcome.dialect
         self._liveness = Liveness(welcome.info.heartbeat_interval, now)
         self._gone = None
         self._warned_of_repeats = False
-        if resumed:
-            self._sequence.opened(now)
         self._out.append(effects.Opened(welcome, resumed))
         cursor = self._sequence.cursor
-        if not resumed:
+        if resumed:
+            self._go_on(now)
+        else:
             if had_session:
                 self._gap(cursor + 1, None, "unknown_end")
-            self._start_sequence()
+            self._start_anew()
         if had_session and not (resumed and self.dialect.jobs_survive_drop):
-            self._reattach(cursor, now)
+            self._lead_all_back(cursor, now, resumed=resumed, ended=ended)
         self._flush(now)
 
-    def _start_sequence(self) -> None:
+    def _go_on(self, now: float) -> None:
+        """The numbers go on where they were."""
+        if self._tolerant is None and not self.dialect.strict:  # from a checkpoint
+            cursor = self._sequence.cursor
+            self._sequence = self._tolerant = TolerantSequence(cursor=cursor, limit=self._limit)
+        self._remember_copies()
+        self._sequence.opened(now)
+
+    def _start_anew(self) -> None:
         """A new session numbers from 1 again."""
         self.reserved = 0
         self._apart.clear()
         if self.dialect.strict:
             self._tolerant = None
             self._sequence = Sequence(limit=self._limit)
-        else:
+        elif self._tolerant is None:
             self._sequence = self._tolerant = TolerantSequence(limit=self._limit)
+        else:
+            for held in self._tolerant.rebase():
+                self._deliver(*held)
+            self._sequence = self._tolerant = self._tolerant.started_anew()
+        self._remember_copies()
 
-    def _reattach(self, cursor: int, now: float) -> None:
-        """Subscribe to every open job again, where the resume did not bring them along (S5)."""
-        for job in self.jobs:
-            if job.mine or job.watched:
-                # The runtime counts in the submitter's numbers: those of the session that is gone.
-                self.attach(job.job_id, now, from_seq=cursor if job.mine else None)
+    def _remember_copies(self) -> None:
+        if self.dialect.renames_copies and self._copies is None:
+            self._copies = Copies()
 
     def _turned_away(self, frame: ControlFrame) -> None:
         """The runtime refused the hello."""
@@ -605,6 +667,7 @@ class Session:
         cause = ResumeExpired(f"the runtime refused the resume ({text})")
         if step is Next.FRESH:
             self._gone = cause
+            self._gone_id = self._resume.session_id
             self._resume.forget()
         self._relink(cause)
 
@@ -619,22 +682,30 @@ class Session:
         request = self.requests.answered_by(frame)
         if child and request is not None and reply_to(frame) is None:
             request = None  # unasked for: a delegated job, not an answer to a submit
-        job = self.jobs.learn(accepted.job_id)
-        job.agent = accepted.agent
-        if request is not None:
-            job.mine = True
-            job.key = request.key
-            job.payload = request.payload
-            job.trace_id = request.trace_id
+        if request is not None and isinstance(request.token, Asking):
+            self._answer(request, accepted, now)
+            return
         elsewhere = bool(frame.session_id) and frame.session_id != self.session_id
         self._out.append(
             effects.JobKnown(
                 accepted, mine=request is not None, request=request, elsewhere=elsewhere
             )
         )
+        if self.jobs.has_ended(accepted.job_id):
+            job = KnownJob(accepted.job_id)  # its end was delivered: nothing is to come of it
+        else:
+            job = self.jobs.learn(accepted.job_id)
+        job.agent = accepted.agent
         if request is not None:
+            job.mine = True
+            job.home = frame.session_id or self.session_id or ""
+            job.key = request.key
+            job.payload = request.payload
+            job.trace_id = request.trace_id
             request.job_id = accepted.job_id
-            self._answer(request, accepted)
+            self._answer(request, accepted, now)
+            if self.jobs.get(accepted.job_id) is job:
+                self._lead_back_if_old(job, accepted, request, now, elsewhere=elsewhere)
         self._flush(now)
 
     def _subscribed(self, frame: ControlFrame, now: float) -> None:
@@ -644,25 +715,25 @@ class Session:
             self._report("a job.subscribed that nobody waits for was ignored")
             return
         self._out.append(effects.JobKnown(subscribed, mine=False, request=request))
-        self._answer(request, subscribed)
+        self._answer(request, subscribed, now)
         self._flush(now)
 
     def _page(self, frame: ControlFrame, now: float) -> None:
         request = self.requests.answered_by(frame)
         if request is not None:
-            self._answer(request, read_jobs(frame))
+            self._answer(request, read_jobs(frame), now)
         self._flush(now)
 
     def _cancelled(self, frame: ControlFrame, now: float) -> None:
         request = self.requests.answered_by(frame)
         if request is not None:
-            self._answer(request, None)
+            self._answer(request, None, now)
         self._flush(now)
 
     def _pong(self, frame: ControlFrame, now: float) -> None:
         request = self.requests.answered_by(frame)
         if request is not None:
-            self._answer(request, now)
+            self._answer(request, now, now)
 
     def _ping(self, frame: ControlFrame, now: float) -> None:
         nonce = frame.payload.get("nonce")
@@ -695,7 +766,7 @@ class Session:
             refusal.code, refusal.message, retryable=refusal.retryable, details=refusal.details
         )
         if request is not None:
-            self._refuse(request, error)
+            self._refuse(request, error, now)
         elif refusal.code == dialect.HEARTBEAT_LOST:
             self._relink(HeartbeatLost(f"the runtime reports {error}"))
         elif refusal.code == dialect.UNAUTHENTICATED:
@@ -719,32 +790,234 @@ class Session:
 
     # ------------------------------------------------------------------ odds and ends
 
-    def _answer(self, request: Request, value: object) -> None:
+    def _answer(self, request: Request, value: object, now: float) -> None:
         if not self.requests.remove(request):
             return
-        if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
-            self._watching(request.job_id, value)
-        if request.token is not _INTERNAL:
+        if isinstance(request.token, Asking):
+            self._perform(self._read_answer(request.token, value, now), now)
+        else:
             self._out.append(effects.Answered(request, value))
+            if isinstance(value, Subscribed):
+                self._watched(request, value, now)
 
-    def _watching(self, job_id: str, value: object) -> None:
-        job = self.jobs.learn(job_id)
-        job.watched = True
+    def _read_answer(self, asking: Asking, value: object, now: float) -> _Steps:
+        job_id = asking.job_id
         if isinstance(value, Subscribed):
-            job.agent = value.agent
+            self._watching(job_id)
+            return self._recovery.attached(job_id, value.status, now)
+        if isinstance(value, JobPage):
+            status = next((job.status for job in value.jobs if job.job_id == job_id), None)
+            return self._recovery.looked(job_id, status, now, cursor=value.next_cursor)
+        if isinstance(value, Accepted):
+            if value.job_id != job_id:
+                self._cancel_unasked(value.job_id)
+            return self._recovery.fetched(job_id, value.job_id, now)
+        return []
 
-    def _refuse(self, request: Request, error: ArcpError) -> None:
-        if not self.requests.remove(request):
-            return
-        if request.token is not _INTERNAL:
-            self._out.append(effects.Refused(request, error))
-        elif request.job_id is not None and self.jobs.get(request.job_id) is not None:
-            self.jobs.end(request.job_id)
-            lost = JobLost(
-                f"job {request.job_id}: the runtime no longer knows it ({error})",
-                job_id=request.job_id,
+    def _watched(self, request: Request, subscribed: Subscribed, now: float) -> None:
+        """The application watches a job from now on."""
+        job_id = subscribed.job_id
+        self._watching(job_id)
+        job = self.jobs.get(job_id)
+        if job is None:
+            return  # its history brought its end
+        job.watched = True
+        job.agent = subscribed.agent
+        if subscribed.status in dialect.ENDED:
+            history = bool(request.payload.get("history"))
+            self._perform(
+                self._recovery.told_ended(
+                    job_id, subscribed.status, now, means=self._means(job), history=history
+                ),
+                now,
             )
-            self._out.append(effects.JobGone(request.job_id, lost))
+
+    def _watching(self, job_id: str) -> None:
+        if self._copies is not None:
+            self._copies.closed(job_id)
+        if not self.jobs.has_ended(job_id):
+            self.jobs.learn(job_id)
+        self._set_apart(job_id)
+
+    def _refuse(self, request: Request, error: ArcpError, now: float) -> None:
+        if self.requests.remove(request):
+            self._ended_without_answer(request, error, now)
+
+    def _ended_without_answer(self, request: Request, error: ArcpError, now: float) -> None:
+        if self._copies is not None and request.kind == dialect.SUBSCRIBE:
+            self._copies.closed(request.job_id)
+        if not isinstance(request.token, Asking):
+            self._out.append(effects.Refused(request, error))
+            return
+        if not isinstance(error, RequestError):
+            error = request_error(dialect.INVALID_REQUEST, str(error))
+        self._perform(self._recovery.refused(request.token, error, now), now)
+
+    # ------------------------------------------------------------------ jobs that are led back
+
+    def wanted(self, job_id: str, now: float) -> None:
+        """Somebody waits for the outcome of a job whose end this session has seen long ago."""
+        job = self.jobs.learn(job_id)
+        self._perform(
+            self._recovery.begin(
+                job_id,
+                now,
+                means=self._means(job),
+                history=True,
+                hold=self.dialect.stored_outcomes,
+                watchful=False,
+                only_outcome=True,
+            ),
+            now,
+        )
+
+    def _lead_all_back(self, cursor: int, now: float, *, resumed: bool, ended: str | None) -> None:
+        """Subscribe to every open job again, where a resume does not bring them along (S5)."""
+        spoken = self.dialect
+        for job in self.jobs:
+            if not (job.mine or job.watched):
+                continue
+            # A resume brings what is held of the session's own jobs, and a history would bring
+            # the same again. In a new session a history goes on from what was received, in the
+            # numbers of the session that submitted the job.
+            history = not (resumed and job.mine)
+            known = cursor if history and not resumed and job.home == ended else None
+            self._perform(
+                self._recovery.begin(
+                    job.job_id,
+                    now,
+                    means=self._means(job),
+                    history=history,
+                    from_seq=known,
+                    lossy=resumed,  # in a new session the gap is announced for all of them
+                    renew=resumed and spoken.stale_subscriptions,
+                    watchful=not spoken.jobs_survive_drop,
+                ),
+                now,
+            )
+
+    def _lead_back_if_old(
+        self, job: KnownJob, accepted: Accepted, request: Request, now: float, *, elsewhere: bool
+    ) -> None:
+        """An accepted job that is not new may have run, and ended, where nobody was told (S6)."""
+        spoken = self.dialect
+        elsewhere = elsewhere or request.session_id != self.session_id
+        if accepted.accepted_at is not None and self._welcomed_at is not None:
+            before = accepted.accepted_at < self._welcomed_at
+        else:
+            before = len(request.ids) > 1
+        if elsewhere or (spoken.strict and not request.fresh):
+            steps = self._recovery.begin(
+                job.job_id,
+                now,
+                means=self._means(job),
+                history=True,
+                lossy=not spoken.jobs_survive_drop,
+                hold=spoken.stored_outcomes,
+                watchful=not spoken.jobs_survive_drop,
+            )
+        elif before and not spoken.jobs_survive_drop:
+            steps = self._recovery.begin(
+                job.job_id,
+                now,
+                means=self._means(job),
+                history=False,
+                lossy=True,
+                renew=spoken.stale_subscriptions,
+                hold=spoken.stored_outcomes,
+            )
+        else:
+            steps = []
+            if not request.fresh and not spoken.stored_outcomes:
+                self._recovery.doubt(job.job_id, now, means=self._means(job))
+        self._perform(steps, now)
+
+    def _means(self, job: KnownJob) -> Means:
+        """What this runtime can be asked about a job."""
+        return Means(
+            attach=self.negotiated(dialect.SUBSCRIPTIONS),
+            look=self.negotiated(dialect.LISTING),
+            fetch=self.dialect.stored_outcomes and job.key is not None,
+        )
+
+    def _perform(self, steps: _Steps, now: float) -> None:
+        """Do what a job needs that is on its way back."""
+        for step in steps:
+            match step:
+                case Announce(job_id):
+                    self._gap(self.received + 1, None, "lost", job_id=job_id)
+                    if self._tolerant is not None:
+                        for held in self._tolerant.rebase():
+                            self._deliver(*held)
+                case Deliver((frame, data)):
+                    self._terminal(frame, data)
+                case GiveUp():
+                    self._given_up(step)
+                case _:
+                    self.requests.add(self._own_request(step, now + OWN_TIMEOUT))
+        if steps:
+            self._flush(now)
+
+    def _own_request(self, step: Attach | Look | Fetch, deadline: float) -> Request:
+        if isinstance(step, Attach):
+            return Request(
+                kind=dialect.SUBSCRIBE,
+                payload=Subscribe(
+                    job_id=step.job_id, history=step.history, from_event_seq=step.from_seq
+                ).wire(),
+                deadline=deadline,
+                job_id=step.job_id,
+                token=Asking(Ask.ATTACH, step.job_id, renew=step.renew),
+            )
+        if isinstance(step, Look):
+            return Request(
+                kind=dialect.LIST_JOBS,
+                payload=ListJobs(limit=1000, cursor=step.cursor).wire(),
+                deadline=deadline,
+                token=Asking(Ask.LOOK, step.job_id),
+            )
+        job = self.jobs.learn(step.job_id)
+        return Request(
+            kind=dialect.SUBMIT,
+            payload=job.payload,
+            deadline=deadline,
+            trace_id=job.trace_id,
+            key=job.key,
+            token=Asking(Ask.FETCH, step.job_id),
+        )
+
+    def _given_up(self, step: GiveUp) -> None:
+        """The runtime has no outcome for a job: say so, in place of an end."""
+        job_id, status = step.job_id, step.status
+        if not self.jobs.end(job_id):
+            return
+        if self._copies is not None:
+            self._copies.forget(job_id)
+        error: ArcpError
+        if status == dialect.SUCCESS:
+            text = f"job {job_id} succeeded, but its result can no longer be had ({step.why})"
+            error = ResultUnavailable(text, job_id=job_id)
+        elif status:
+            text = f"the runtime tells no more than its status ({step.why})"
+            error = job_error(_CODES.get(status, ""), text, status=status, job_id=job_id)
+        else:
+            text = f"job {job_id}: the runtime no longer knows it ({step.why})"
+            error = JobLost(text, job_id=job_id)
+        self._out.append(effects.JobGone(job_id, error, status or None))
+
+    def _cancel_unasked(self, job_id: str) -> None:
+        """The runtime has forgotten a key and started a job that nobody wants."""
+        self._report(f"job {job_id} was started by mistake: its key was forgotten; cancelling it")
+        payload = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for").wire()
+        self._out.append(
+            effects.Send(
+                encode(
+                    dialect.CANCEL, payload, id=new_id(), session_id=self.session_id, job_id=job_id
+                )
+            )
+        )
+
+    # ------------------------------------------------------------------ the way out
 
     def _flush(self, now: float) -> None:
         """Send the requests that may go out now."""
@@ -753,15 +1026,27 @@ class Session:
         for request in self.requests.ready(one_at_a_time=self.dialect.one_at_a_time):
             feature = _NEEDS.get(request.kind)
             if feature is not None and not self.negotiated(feature):
-                self._refuse(request, FeatureNotNegotiated(_not_offered(feature)))
+                self._refuse(request, FeatureNotNegotiated(_not_offered(feature)), now)
                 continue
             if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
-                self._will_watch(request.job_id)
+                self._will_watch(request, request.job_id, now)
             self._liveness.sent(now)
             self._out.append(effects.Send(request.encode(self.session_id or ""), request))
 
-    def _will_watch(self, job_id: str) -> None:
-        """Its history may come before the confirmation, numbered apart in some dialects."""
+    def _will_watch(self, request: Request, job_id: str, now: float) -> None:
+        """What must be before a subscription: its history may come before its confirmation."""
+        asking = request.token if isinstance(request.token, Asking) else None
+        renew = asking.renew if asking is not None else bool(request.ids)
+        if renew and self.dialect.stale_subscriptions:
+            self._control_out(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
+        history = bool(request.payload.get("history"))
+        if history and self._copies is not None:
+            self._copies.opened(job_id)
+        if history or asking is None:
+            self._set_apart(job_id)
+
+    def _set_apart(self, job_id: str) -> None:
+        """From now on the job's events are numbered apart, in some dialects."""
         if self.dialect.watched_space == "own":
             self._apart.add(job_id)
 
@@ -791,8 +1076,14 @@ def _not_offered(feature: str) -> str:
     return f"the runtime did not offer {feature!r} (§6.2)"
 
 
-_INTERNAL: Final = object()
-"""Token of requests that the session makes for itself."""
+_Steps = Sequence_[Step[tuple[ControlFrame, bytes]]]
+
+_CODES: Final = {
+    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
+    dialect.TIMED_OUT: dialect.TIMEOUT,
+    dialect.ERROR: dialect.INTERNAL_ERROR,
+}
+"""Codes for jobs of which nothing is known but how they ended."""
 
 _HANDLERS: Final[Mapping[str, Callable[[Session, ControlFrame, float], None]]] = {
     dialect.ACCEPTED: Session._accepted,

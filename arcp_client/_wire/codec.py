@@ -116,7 +116,10 @@ def fingerprint(frame: EventFrame) -> str | None:
     try:
         content = _encode(payload)
     except (TypeError, ValueError, RecursionError):  # a value that only a tolerant reader takes
-        content = repr(payload).encode("utf-8", "surrogatepass")
+        try:
+            content = _dumps(payload).encode("ascii")
+        except ValueError:
+            return None
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

@@ -192,6 +192,12 @@ class Dialect:
         close_with: the message that ends a session; ``drop`` where any would cancel the jobs.
         jobs_survive_drop: events emitted while the link is down are replayed by a resume.
         refuses_caught_up: a resume that has missed nothing is refused, one event earlier is not.
+        stale_subscriptions: a subscription outlives its link and stays bound to it; the resumed
+            session must end it before it can have a new one.
+        renames_copies: an event gets a new envelope id each time it is sent to a subscriber, so
+            that a repeat is known by its content and its time only.
+        stored_outcomes: the terminal message of a job that has ended is sent again to whoever
+            submits again under the job's key.
     """
 
     name: str
@@ -201,6 +207,9 @@ class Dialect:
     close_with: Literal["close", "bye", "both", "drop"] = "both"
     jobs_survive_drop: bool = True
     refuses_caught_up: bool = False
+    stale_subscriptions: bool = False
+    renames_copies: bool = False
+    stored_outcomes: bool = False
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
@@ -214,6 +223,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             one_at_a_time=True,
             close_with="bye",
             jobs_survive_drop=False,
+            stale_subscriptions=True,
+            renames_copies=True,
+            stored_outcomes=True,
         ),
         Dialect(
             name="typescript",
@@ -222,6 +234,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             close_with="bye",
             jobs_survive_drop=False,
             refuses_caught_up=True,
+            renames_copies=True,
         ),
         Dialect(
             name="csharp",

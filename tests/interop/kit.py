@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable
 from typing import Any
 
 from tenacity import wait_none
@@ -16,7 +16,7 @@ AT_ONCE = wait_none()
 """Reconnect without a delay."""
 
 
-async def all_of(items: AsyncIterator[Any]) -> list[Any]:
+async def all_of(items: AsyncIterable[Any]) -> list[Any]:
     """Everything that an iteration gives until it ends."""
     return [item async for item in items]
 

@@ -22,21 +22,27 @@ from arcp_client.errors import (
     JobTimedOut,
     LeaseExpired,
     PermissionDenied,
+    ResultIncomplete,
     Unauthenticated,
     UnknownCode,
 )
 from tests.interop.kit import AT_ONCE, all_of, kinds, numbers
 from tests.interop.reference import ReferenceRuntime
 
+FEATURES = ["heartbeat", "ack", "list_jobs", "subscribe", "lease_expires_at", "cost.budget"]
+
 pytestmark = pytest.mark.timeout(20)
 
 
 @contextlib.asynccontextmanager
-async def another(served: ReferenceRuntime, token: str = "tok-alice") -> AsyncIterator[Client]:
-    """One more client of the same runtime."""
+async def another(
+    served: ReferenceRuntime, token: str = "tok-alice", *, acks: bool = True
+) -> AsyncIterator[Client]:
+    """One more client of the same runtime; without acks it frees nothing of its log."""
     async with Client(
         served.url,
         token=token,
+        features=[name for name in FEATURES if acks or name != "ack"],
         timeouts=Timeouts(request=5, close=2),
         reconnect=Reconnect(wait=AT_ONCE),
     ) as client:
@@ -344,6 +350,16 @@ async def test_an_ended_job_is_watched_to_its_end(
         assert kinds(await all_of(view))[-1] == "result"
 
 
+async def test_an_ended_job_watched_without_history_still_has_its_result(
+    client: Client, reference: ReferenceRuntime
+) -> None:
+    job = await client.submit("echo", 7)
+    await job.result()
+    async with another(reference) as observer:
+        view = await observer.watch(job.id)
+        assert (await view.result()).value == {"echoed": 7}
+
+
 async def test_nothing_comes_after_unsubscribing(
     client: Client, reference: ReferenceRuntime
 ) -> None:
@@ -372,6 +388,54 @@ async def test_the_same_key_gives_the_same_job(client: Client) -> None:
     assert (await again.result()).value == {"echoed": 1}
     with pytest.raises(DuplicateKey):
         await client.submit("echo", 2, idempotency_key="k")
+
+
+async def test_the_same_key_in_a_later_session_brings_everything_back(
+    reference: ReferenceRuntime,
+) -> None:
+    async with another(reference, acks=False) as first:
+        job = await first.submit("chunks", ["a", "b", "c"], idempotency_key="k")
+        await job.result()
+    async with another(reference) as second:
+        again = await second.submit("chunks", ["a", "b", "c"], idempotency_key="k")
+        assert again.id == job.id
+        assert (await again.result()).value == "abc"
+        assert second.stats().gaps == 0
+        more = await second.submit("echo")
+        await more.result()
+        assert second.stats().gaps == 0
+
+
+async def test_what_was_acknowledged_is_not_brought_back(reference: ReferenceRuntime) -> None:
+    async with another(reference) as first:
+        await (await first.submit("chunks", ["a", "b"], idempotency_key="k")).result()
+    async with another(reference) as second:
+        again = await second.submit("chunks", ["a", "b"], idempotency_key="k")
+        with pytest.raises(ResultIncomplete):
+            await again.result()
+        assert again.status == "success"
+
+
+async def test_the_same_key_while_the_job_of_an_earlier_session_runs(
+    reference: ReferenceRuntime,
+) -> None:
+    puppet = reference.puppet()
+    async with another(reference, acks=False) as first:
+        job = await first.submit("puppet", "p", idempotency_key="k")
+        await puppet.progress(1, 2)
+        await first.drain()
+    await reference.until_ended(1)
+    await puppet.progress(3)  # nobody is told of it: this runtime forgets it
+    async with another(reference) as second:
+        again = await second.submit("puppet", "p", idempotency_key="k")
+        assert again.id == job.id
+        assert (await all_of(second.jobs()))[0].status == "running"  # answered after the attach
+        await puppet.progress(4)
+        puppet.finish("done")
+        seen = await all_of(again)
+        assert numbers(seen) == [1, 2, 4]
+        assert [type(e) for e in seen].count(events.Gap) == 1
+        assert (await again.result()).value == "done"
 
 
 # ------------------------------------------------------------------ acknowledgements
