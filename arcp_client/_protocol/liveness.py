@@ -6,8 +6,12 @@ Nothing here outlives a link: each one gets a new `Liveness`.
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 __all__ = ["Liveness", "Pulse"]
+
+SHORTEST: Final = 0.01
+"""Seconds. A runtime that asks for less would have nothing but pings."""
 
 
 class Pulse(enum.Enum):
@@ -27,20 +31,16 @@ class Liveness:
         now: the link's start.
 
     Attributes:
-        heard_at: when the last message came.
+        heard_at: when the last message came; whoever reads the link sets it.
     """
 
     def __init__(self, interval: float | None, now: float) -> None:
         self.heard_at = now
-        self._interval = interval
+        self._interval = interval if interval is None else max(interval, SHORTEST)
         self._sent_at = now
         self._probed_at: float | None = None
         self._paused_at: float | None = None
         self._looked_at = now
-
-    def heard(self, now: float) -> None:
-        """A message of any kind came."""
-        self.heard_at = now
 
     def sent(self, now: float) -> None:
         """A message of any kind went out."""
