@@ -13,7 +13,7 @@ import pytest
 import reactivex as rx
 from reactivex.subject import Subject
 
-from arcp_client.rx import EventChannel, concat_map_async_by
+from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by
 from arcp_client.testing.clock import VirtualClock
 from tests.unit.rx.kit import Probe, Tape, drain_tasks
 
@@ -143,6 +143,30 @@ async def test_a_handler_that_pushes_to_its_own_key_comes_back_later(clock: Virt
     await clock.settle()
     assert [n for n in order if n < 100] == [0, 1, 2, 3]
     assert [n for n in order if n >= 100] == [100, 101, 102]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_a_batch_is_handled_like_its_items(clock: VirtualClock, keyed: bool) -> None:
+    tape = Tape()
+    subject: Subject[int] = Subject()
+    operator = (
+        concat_map_async_by(lambda n: n % 3, lambda n: n)
+        if keyed
+        else concat_map_async(lambda n: n)
+    )
+    sink: Any = tape.record(subject.pipe(operator))
+    subject.on_next(0)
+    sink.feed(range(1, 50))
+    sink.feed([])
+    await clock.settle()
+    sink.feed(range(50, 60))
+    subject.on_completed()
+    await tape.ended
+    sink.feed([99])
+    await clock.settle()
+    assert sorted(tape.items) == list(range(60))
+    assert all([n for n in tape.items if n % 3 == k] == list(range(k, 60, 3)) for k in range(3))
+    assert drain_tasks() == []
 
 
 # ---------------------------------------------------------------------- lanes
