@@ -24,6 +24,7 @@ __all__ = [
     "Record",
     "canonical",
     "event_payload",
+    "frame_size",
     "job_part",
     "payload_bytes",
     "timestamp",
@@ -51,6 +52,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         payload: the payload as JSON.
         at: the loop's time when it was emitted.
         needs: the feature without which a session does not get it (§6.2).
+        job_id: its job.
+        index: its place in the job, from 0.
+        size: about how many bytes its frame has.
     """
 
     id: bytes
@@ -59,11 +63,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     at: float = 0.0
     needs: str | None = None
-
-    @property
-    def size(self) -> int:
-        """About how many bytes its frame has."""
-        return len(self.payload) + 200
+    job_id: str = ""
+    index: int = 0
+    size: int = 0
 
     @property
     def terminal(self) -> bool:
@@ -76,6 +78,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 _EVENT = dialect.EVENT.encode()
+
+
+def frame_size(payload: bytes) -> int:
+    """About how many bytes a frame with that payload has."""
+    return len(payload) + 250
 
 
 def job_part(job_id: str, trace_id: str) -> bytes:

@@ -43,14 +43,15 @@ class Admission:
     Args:
         agents: what can be asked for.
         jobs: where accepted jobs are entered.
-        limits: the default lease, and how long keys are remembered.
+        limits: the default lease.
+        keys: the idempotency keys.
     """
 
-    def __init__(self, agents: Agents, jobs: JobTable, limits: Limits) -> None:
+    def __init__(self, agents: Agents, jobs: JobTable, limits: Limits, keys: Keys) -> None:
         self._agents = agents
         self._jobs = jobs
         self._limits = limits
-        self._keys = Keys(limits.idempotency_window, limits.idempotency_keys)
+        self._keys = keys
 
     # --------------------------------------------------------------------- submitting
 
@@ -76,7 +77,7 @@ class Admission:
             self._keys.drop(session.principal, key)
             entry.fail(error)
             raise
-        entry.settle(accepted.payload)
+        self._keys.settle(session.principal, key, accepted.payload)
         return accepted
 
     def _repeat(self, session: Session, known: Remembered) -> Accepted | Awaitable[Accepted]:
@@ -91,6 +92,7 @@ class Admission:
         job = self._jobs.get(payload["job_id"])
         if job is not None:
             job.authorities.add(session.id)
+            job.note()
         return Accepted(payload, None)
 
     def _accept(self, session: Session, submit: Submit, trace_id: str | None) -> Accepted:
@@ -116,7 +118,9 @@ class Admission:
             delegate_id=submit.delegate_id,
         )
         job = self._jobs.enter(request, now, Origin.of(session))
-        return Accepted(job.accept(), job)
+        payload = job.accept()
+        job.note()
+        return Accepted(payload, job)
 
     def _parent(self, session: Session, submit: Submit) -> Job | None:
         if submit.parent_job_id is None:
@@ -157,6 +161,7 @@ class Admission:
         )
         job = self._jobs.enter(request, now, parent.origin)
         job.accept()
+        job.note()
         return job
 
 

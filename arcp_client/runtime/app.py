@@ -22,7 +22,7 @@ from aiohttp import web
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
-from arcp_client.errors import ConnectFailed
+from arcp_client.errors import ConnectFailed, RequestError
 from arcp_client.runtime import frames
 from arcp_client.runtime.admission import Admission
 from arcp_client.runtime.agents import Agents
@@ -32,11 +32,15 @@ from arcp_client.runtime.connection import Connection
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.delegation import Delegation
 from arcp_client.runtime.handshake import Greeter, Identity
-from arcp_client.runtime.jobs import Failure, Job
+from arcp_client.runtime.idempotency import Keys
+from arcp_client.runtime.jobs import Job
+from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Policy
-from arcp_client.runtime.log import MemoryEventLog
+from arcp_client.runtime.log import EventLog, MemoryEventLog
+from arcp_client.runtime.outcomes import Failure
 from arcp_client.runtime.requests import Requests
+from arcp_client.runtime.restoring import restore
 from arcp_client.runtime.serving import Server, WebSockets
 from arcp_client.runtime.session import Session
 from arcp_client.runtime.sessions import SessionTable
@@ -86,7 +90,7 @@ class Runtime:
         name: str = "arcp-client",
         version: str | None = None,
         auth: Authentication = None,
-        event_log: MemoryEventLog | None = None,
+        event_log: EventLog | None = None,
         heartbeat_interval: float | None = 30.0,
         resume_window: float = 600.0,
         limits: Limits | None = None,
@@ -103,15 +107,25 @@ class Runtime:
         self._agents = Agents()
         self._tasks = TaskOwner(f"runtime {name}")
         self._job_tasks = TaskOwner(f"runtime {name} jobs")
-        self._jobs = JobTable(self._limits, self._job_tasks, policy=policy, context=self._context)
-        self._admission = Admission(self._agents, self._jobs, self._limits)
+        self._event_log: EventLog = event_log or MemoryEventLog()
+        self._journal = Journal(self._event_log, self._tasks)
+        journal = self._journal if self._event_log.durable else None
+        keys = Keys(self._limits.idempotency_window, self._limits.idempotency_keys, journal)
+        self._keys = keys
+        self._jobs = JobTable(
+            self._limits, self._job_tasks, policy=policy, journal=journal, context=self._context
+        )
+        self._admission = Admission(self._agents, self._jobs, self._limits, keys)
         self._sessions = SessionTable(
             self._limits,
-            event_log or MemoryEventLog(),
+            self._event_log,
             window=resume_window,
             on_gone=self._jobs.released,
+            journal=journal,
         )
-        self._requests = Requests(self._jobs, self._admission, self._limits, self._tasks.spawn)
+        self._requests = Requests(
+            self._jobs, self._admission, self._limits, self._journal.then, self._tasks.spawn
+        )
         self._greeter = Greeter(
             Identity(
                 name=name,
@@ -124,7 +138,9 @@ class Runtime:
             self._sessions,
             inventory=self._agents.inventory,
             features=self._features,
+            stored=self._journal.flushed,
         )
+        self._opening: asyncio.Task[None] | None = None
         self._connections: set[Connection] = set()
         self._closed = False
 
@@ -208,8 +224,7 @@ class Runtime:
         Raises:
             ConnectFailed: the runtime was closed.
         """
-        if self._closed:
-            raise ConnectFailed(f"{self.target} was closed", permanent=True)
+        await self._begin()
         near, far = memory_pair(max_frame=self._max_frame)
         connection = self._connection(far)
         # An empty context: what the client's task keeps there is not the runtime's.
@@ -257,7 +272,7 @@ class Runtime:
 
     def _sockets(self) -> WebSockets:
         return WebSockets(
-            self._connection, max_frame=self._max_frame, any_origin=not self._gate.open
+            self._begun_connection, max_frame=self._max_frame, any_origin=not self._gate.open
         )
 
     @property
@@ -265,8 +280,23 @@ class Runtime:
         return max(self._limits.frame_bytes, self._limits.event_bytes + _ENVELOPE)
 
     async def _begin(self) -> None:
+        """Open the event log, once, whoever comes first."""
         if self._closed:
             raise ConnectFailed(f"{self.target} was closed", permanent=True)
+        if not self._event_log.durable:
+            return
+        if self._opening is None:
+            self._opening = self._tasks.spawn(self._restore(), name="open")
+        # Not the caller's to cancel: others wait for it too.
+        await asyncio.shield(self._opening)
+
+    async def _restore(self) -> None:
+        stored = await self._event_log.open()
+        restore(stored, self._sessions, self._jobs, self._keys, self._requests.broken)
+
+    async def _begun_connection(self, transport: Transport) -> Connection:
+        await self._begin()
+        return self._connection(transport)
 
     def _connection(self, transport: Transport) -> Connection:
         connection = Connection(transport, self, self._tasks, on_end=self._connections.discard)
@@ -291,11 +321,20 @@ class Runtime:
 
     def handle(self, connection: Connection, session: Session, frame: ControlFrame) -> None:
         """Act on a frame of an open session."""
-        session.tokens.settle()
+        if session.tokens.settle():
+            session.note()
         if frame.type == dialect.RESUME:
-            self._greeter.resume_later(connection, session, frame)
+            self._tasks.spawn(self._resume_later(connection, session, frame), name="resume")
         else:
             self._requests.handle(connection, session, frame)
+
+    async def _resume_later(
+        self, connection: Connection, session: Session, frame: ControlFrame
+    ) -> None:
+        try:
+            await self._greeter.resume_later(connection, session, frame)
+        except RequestError as error:
+            connection.refuse(frame, error)
 
     def left(self, connection: Connection, session: Session) -> None:
         """A session has lost its connection."""
@@ -334,7 +373,9 @@ class Runtime:
             await asyncio.wait(
                 {self._tasks.spawn(wait, name="ending") for wait in running}, timeout=3.0
             )
+        await self._journal.drain(5.0)
         await self._tasks.close()
+        await self._event_log.close()
 
     async def _end_jobs(self, timeout: float) -> None:
         loop = asyncio.get_running_loop()

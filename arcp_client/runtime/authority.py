@@ -11,8 +11,9 @@ from typing import Any
 
 from arcp_client._wire import dialect
 from arcp_client.errors import BudgetExhausted, LeaseExpired, PermissionDenied
-from arcp_client.runtime.jobs import Failure, Job
+from arcp_client.runtime.jobs import Job
 from arcp_client.runtime.leases import Budget, NoRoom
+from arcp_client.runtime.outcomes import Failure
 
 __all__ = ["Authority", "expired"]
 

@@ -21,8 +21,9 @@ from arcp_client.models import Budget, Lease
 from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.delegation import Child, Delegation, delegated_to
 from arcp_client.runtime.flow import Pace
-from arcp_client.runtime.jobs import Cancellation, Failure, Job, Streamed, Success
+from arcp_client.runtime.jobs import Job
 from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.outcomes import Cancellation, Failure, Streamed, Success
 from arcp_client.runtime.tools import Tool
 
 __all__ = ["JobContext"]

@@ -13,7 +13,8 @@ from arcp_client._wire import dialect
 from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import InvalidRequest, JobFailed, ResultUnavailable, job_error
 from arcp_client.models import Lease
-from arcp_client.runtime.jobs import Failure, Job
+from arcp_client.runtime.jobs import Job
+from arcp_client.runtime.outcomes import Failure
 
 __all__ = ["Child", "Delegation", "delegated_to"]
 

@@ -34,6 +34,9 @@ class Pace:
             if session.unsent > _UNSENT:
                 await session.moved(self._limits.lag_delay)
                 return
+            if session.written_late:
+                await session.moved(self._limits.lag_delay)
+                return
             if session.lag > self._limits.lag_events:
                 await self._hold(session)
                 return

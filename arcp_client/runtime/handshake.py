@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ class Greeter:
         sessions: where sessions are kept.
         inventory: the agents, asked at each welcome.
         features: what this runtime offers, asked at each welcome.
+        stored: waits until what has changed survives the process.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class Greeter:
         *,
         inventory: Callable[[], list[dict[str, Any]]],
         features: Callable[[], frozenset[str]],
+        stored: Callable[[], Awaitable[None]],
     ) -> None:
         self._identity = identity
         self._gate = gate
         self._sessions = sessions
         self._inventory = inventory
         self._features = features
+        self._stored = stored
 
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
         """Answer a first frame. False if it was refused and the client may try again.
@@ -94,17 +98,19 @@ class Greeter:
             session = self._sessions.open(principal)
             session.features = features
             session.client = f"{hello.client.name} {hello.client.version}"[:200]
-            self._enter(connection, session, 0, session.tokens.rotate())
+            await self._enter(connection, session, 0, session.tokens.rotate())
         else:
-            self._resume(connection, principal, hello.resume, features)
+            await self._resume(connection, principal, hello.resume, features)
 
     async def _resume_first(self, connection: Connection, frame: ControlFrame) -> None:
         request = checked(Resume, frame)
         # The token resumes a session of its principal; who asks still has to say who it is.
         principal = await self._gate.principal(request.auth or Auth())
-        self._resume(connection, principal, _block(request, frame), self._offered(request))
+        await self._resume(connection, principal, _block(request, frame), self._offered(request))
 
-    def resume_later(self, connection: Connection, session: Session, frame: ControlFrame) -> None:
+    async def resume_later(
+        self, connection: Connection, session: Session, frame: ControlFrame
+    ) -> None:
         """``session.resume`` after a hello: the new session makes place for the one resumed.
 
         Raises:
@@ -116,14 +122,14 @@ class Greeter:
         features = self._offered(request)
         if request.capabilities is None:
             features = session.features
-        self._resume(connection, session.principal, _block(request, frame), features)
+        await self._resume(connection, session.principal, _block(request, frame), features)
         self._sessions.expire(session)
 
     def _offered(self, request: Resume) -> frozenset[str] | None:
         capabilities: Capabilities | None = request.capabilities
         return None if capabilities is None else self._features() & set(capabilities.features)
 
-    def _resume(
+    async def _resume(
         self,
         connection: Connection,
         principal: str,
@@ -136,9 +142,9 @@ class Greeter:
         if features is not None:
             session.features = features
         _log.info("session %s of %s resumed after %d", session.id, principal, last)
-        self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
+        await self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
 
-    def _enter(
+    async def _enter(
         self,
         connection: Connection,
         session: Session,
@@ -163,6 +169,11 @@ class Greeter:
         }
         if identity.heartbeat_interval is not None and dialect.HEARTBEAT in session.features:
             payload["heartbeat_interval_sec"] = _number(identity.heartbeat_interval)
+        session.keep_for = math.inf if dialect.ACKS in session.features else identity.resume_window
+        session.note()
+        await self._stored()
+        if session.expired:
+            raise request_error(dialect.RESUME_WINDOW_EXPIRED, "the session has just expired")
         welcome = frames.control(dialect.WELCOME, payload, session_id=session.id)
         connection.enter(session, cursor, welcome)
 

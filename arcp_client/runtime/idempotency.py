@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from arcp_client._wire.stamp import canonical
+from arcp_client._wire.ids import now_text, parse_time
+from arcp_client._wire.stamp import canonical, payload_bytes
 from arcp_client.errors import DuplicateKey
+from arcp_client.runtime.entries import KeyState
+from arcp_client.runtime.journal import Journal
 
 __all__ = ["Keys", "Remembered", "fingerprint"]
 
@@ -75,9 +80,10 @@ class Remembered:
 class Keys:
     """The idempotency keys of all principals, the oldest forgotten first."""
 
-    def __init__(self, window: float, count: int) -> None:
+    def __init__(self, window: float, count: int, journal: Journal | None = None) -> None:
         self._window = window
         self._count = count
+        self._journal = journal
         self._known: OrderedDict[tuple[str, str], Remembered] = OrderedDict()
 
     def __len__(self) -> int:
@@ -101,6 +107,26 @@ class Keys:
         self._known[principal, key] = entry
         return entry
 
+    def settle(self, principal: str, key: str, payload: dict[str, Any]) -> None:
+        """The submit was accepted: from now on the key stands for its job."""
+        entry = self._known[principal, key]
+        entry.settle(payload)
+        if self._journal is not None:
+            plain = {k: v for k, v in payload.items() if k != "credentials"}
+            self._journal.put(
+                KeyState(principal, key, entry.parameters, payload_bytes(plain), now_text())
+            )
+
+    def restore(self, state: KeyState) -> None:
+        """A key that was stored."""
+        moment = parse_time(state.at)
+        if state.accepted is None or moment is None:
+            return
+        age = (datetime.now(UTC) - moment).total_seconds()
+        entry = Remembered(state.parameters, asyncio.get_running_loop().time() - age)
+        entry.payload = json.loads(state.accepted)
+        self._known[state.principal, state.key] = entry
+
     def drop(self, principal: str, key: str) -> None:
         """The submit was refused: the key is as good as new."""
         self._known.pop((principal, key), None)
@@ -112,3 +138,5 @@ class Keys:
             if entry.at >= oldest and len(self._known) <= self._count:
                 return
             del self._known[name]
+            if self._journal is not None:
+                self._journal.put(KeyState(*name))

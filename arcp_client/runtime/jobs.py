@@ -6,7 +6,7 @@ A job is rooted at the runtime. Sessions come and go; the job only knows where t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -14,83 +14,32 @@ from typing import Any
 
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
-from arcp_client._wire.stamp import EventIds, Record, event_payload, job_part, payload_bytes
+from arcp_client._wire.stamp import (
+    EventIds,
+    Record,
+    event_payload,
+    frame_size,
+    job_part,
+    payload_bytes,
+)
 from arcp_client.errors import LocalProtocolError
 from arcp_client.models import Lease
+from arcp_client.runtime.entries import Appended, JobState, Trimmed
+from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget, Grant
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.log import History
+from arcp_client.runtime.outcomes import Cancellation, Failure, Streamed, Success
 from arcp_client.runtime.session import Feed, Session
 
-__all__ = ["Cancellation", "Failure", "Job", "Origin", "Request", "Streamed", "Success"]
+__all__ = ["Job", "Origin", "Request"]
 
 PENDING = "pending"
 RUNNING = "running"
 
+_TRIM_AT_ONCE = 1024
 _EVENT = dialect.EVENT.encode()
 _NEEDS = {"progress": dialect.PROGRESS, "result_chunk": dialect.RESULT_CHUNKS}
-
-
-class Cancellation:
-    """Whether, and why, a job is to end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self.reason: str | None = None
-
-    def is_set(self) -> bool:
-        """Whether the job is to end."""
-        return self._event.is_set()
-
-    async def wait(self) -> None:
-        """Return once the job is to end."""
-        await self._event.wait()
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self.wait().__await__()
-
-    def __bool__(self) -> bool:
-        return self._event.is_set()
-
-    def set(self, reason: str) -> None:
-        """Ask the agent to end."""
-        if not self._event.is_set():
-            self.reason = reason
-            self._event.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Success:
-    """A job ended well: its inline value as JSON, or the id and size of a streamed result."""
-
-    value: Any = None
-    result_id: str | None = None
-    size: int | None = None
-
-    status = dialect.SUCCESS
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A job ended without success (§7.3, §12)."""
-
-    status: str
-    code: str
-    message: str
-    retryable: bool = False
-    details: Any = None
-
-
-@dataclass(slots=True)
-class Streamed:
-    """What was streamed of a result so far (§8.4)."""
-
-    result_id: str
-    count: int = 0
-    size: int = 0
-    done: bool = False
-    kept: list[str | bytes] | None = None
-    """The pieces themselves, for a client that cannot take them one by one."""
 
 
 @dataclass(slots=True)
@@ -174,8 +123,11 @@ class Job:
         ids: EventIds,
         limits: Limits,
         created: datetime,
+        journal: Journal | None = None,
+        id: str | None = None,
     ) -> None:
-        self.id = new_prefixed_id("job")
+        self.id = id or new_prefixed_id("job")
+        self._journal = journal
         self.number = number
         self.principal = origin.principal
         self.request: Request | None = request
@@ -211,7 +163,7 @@ class Job:
         self.outcome: Success | Failure | None = None
         self.ended_at = 0.0
         self.done = asyncio.Event()
-        self.slowed = False
+        self._trimmed = 0
         self._ids = ids
         self._wire = job_part(self.id, self.trace_id)
         self._max_payload = limits.event_bytes
@@ -241,18 +193,72 @@ class Job:
 
     def _publish(self, type: bytes, payload: bytes, needs: str | None = None) -> None:
         moment = asyncio.get_running_loop().time()
-        record = Record(self._ids.next(), type, self._wire, payload, moment, needs)
+        id = self._ids.next()
+        record = self.record(id, type, payload, needs, self.history.end, moment)
         owner = self.owner
         if owner is None:
             self.last_seq += 1
         else:
             self.last_seq = owner.take(record)
         self.history.append(self.last_seq, record)
+        if self._journal is not None:
+            self._store(self._journal, record)
         if self.feeds:
             for feed in tuple(self.feeds.values()):
                 feed.push()
                 if feed.ended:
                     self.feeds.pop(feed.session, None)
+
+    def record(
+        self, id: bytes, type: bytes, payload: bytes, needs: str | None, index: int, at: float
+    ) -> Record:
+        """One of its events, new or restored."""
+        size = frame_size(payload)
+        return Record(id, type, self._wire, payload, at, needs, self.id, index, size)
+
+    def _store(self, journal: Journal, record: Record) -> None:
+        journal.put(
+            Appended(
+                self.id,
+                record.index,
+                self.last_seq,
+                record.id,
+                record.type,
+                record.payload,
+                record.needs,
+            )
+        )
+        if self.history.floor - self._trimmed >= _TRIM_AT_ONCE:
+            self._trimmed = self.history.floor
+            journal.put(Trimmed(self.id, self._trimmed))
+
+    def note(self) -> None:
+        """Store what it is and how it stands."""
+        if self._journal is None:
+            return
+        expires_at = self.grant.expires_at
+        ended = now_text() if self.ended else None
+        plain = {k: v for k, v in self.accepted.items() if k != "credentials"}
+        self._journal.put(
+            JobState(
+                self.id,
+                self.number,
+                self.principal,
+                self.agent,
+                self.owner_id,
+                tuple(sorted(self.authorities)),
+                self.parent_id,
+                self.delegate_id,
+                self.trace_id,
+                dict(self.grant.lease.root),
+                None if expires_at is None else time_text(expires_at),
+                time_text(self.created),
+                self.status,
+                payload_bytes(plain),
+                {unit: str(left) for unit, left in self.budget.remaining.items()},
+                ended,
+            )
+        )
 
     def end(self, outcome: Success | Failure) -> None:
         """Emit the terminal. The first call decides."""
@@ -265,6 +271,7 @@ class Job:
         self.outcome = outcome
         self.timers.stop()
         self._publish(type, payload)
+        self.note()
         self.ended_at = asyncio.get_running_loop().time()
         self.request = None
         self.streamed = None

@@ -9,14 +9,41 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Protocol
 
 from arcp_client._wire.stamp import Record
+from arcp_client.runtime.entries import Entry, Stored
 
-__all__ = ["History", "MemoryEventLog", "SessionLog"]
+__all__ = ["EventLog", "History", "MemoryEventLog", "SessionLog"]
 
 MIB = 1024 * 1024
+
+
+class EventLog(Protocol):
+    """Where a runtime keeps what a client may come back for."""
+
+    @property
+    def max_events(self) -> int:
+        """Events kept for one session."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of events kept for one session."""
+
+    @property
+    def durable(self) -> bool:
+        """It outlives the process. Then nothing is sent before `write` has returned for it."""
+
+    async def open(self) -> Stored:
+        """Make it ready; what it kept."""
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """Keep entries, all or none; called again with the same ones if it raised."""
+
+    async def close(self) -> None:
+        """Free what it holds. Idempotent."""
 
 
 class MemoryEventLog:
@@ -36,6 +63,18 @@ class MemoryEventLog:
             raise ValueError("an event log keeps at least one event and one byte")
         self.max_events = max_events
         self.max_bytes = max_bytes
+
+    durable = False
+
+    async def open(self) -> Stored:
+        """Nothing was kept."""
+        return Stored()
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """Nothing is kept but what the runtime holds itself."""
+
+    async def close(self) -> None:
+        """Nothing is to be freed."""
 
 
 class SessionLog:
@@ -76,6 +115,17 @@ class SessionLog:
     def __len__(self) -> int:
         return len(self._records)
 
+    @property
+    def oldest(self) -> float:
+        """When the oldest event that is held was emitted. Not for an empty log."""
+        return self._records[0].at
+
+    def restore(self, floor: int) -> None:
+        """Start an empty log above a number."""
+        self._records.clear()
+        self._bytes = 0
+        self.floor = self.last = self.settled = floor
+
     def free(self, upto: int) -> None:
         """Forget what the client has acknowledged."""
         while self.floor < upto and self._records:
@@ -83,7 +133,7 @@ class SessionLog:
 
     def free_older(self, moment: float, upto: int) -> None:
         """Forget what was emitted before a moment, as far as ``upto``."""
-        while self.floor < upto and self._records and self._records[0].at < moment:
+        while self.floor < upto and self._records[0].at < moment:
             self._drop()
 
     def bytes_after(self, seq: int) -> int:
@@ -124,6 +174,13 @@ class History:
             _, gone = self._items.popleft()
             self.bytes -= gone.size
             self.floor += 1
+
+    def restore(self, index: int, seq: int, record: Record) -> None:
+        """Add an event that was stored; the first one says where the history starts."""
+        if not self._items:
+            self.floor = index
+        if index == self.end:
+            self.append(seq, record)
 
     def __getitem__(self, index: int) -> Record:
         return self._items[index - self.floor][1]

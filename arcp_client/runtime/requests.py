@@ -24,9 +24,10 @@ from arcp_client._wire.messages import (
 from arcp_client.errors import InvalidRequest, request_error
 from arcp_client.runtime import frames
 from arcp_client.runtime.admission import Accepted, Admission
-from arcp_client.runtime.jobs import Failure, Job
+from arcp_client.runtime.jobs import Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.listing import page, start_of
+from arcp_client.runtime.outcomes import Failure
 from arcp_client.runtime.session import Feed, Session
 from arcp_client.runtime.table import JobTable
 
@@ -60,11 +61,13 @@ class Requests:
         jobs: JobTable,
         admission: Admission,
         limits: Limits,
+        then: Callable[[Callable[[], None]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
     ) -> None:
         self._jobs = jobs
         self._admission = admission
         self._limits = limits
+        self._then = then
         self._spawn = spawn
         self._handlers: dict[str, Callable[[_Line, Session, ControlFrame], None]] = {
             dialect.PING: self._ping,
@@ -139,9 +142,14 @@ class Requests:
             self._accept(session, frame, accepted)
 
     def _accept(self, session: Session, frame: ControlFrame, accepted: Accepted) -> None:
-        session.control(frames.acceptance(accepted.payload, session.id, frame.id))
-        if accepted.job is not None:
-            self._jobs.runner.admit(accepted.job)
+        acceptance = frames.acceptance(accepted.payload, session.id, frame.id)
+
+        def announce() -> None:
+            session.control(acceptance)
+            if accepted.job is not None:
+                self._jobs.runner.admit(accepted.job)
+
+        self._then(announce)
 
     def _cancel(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         request = _of_job(Cancel, frame)
@@ -195,21 +203,24 @@ class Requests:
         """What has to be delivered that the session does not get anyway."""
         if session.id == job.owner_id:
             return []  # it has every event of the job already
-        broken = partial(self._broken, session)
+        broken = partial(self.broken, session)
         known = session.feeds.get(job.id)
         if known is not None:
             if start >= known.first:
                 return []
             earlier = Feed(session, job.id, job.history, start, broken, stop=known.first)
             known.first = start
+            session.watch(known)
             return [earlier]
         feed = Feed(session, job.id, job.history, start, broken)
         if not job.ended or start < job.history.end:
             session.feeds[job.id] = feed
             job.feeds[session] = feed
+            session.watch(feed)
         return [feed]
 
-    def _broken(self, session: Session, feed: Feed) -> None:
+    def broken(self, session: Session, feed: Feed) -> None:
+        """Tell an observer that its subscription ended before its job."""
         _log.warning(
             "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
         )

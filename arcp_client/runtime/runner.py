@@ -18,8 +18,9 @@ from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
 from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
 from arcp_client.runtime.context import JobContext
-from arcp_client.runtime.jobs import PENDING, RUNNING, Failure, Job, Success
+from arcp_client.runtime.jobs import PENDING, RUNNING, Job
 from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.outcomes import Failure, Success
 
 __all__ = ["Runner"]
 

@@ -40,7 +40,7 @@ class WebSockets:
     """
 
     def __init__(
-        self, serve: Callable[[Transport], _Link], *, max_frame: int, any_origin: bool
+        self, serve: Callable[[Transport], Awaitable[_Link]], *, max_frame: int, any_origin: bool
     ) -> None:
         self._serve = serve
         self._max_frame = max_frame
@@ -58,7 +58,7 @@ class WebSockets:
             raise web.HTTPBadRequest(text="connect with a WebSocket client")
         await ws.prepare(request)
         peer = request.remote or "a client"
-        link = self._serve(WebSocketTransport(ws, peer=peer, max_frame=self._max_frame))
+        link = await self._serve(WebSocketTransport(ws, peer=peer, max_frame=self._max_frame))
         self._links.add(link)
         self._empty.clear()
         try:

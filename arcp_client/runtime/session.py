@@ -6,16 +6,20 @@ Numbering, logging and queueing an event is `Session.append`: one synchronous st
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from arcp_client._wire.stamp import Record
 from arcp_client.runtime.auth import ResumeTokens
+from arcp_client.runtime.entries import Freed, Numbered, SessionState, Watch
+from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.log import History, SessionLog
 
 __all__ = ["Feed", "Outlet", "Session"]
 
 _ROOM_EVENTS = 1024
+_FREE_AT_ONCE = 1024
 _ROOM_BYTES = 4 * 1024 * 1024
 
 
@@ -52,12 +56,22 @@ class Session:
         feeds: the subscriptions, by job id.
         acked: the highest number that the client says it has processed.
         sent: the highest number that any connection was handed.
+        keep_for: seconds that what was sent is kept for a client that acknowledges nothing.
         slow: it was told that its client is behind, and has not caught up since.
         expired: it is gone; nothing resumes it.
     """
 
-    def __init__(self, id: str, principal: str, log: SessionLog, *, lag_events: int = 1000) -> None:
+    def __init__(
+        self,
+        id: str,
+        principal: str,
+        log: SessionLog,
+        *,
+        lag_events: int = 1000,
+        journal: Journal | None = None,
+    ) -> None:
         self.id = id
+        self._journal = journal
         self._lag_end = lag_events / 2
         self.wire_id = id.encode("ascii")
         self.principal = principal
@@ -73,6 +87,8 @@ class Session:
         self.slow = False
         self.expired = False
         self.expiry: asyncio.TimerHandle | None = None
+        self.keep_for = math.inf
+        self._freed = 0
         self._unsent_bytes = 0
         self._hungry: dict[Feed, None] = {}
         self._waiters: set[asyncio.Future[None]] = set()
@@ -83,7 +99,13 @@ class Session:
         """Number, log and queue an event. No await may ever come between these three."""
         log = self.log
         seq = log.append(record)
-        log.settled = seq
+        if self._journal is None:
+            log.settled = seq
+        else:
+            self._journal.number(self, Numbered(self.id, seq, record.job_id, record.index))
+            self._evicted()
+        if record.at - log.oldest > self.keep_for:
+            log.free_older(record.at - self.keep_for, 0 if self.outlet is None else self.sent)
         self._unsent_bytes += record.size
         outlet = self.outlet
         if outlet is not None:
@@ -98,6 +120,25 @@ class Session:
         if record.needs is None or record.needs in self.features:
             return self.append(record)
         return self.log.last
+
+    def settle(self, seq: int) -> None:
+        """All up to a number is stored and may be sent."""
+        self.log.settled = max(self.log.settled, seq)
+        if self.outlet is not None:
+            self.outlet.wake()
+
+    def _evicted(self) -> None:
+        log = self.log
+        if self._journal is not None and log.floor - self._freed >= _FREE_AT_ONCE:
+            self._freed = log.floor
+            self._journal.put(Freed(self.id, log.floor))
+
+    def note(self) -> None:
+        """Store who may resume the session, and how."""
+        if self._journal is not None:
+            features, tokens = tuple(sorted(self.features)), tuple(self.tokens.hashes)
+            state = SessionState(self.id, self.principal, features, tokens, self.log.floor)
+            self._journal.put(state)
 
     def control(self, frame: bytes) -> None:
         """Send a frame without a number, if a connection is there to take it."""
@@ -116,6 +157,11 @@ class Session:
     def lag(self) -> int:
         """Events that the client is behind with its acknowledgements; 0 if it sends none."""
         return self.log.last - self.acked if self.acked else 0
+
+    @property
+    def written_late(self) -> bool:
+        """Whether the event log is far behind."""
+        return self._journal is not None and self._journal.behind
 
     @property
     def room(self) -> bool:
@@ -156,6 +202,9 @@ class Session:
         if seq > self.acked:
             self.acked = seq
             self.log.free(seq)
+            if self._journal is not None:
+                self._freed = seq
+                self._journal.put(Freed(self.id, seq))
             if self.outlet is not None and self.outlet.cursor < seq:
                 self.outlet.cursor = seq  # it has them already, from an earlier connection
             if self.slow and self.lag < self._lag_end:
@@ -185,6 +234,12 @@ class Session:
         finally:
             timer.cancel()
             self._waiters.discard(waiter)
+
+    def watch(self, feed: Feed, ended: bool = False) -> None:
+        """Store that a feed has begun or ended."""
+        if self._journal is not None:
+            following = None if ended else feed.next
+            self._journal.put(Watch(self.id, feed.job_id, following, feed.first))
 
     def hunger(self, feed: Feed, hungry: bool) -> None:
         """Note whether a feed waits for room."""
@@ -267,3 +322,4 @@ class Feed:
         self.session.hunger(self, False)
         if self.session.feeds.get(self.job_id) is self:
             del self.session.feeds[self.job_id]
+            self.session.watch(self, ended=True)

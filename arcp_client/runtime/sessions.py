@@ -11,6 +11,8 @@ from typing import Protocol
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import PermissionDenied, RequestError, request_error
+from arcp_client.runtime.entries import Gone, SessionState
+from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.log import SessionLog
 from arcp_client.runtime.session import Session
@@ -36,6 +38,7 @@ class SessionTable:
         bounds: what the log of each holds.
         window: seconds that a session without connection and running job is kept.
         on_gone: told of a session that nothing can resume any more.
+        journal: stores sessions, if they are to survive the process.
     """
 
     def __init__(
@@ -45,11 +48,13 @@ class SessionTable:
         *,
         window: float,
         on_gone: Callable[[Session], None],
+        journal: Journal | None = None,
     ) -> None:
         self._limits = limits
         self._bounds = bounds
         self._window = window
         self._on_gone = on_gone
+        self._journal = journal
         self._sessions: dict[str, Session] = {}
         self._of: dict[str, dict[str, Session]] = {}
 
@@ -65,13 +70,26 @@ class SessionTable:
         theirs = self._of.setdefault(principal, {})
         if len(theirs) >= self._limits.sessions_per_principal:
             self._make_room(theirs)
+        session = self._add(new_prefixed_id("sess"), principal)
+        _log.info("session %s opened for %s", session.id, principal)
+        return session
+
+    def restore(self, state: SessionState) -> Session:
+        """A session that was stored, waiting for its client."""
+        session = self._add(state.id, state.principal)
+        session.features = frozenset(state.features)
+        session.tokens.hashes = list(state.tokens)
+        session.log.restore(state.floor)
+        self.left(session)
+        return session
+
+    def _add(self, id: str, principal: str) -> Session:
         log = SessionLog(self._bounds.max_events, self._bounds.max_bytes)
         session = Session(
-            new_prefixed_id("sess"), principal, log, lag_events=self._limits.lag_events
+            id, principal, log, lag_events=self._limits.lag_events, journal=self._journal
         )
-        self._sessions[session.id] = session
-        self._of.setdefault(principal, {})[session.id] = session
-        _log.info("session %s opened for %s", session.id, principal)
+        self._sessions[id] = session
+        self._of.setdefault(principal, {})[id] = session
         return session
 
     def _make_room(self, theirs: dict[str, Session]) -> None:
@@ -143,6 +161,8 @@ class SessionTable:
             if not theirs:
                 del self._of[session.principal]
         self._on_gone(session)
+        if self._journal is not None:
+            self._journal.put(Gone(session_id=session.id))
         _log.info("session %s of %s expired", session.id, session.principal)
 
     def close(self) -> None:

@@ -6,18 +6,22 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
+from arcp_client._wire.ids import parse_time
 from arcp_client._wire.stamp import EventIds
 from arcp_client.errors import JobNotFound, PermissionDenied, request_error
 from arcp_client.runtime.authority import expired
 from arcp_client.runtime.context import JobContext
-from arcp_client.runtime.jobs import Failure, Job, Origin, Request
+from arcp_client.runtime.entries import Gone, JobState
+from arcp_client.runtime.jobs import Job, Origin, Request
+from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Observation, Policy
+from arcp_client.runtime.outcomes import Failure
 from arcp_client.runtime.runner import Runner
 from arcp_client.runtime.session import Session
 
@@ -33,6 +37,7 @@ class JobTable:
         limits: how many, and how long.
         tasks: owns the jobs' tasks.
         policy: widens who may watch.
+        journal: stores jobs, if they are to survive the process.
         context: makes what an agent is given, from its job and the holders of budgets.
     """
 
@@ -42,10 +47,12 @@ class JobTable:
         tasks: TaskOwner,
         *,
         policy: Policy | None,
+        journal: Journal | None,
         context: Callable[[Job, Callable[[Budget], Job | None]], JobContext],
     ) -> None:
         self._limits = limits
         self._policy = policy
+        self._journal = journal
         self._ids = EventIds()
         self._jobs: dict[str, Job] = {}
         self._number = 0
@@ -88,6 +95,7 @@ class JobTable:
             ids=self._ids,
             limits=self._limits,
             created=now,
+            journal=self._journal,
         )
         self._jobs[job.id] = job
         self._open[job.principal] += 1
@@ -101,6 +109,27 @@ class JobTable:
             job.timers.arm(seconds + self._limits.lease_grace, partial(self._on_lease_end, job))
         _log.info("job %s (%s) accepted for %s", job.id, job.agent, job.principal)
         return job
+
+    def reenter(self, state: JobState, request: Request, origin: Origin) -> Job:
+        """A job that was stored. `restored` tells when its history is complete."""
+        job = Job(
+            request,
+            number=state.number,
+            origin=origin,
+            ids=self._ids,
+            limits=self._limits,
+            created=parse_time(state.created) or datetime.now(UTC),
+            journal=self._journal,
+            id=state.id,
+        )
+        self._jobs[job.id] = job
+        self._number = max(self._number, state.number)
+        return job
+
+    def restored(self, job: Job, age: float) -> None:
+        """A stored job is as it was; it ended ``age`` seconds ago."""
+        job.ended_at = asyncio.get_running_loop().time() - age
+        self._keep(job)
 
     def _on_lease_end(self, job: Job) -> None:
         _log.info("the lease of job %s (%s) expired", job.id, job.agent)
@@ -197,6 +226,9 @@ class JobTable:
         if parent is not None:
             parent.children.discard(job)
         job.parent = None
+        self._keep(job)
+
+    def _keep(self, job: Job) -> None:
         self._ended.append(job)
         self._ended_bytes += job.history.bytes
         self._prune()
@@ -237,6 +269,8 @@ class JobTable:
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.id]
+        if self._journal is not None:
+            self._journal.put(Gone(job_id=job.id))
         for feed in tuple(job.feeds.values()):
             feed.cut()
         job.feeds.clear()

@@ -1,0 +1,74 @@
+"""How a job is asked to end, how it ended, and what it streamed: the values around a `Job`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from arcp_client._wire import dialect
+
+__all__ = ["Cancellation", "Failure", "Streamed", "Success"]
+
+
+class Cancellation:
+    """Whether, and why, a job is to end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.reason: str | None = None
+
+    def is_set(self) -> bool:
+        """Whether the job is to end."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Return once the job is to end."""
+        await self._event.wait()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def set(self, reason: str) -> None:
+        """Ask the agent to end."""
+        if not self._event.is_set():
+            self.reason = reason
+            self._event.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A job ended well: its inline value as JSON, or the id and size of a streamed result."""
+
+    value: Any = None
+    result_id: str | None = None
+    size: int | None = None
+
+    status = dialect.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job ended without success (§7.3, §12)."""
+
+    status: str
+    code: str
+    message: str
+    retryable: bool = False
+    details: Any = None
+
+
+@dataclass(slots=True)
+class Streamed:
+    """What was streamed of a result so far (§8.4)."""
+
+    result_id: str
+    count: int = 0
+    size: int = 0
+    done: bool = False
+    kept: list[str | bytes] | None = None
+    """The pieces themselves, for a client that cannot take them one by one."""
