@@ -1,0 +1,56 @@
+"""Checkpoints in memory: for tests, and for several clients one after another in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import StoreLocked
+from ..models import Checkpoint
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """A `CheckpointStore` that lasts as long as the object does.
+
+    Args:
+        every: events between two checkpoints.
+        interval: seconds between two checkpoints.
+    """
+
+    durable = False
+
+    def __init__(self, *, every: int = 256, interval: float = 0.25) -> None:
+        if every < 1 or not interval > 0:
+            raise ValueError("every is at least 1, and interval a number of seconds above 0")
+        self.every = every
+        self.interval = interval
+        self._kept: dict[tuple[str, str], Checkpoint] = {}
+        self._held: set[tuple[str, str]] = set()
+
+    async def acquire(self, target: str, key: str) -> Checkpoint | None:
+        """Take hold of a checkpoint, and give it if there is one.
+
+        Raises:
+            StoreLocked: another client holds it.
+        """
+        if (target, key) in self._held:
+            raise StoreLocked(f"another client holds the checkpoint {key!r} of {target}")
+        self._held.add((target, key))
+        return self._kept.get((target, key))
+
+    async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
+        """Put it in the place of the one before."""
+        self._kept[target, key] = checkpoint
+
+    async def delete(self, target: str, key: str) -> None:
+        """Forget it. Idempotent."""
+        self._kept.pop((target, key), None)
+
+    async def release(self, target: str, key: str) -> None:
+        """Let go of it. Idempotent."""
+        self._held.discard((target, key))
+
+    def spool(self, target: str, key: str) -> Path | None:
+        """None: results stay in memory."""
+        return None

@@ -1,0 +1,243 @@
+"""Checkpoints in a SQLite file: they outlive the process, a crash and a reboot (S10)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import StoreLocked
+from ..models import Checkpoint, OpenJob
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS checkpoints (
+    target TEXT NOT NULL,
+    key TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    resume_token TEXT NOT NULL,
+    mark INTEGER NOT NULL,
+    processed TEXT NOT NULL,
+    reserved INTEGER NOT NULL,
+    jobs TEXT NOT NULL,
+    saved_at REAL NOT NULL,
+    PRIMARY KEY (target, key)
+) WITHOUT ROWID
+"""
+
+_KEPT_FOR = 30 * 24 * 3600.0
+"""Seconds after which a checkpoint that nobody asked for is forgotten."""
+
+
+class SqliteStore:
+    """A `CheckpointStore` in one file.
+
+    The file and what SQLite puts beside it can be read by their owner only: they hold resume
+    tokens, never bearer tokens. Writes go through one thread and are on their way to the disk
+    (WAL) when `save` returns; a killed process loses none of them.
+
+    Args:
+        path: the file; made if need be, not its directory.
+        every: events between two checkpoints; with 1, a handler sees at most one event again
+            after a crash.
+        interval: seconds between two checkpoints.
+    """
+
+    durable = True
+
+    def __init__(
+        self, path: str | PathLike[str], *, every: int = 256, interval: float = 0.25
+    ) -> None:
+        if every < 1 or not interval > 0:
+            raise ValueError("every is at least 1, and interval a number of seconds above 0")
+        self.path = Path(path)
+        self.every = every
+        self.interval = interval
+        self._thread: ThreadPoolExecutor | None = None
+        self._database: sqlite3.Connection | None = None
+        self._locks: dict[tuple[str, str], _FileLock] = {}
+
+    async def acquire(self, target: str, key: str) -> Checkpoint | None:
+        """Take hold of a checkpoint, and give it if there is one.
+
+        Raises:
+            StoreLocked: another client, in this or another process, holds it.
+        """
+        lock = _FileLock(self._beside(target, key, "lock"))
+        if (target, key) in self._locks or not lock.take():
+            raise StoreLocked(f"another client holds the checkpoint {key!r} of {target}")
+        self._locks[target, key] = lock
+        try:
+            return await self._run(lambda db: _load(db, target, key))
+        except BaseException:
+            await self.release(target, key)
+            raise
+
+    async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
+        """Put it in the place of the one before, all or nothing."""
+        await self._run(lambda db: _save(db, target, key, checkpoint))
+
+    async def delete(self, target: str, key: str) -> None:
+        """Forget it, and the results kept beside it. Idempotent."""
+        spool = self._beside(target, key, "results")
+
+        def forget(db: sqlite3.Connection) -> None:
+            with db:
+                db.execute("DELETE FROM checkpoints WHERE target = ? AND key = ?", (target, key))
+            shutil.rmtree(spool, ignore_errors=True)
+
+        await self._run(forget)
+
+    async def release(self, target: str, key: str) -> None:
+        """Let go of it; the file is closed when nothing of it is held. Idempotent."""
+        lock = self._locks.pop((target, key), None)
+        if lock is None:
+            return
+        if not self._locks and self._thread is not None:
+            thread, self._thread = self._thread, None
+            database, self._database = self._database, None
+            if database is not None:
+                await asyncio.get_running_loop().run_in_executor(thread, database.close)
+            thread.shutdown(wait=False)
+        lock.free()
+
+    def spool(self, target: str, key: str) -> Path | None:
+        """The directory for results that come in chunks, beside the file."""
+        return self._beside(target, key, "results")
+
+    def _beside(self, target: str, key: str, what: str) -> Path:
+        name = hashlib.sha256(json.dumps([target, key]).encode()).hexdigest()[:16]
+        return self.path.with_name(f"{self.path.name}.{name}.{what}")
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="arcp_client.stores")
+        loop = asyncio.get_running_loop()
+        # A cancelled caller must not leave the database in the middle of something: the thread
+        # finishes what it began, and the next call queues behind it.
+        return await loop.run_in_executor(self._thread, lambda: work(self._open()))
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self.path.chmod(0o600)
+            database = sqlite3.connect(self.path, check_same_thread=False, timeout=10.0)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            with database:
+                database.execute(_SCHEMA)
+                database.execute(
+                    "DELETE FROM checkpoints WHERE saved_at < ?", (time.time() - _KEPT_FOR,)
+                )
+            self._database = database
+        return self._database
+
+
+def _load(db: sqlite3.Connection, target: str, key: str) -> Checkpoint | None:
+    row = db.execute(
+        "SELECT session_id, resume_token, mark, processed, reserved, jobs"
+        " FROM checkpoints WHERE target = ? AND key = ?",
+        (target, key),
+    ).fetchone()
+    if row is None:
+        return None
+    session_id, resume_token, mark, processed, reserved, jobs = row
+    return Checkpoint(
+        session_id=session_id,
+        resume_token=resume_token,
+        mark=mark,
+        processed=tuple((first, last) for first, last in json.loads(processed)),
+        reserved=reserved,
+        jobs=tuple(OpenJob(**job) for job in json.loads(jobs)),
+    )
+
+
+def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint) -> None:
+    jobs = [
+        {
+            "job_id": job.job_id,
+            "agent": job.agent,
+            "idempotency_key": job.idempotency_key,
+            "payload_hash": job.payload_hash,
+        }
+        for job in checkpoint.jobs
+    ]
+    with db:
+        db.execute(
+            "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                target,
+                key,
+                checkpoint.session_id,
+                checkpoint.resume_token,
+                checkpoint.mark,
+                json.dumps(checkpoint.processed),
+                checkpoint.reserved,
+                json.dumps(jobs),
+                time.time(),
+            ),
+        )
+
+
+class _FileLock:
+    """A lock of the operating system on a file of its own, gone with its process (kill -9 too)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def take(self) -> bool:
+        """Take it; False if somebody else has it."""
+        while True:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            if not _lock(fd):
+                os.close(fd)
+                return False
+            try:
+                same = os.path.samestat(os.fstat(fd), self._path.stat())
+            except FileNotFoundError:
+                same = False
+            if same:
+                self._fd = fd
+                return True
+            os.close(fd)  # its holder removed the file in between: lock the new one
+
+    def free(self) -> None:
+        """Let go of it and remove the file."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            self._path.unlink(missing_ok=True)
+            os.close(fd)
+
+
+if sys.platform == "win32":  # pragma: no cover
+    import msvcrt
+
+    def _lock(fd: int) -> bool:
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _lock(fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
