@@ -172,6 +172,7 @@ class _Case(Generic[T]):
     watchful: bool = True
     only_outcome: bool = False
     doubtful: bool = False
+    cancelled: bool = False
     status: str = ""
     why: str = "it is not known any more"
     deadline: float | None = None
@@ -274,6 +275,22 @@ class Recovery(Generic[T]):
         case.deadline = now + PATIENCE
         self._add(case)
 
+    def cancelled(self, job_id: str, now: float, *, means: Means) -> None:
+        """The runtime took a cancel in. One that forgets cancelled jobs before they began is asked.
+
+        Args:
+            job_id: which job.
+            now: the time.
+            means: what may be asked of a job whose events come; it must not be subscribed to.
+        """
+        case = self._cases.get(job_id)
+        if case is None:
+            case = _Case(job_id, means, Rung.FOLLOWING, False)
+            self._add(case)
+        case.cancelled = True
+        if case.rung is Rung.FOLLOWING:
+            case.deadline = now + PATIENCE
+
     # -- answers
 
     def attached(self, job_id: str, status: str, now: float) -> list[Step[T]]:
@@ -284,10 +301,7 @@ class Recovery(Generic[T]):
         steps = [*self._told(case, status), *self._let_go(case)]
         if steps and isinstance(steps[-1], Deliver):
             return steps
-        if status in dialect.ENDED:
-            return [*steps, *self._want_outcome(case, now)]
-        self._follow(case, now)
-        return steps
+        return [*steps, *self._went_on(case, now)]
 
     def looked(
         self, job_id: str, status: str | None, now: float, *, cursor: str | None = None
@@ -300,11 +314,7 @@ class Recovery(Generic[T]):
             if cursor is not None:
                 return [Look(job_id, cursor)]
             return self._give_up(case)
-        steps = self._told(case, status)
-        if status in dialect.ENDED:
-            return [*steps, *self._want_outcome(case, now)]
-        self._follow(case, now)
-        return steps
+        return [*self._told(case, status), *self._went_on(case, now)]
 
     def fetched(self, job_id: str, accepted_id: str, now: float) -> list[Step[T]]:
         """The submit under the same key was accepted, as this job."""
@@ -439,6 +449,16 @@ class Recovery(Generic[T]):
             return []
         case.lossy = False
         return [Announce(case.job_id)]
+
+    def _went_on(self, case: _Case[T], now: float) -> list[Step[T]]:
+        """What follows from its status."""
+        if case.status in dialect.ENDED:
+            return self._want_outcome(case, now)
+        if case.cancelled and case.status == "pending":
+            case.status, case.why = dialect.STATUS_CANCELLED, "cancelled before it began"
+            return self._give_up(case)
+        self._follow(case, now)
+        return []
 
     def _let_go(self, case: _Case[T]) -> list[Step[T]]:
         case.held_back = False

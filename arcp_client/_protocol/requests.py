@@ -44,7 +44,7 @@ class Request:
         token: the caller's own; never looked at here.
         ids: the envelope ids it was sent under, newest last.
         waits: it is not on the present link yet.
-        nonce: of a ping; its pong names it.
+        nonce: of a ping, or of the ping that follows it; the pong names it.
         session_id: the session in which it was sent first.
     """
 
@@ -163,7 +163,7 @@ class Requests:
             return self._by_id(named)
         if kind == dialect.PING:
             nonce = frame.payload.get("ping_nonce")
-            return self._first(r for r in self._of(kind) if r.nonce == nonce)
+            return self._first(r for r in self._sent() if nonce and r.nonce == nonce)
         job_id = frame.payload.get("job_id") or frame.job_id
         if kind in (dialect.SUBSCRIBE, dialect.CANCEL):
             return self._first(r for r in self._of(kind) if r.job_id == job_id)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Sequence_
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -732,8 +733,15 @@ class Session:
 
     def _pong(self, frame: ControlFrame, now: float) -> None:
         request = self.requests.answered_by(frame)
-        if request is not None:
-            self._answer(request, now, now)
+        if request is None:
+            return
+        self._answer(request, now, now)
+        if request.kind == dialect.CANCEL and request.job_id is not None:
+            job = self.jobs.get(request.job_id)
+            if job is not None:
+                means = replace(self._means(job), attach=False)
+                self._recovery.cancelled(job.job_id, now, means=means)
+        self._flush(now)
 
     def _ping(self, frame: ControlFrame, now: float) -> None:
         nonce = frame.payload.get("nonce")
@@ -1032,6 +1040,12 @@ class Session:
                 self._will_watch(request, request.job_id, now)
             self._liveness.sent(now)
             self._out.append(effects.Send(request.encode(self.session_id or ""), request))
+            if request.kind == dialect.CANCEL and self.dialect.one_at_a_time:
+                # There may be no answer but the job's end. The pong says that no refusal came.
+                request.nonce = new_id()
+                self._control_out(
+                    dialect.PING, Ping(nonce=request.nonce, sent_at=now_text()).wire(), now
+                )
 
     def _will_watch(self, request: Request, job_id: str, now: float) -> None:
         """What must be before a subscription: its history may come before its confirmation."""

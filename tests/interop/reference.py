@@ -41,8 +41,9 @@ class Recorder:
         return frame
 
     async def send(self, frame: dict[str, Any]) -> None:
-        self.said.append(frame)
         await self._inner.send(frame)
+        self.said.append(frame)
+        self._news.set()
 
     async def close(self) -> None:
         await self._inner.close()
@@ -56,11 +57,11 @@ class Recorder:
         return [frame for frame in self.heard if frame.get("type") == kind]
 
     async def until(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until the client has sent so many frames of one type."""
-        while len(self.of(kind)) < count:
+        """Wait until so many frames of one type went over it, either way."""
+        while len(found := [f for f in (*self.heard, *self.said) if f.get("type") == kind]) < count:
             self._news.clear()
             await self._news.wait()
-        return self.of(kind)
+        return found
 
 
 class Puppet:
@@ -75,6 +76,11 @@ class Puppet:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._steps.put_nowait((step, None, done))
         await done
+
+    def tell(self, step: Step) -> None:
+        """Let the agent do something that it may not survive."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._steps.put_nowait((step, None, done))
 
     async def progress(self, *numbers: int) -> None:
         """Let it report progress."""
@@ -115,7 +121,7 @@ class ReferenceRuntime:
         self.connections: list[Recorder] = []
         self._puppets: dict[str, Puppet] = {}
         self._stack = AsyncExitStack()
-        self._ended = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self.ended = 0
         for name, agent in _AGENTS.items():
             self.runtime.register_agent(name, agent)
@@ -132,18 +138,32 @@ class ReferenceRuntime:
 
     async def _accept(self, transport: arcp.WebSocketTransport) -> None:
         recorder = Recorder(transport)
-        self.connections.append(recorder)
+        async with self._changed:
+            self.connections.append(recorder)
+            self._changed.notify_all()
         try:
             await self.runtime.accept(recorder)
         finally:
-            async with self._ended:
+            async with self._changed:
                 self.ended += 1
-                self._ended.notify_all()
+                self._changed.notify_all()
 
     async def until_ended(self, count: int) -> None:
         """Wait until so many connections have ended on the runtime's side."""
-        async with self._ended:
-            await self._ended.wait_for(lambda: self.ended >= count)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.ended >= count)
+
+    async def connection(self, number: int) -> Recorder:
+        """The connection of that number, counted from 1; waits for it."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.connections) >= number)
+        return self.connections[number - 1]
+
+    async def until_over(self, job_id: str) -> None:
+        """Wait until a job's task has ended."""
+        task = self.runtime._job_tasks.get(job_id)
+        if task is not None:
+            await asyncio.wait({task})
 
     async def __aenter__(self) -> ReferenceRuntime:
         server = await arcp.serve_websocket(self._accept, host="127.0.0.1", port=0)
@@ -185,6 +205,21 @@ async def _forever(value: Any, ctx: JobContext) -> Any:
     await asyncio.get_running_loop().create_future()
 
 
+async def _steps(value: Any, ctx: JobContext) -> Any:
+    """Works for a while: ``n`` steps of ``pause`` seconds, as progress or as chunks."""
+    pieces = [f"{value['name']}-{n};" for n in range(value["n"])]
+    if value.get("chunked"):
+        async with ctx.stream_result() as stream:
+            for piece in pieces:
+                await stream.write(piece)
+                await asyncio.sleep(value["pause"])
+        return None
+    for n in range(value["n"]):
+        await ctx.progress(n, total=value["n"])
+        await asyncio.sleep(value["pause"])
+    return "".join(pieces)
+
+
 async def _versioned(value: Any, ctx: JobContext) -> Any:
     return ctx.agent_ref
 
@@ -194,4 +229,5 @@ _AGENTS: dict[str, Any] = {
     "chunks": _chunks,
     "crash": _crash,
     "forever": _forever,
+    "steps": _steps,
 }
