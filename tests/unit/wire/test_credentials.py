@@ -75,6 +75,14 @@ def test_a_vendor_kind_with_the_same_phase_is_masked_as_well(shape: dict[str, An
     assert CANARY not in shown(read)
 
 
+def test_an_event_of_another_kind_with_the_same_phase_keeps_its_kind_and_is_masked() -> None:
+    read = event(event_frame("log", {**PHASE, "message": 5, "value": CANARY}))
+
+    assert type(read) is Unknown
+    assert (read.kind, read.body["message"]) == ("log", 5)
+    assert CANARY not in shown(read)
+
+
 @pytest.mark.parametrize(
     "value", [{"value": {"token": CANARY}}, {"value": [CANARY]}, {"old_value": CANARY}]
 )

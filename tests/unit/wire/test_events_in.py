@@ -10,7 +10,7 @@ import pytest
 
 from arcp_client import events
 from arcp_client._wire.bodies import KINDS, LooseEvent, TypedEvent
-from arcp_client._wire.codec import decode
+from arcp_client._wire.codec import decode, fingerprint
 from tests.unit.wire.frames import BODIES, control, event, event_frame, frame
 
 
@@ -466,3 +466,56 @@ def test_a_control_frame_keeps_what_this_package_does_not_know() -> None:
 
 def test_a_control_frame_may_carry_a_number() -> None:
     assert control("job.cancelled", {"reason": "r"}, event_seq=5, job_id="j").event_seq == 5
+
+
+# ----------------------------------------------------------------------- copies of an event
+
+
+def mark(data: bytes) -> str | None:
+    read = decode(data)
+    assert isinstance(read, TypedEvent | LooseEvent)
+    return fingerprint(read)
+
+
+@pytest.mark.parametrize("kind", [*sorted(KINDS), "x-vendor.acme.a"])
+def test_a_copy_of_an_event_is_known_by_its_content(kind: str) -> None:
+    body = BODIES.get(kind, {"a": [1, None]})
+    first = event_frame(kind, body, id="e1", event_seq=1, session_id="s1")
+    copy = event_frame(kind, body, id="e2", event_seq=9, session_id="s2", trace_id=None)
+
+    assert mark(first) == mark(copy) is not None
+    assert mark(event_frame(kind, body, ts="2026-05-13T19:42:13.001Z")) != mark(first)
+    assert mark(event_frame(kind, body, ts=None)) is None
+
+
+def test_events_with_other_contents_are_other_events() -> None:
+    texts = ["a", "b", "\ud800", "\udfff", "\ufffd"]
+    marks = {
+        mark(event_frame(kind, {name: text}))
+        for kind, name in (("log", "message"), ("thought", "text"), ("x-vendor.acme.a", "x"))
+        for text in texts
+    }
+
+    assert len(marks) == 3 * len(texts)
+    assert None not in marks
+
+
+def test_an_event_that_is_nested_too_deeply_for_where_it_is_looked_at_has_no_fingerprint() -> None:
+    deep: Any = 1
+    for _ in range(700):
+        deep = [deep]
+    read = decode(event_frame("x-vendor.acme.a", deep))
+    assert isinstance(read, LooseEvent)
+
+    def further_down(levels: int) -> str | None:
+        return further_down(levels - 1) if levels else fingerprint(read)
+
+    assert fingerprint(read)
+    assert further_down(500) is None
+
+
+def test_the_size_of_an_event_is_that_of_its_frame() -> None:
+    data = event_frame("log", {"message": "m"})
+
+    assert event(data).size == len(data)
+    assert events.Gap(first=1).size == 0

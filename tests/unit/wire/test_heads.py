@@ -90,6 +90,19 @@ def test_a_head_says_what_kind_of_frame_it_was() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        b"Using password swordfish",
+        b"BEARER swordfish",
+        b"api-key: swordfish",
+        b"a swordfish secret",
+    ],
+)
+def test_a_line_with_a_telltale_word_is_withheld_as_a_whole(line: bytes) -> None:
+    assert head_of(line) == "<withheld: may hold a secret>"
+
+
+@pytest.mark.parametrize(
     ("data", "head"),
     [
         (b"", ""),
