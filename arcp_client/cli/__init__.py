@@ -1,0 +1,26 @@
+"""Arguments of the shell in, an exit code out: the command ``arcp-client`` (extra ``cli``)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+__all__ = ["main"]
+
+_EXTRA = ("typer", "rich", "platformdirs")
+_MISSING = """\
+arcp-client: the command line needs the extra "cli"; there is no module {name!r}.
+Install it with:  pip install 'arcp-client[cli]'"""
+
+
+def main() -> None:
+    """The entry point of ``arcp-client``; always ends with SystemExit."""
+    try:
+        for name in _EXTRA:
+            importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        print(_MISSING.format(name=missing.name), file=sys.stderr)
+        sys.exit(2)
+    from arcp_client.cli.app import run
+
+    sys.exit(run())

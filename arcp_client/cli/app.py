@@ -1,0 +1,328 @@
+"""The command line's words in, the bodies of commands called: options, help, and nothing else.
+
+Everything heavy is imported when a command runs, so that ``--help`` and completion stay quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, NoReturn
+
+import typer
+
+from arcp_client.cli.exits import Exit, guarded, tame
+from arcp_client.cli.options import (
+    AgentsOption,
+    CancelReason,
+    ConnectTimeout,
+    InputOption,
+    JobArgument,
+    KeyOption,
+    LeaseOption,
+    OutputOption,
+    ProfileOption,
+    ReconnectFor,
+    SaveOption,
+    TokenFile,
+    UrlOption,
+)
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="arcp-client",
+    help="Submit jobs to agents over ARCP, follow them in order, survive a cut.",
+    epilog=(
+        "Exit codes: 0 success · 1 job failed · 2 usage · 3 connection · 4 authentication ·"
+        " 5 not found · 6 lease or budget · 7 gap · 124 timed out · 130 interrupted."
+        "  The token comes from ARCP_TOKEN or a file, never from a flag."
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run() -> int:
+    """Run the command of ``sys.argv``; its exit code."""
+    tame()
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(Exit.FAILED)
+    return int(Exit.SUCCESS)
+
+
+def _do(command: Callable[[], int]) -> NoReturn:
+    raise typer.Exit(guarded(command))
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(help="Varies delays and cuts.")] = 1,
+    fast: Annotated[bool, typer.Option("--fast", help="A quarter of the time.")] = False,
+) -> None:
+    """Three jobs over a link that is cut twice, and a table that counts what became of them."""
+
+    def command() -> int:
+        from arcp_client.cli.demo import demo as body
+
+        return body(seed=seed, fast=fast)
+
+    _do(command)
+
+
+@app.command()
+def serve(
+    agents: AgentsOption = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 7777,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve the parent process over stdin and stdout.")
+    ] = False,
+    token_file: TokenFile = None,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that running jobs get when it is stopped.")
+    ] = 3.0,
+) -> None:
+    """Serve agents to clients, until it is stopped.
+
+    Without --agents it serves three small ones: echo, count and report.
+    """
+
+    def command() -> int:
+        from arcp_client.cli.serve import serve as body
+
+        return body(
+            agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, grace=grace
+        )
+
+    _do(command)
+
+
+@app.command("run")
+def run_(
+    agent: Annotated[str, typer.Argument(help="name or name@version")],
+    input: InputOption = "null",
+    url: UrlOption = None,
+    output: OutputOption = None,
+    lease: LeaseOption = None,
+    max_runtime: Annotated[
+        float | None, typer.Option(help="Seconds after which the runtime ends the job.")
+    ] = None,
+    key: KeyOption = None,
+    save: SaveOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit it, print its id, and leave it.")
+    ] = False,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+    reconnect_for: ReconnectFor = 600.0,
+) -> None:
+    """Submit a job and follow it: its events on stderr, its result on stdout.
+
+    With --output json or jsonl everything of the job is on stdout. Ctrl-C leaves the job running
+    and says how to come back to it; a second Ctrl-C asks the runtime to cancel it.
+    """
+
+    def command() -> int:
+        from arcp_client.cli.follow import run as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, output=output,
+            connect_timeout=connect_timeout, reconnect_for=reconnect_for,
+        )  # fmt: skip
+        return (
+            body(
+                where, agent, input, lease=lease or [], max_runtime=max_runtime, key=key, save=save,
+                detach=detach,
+            )
+        )  # fmt: skip
+
+    _do(command)
+
+
+@app.command()
+def watch(
+    job: JobArgument,
+    url: UrlOption = None,
+    output: OutputOption = None,
+    history: Annotated[
+        bool, typer.Option(help="Begin with what the runtime still holds of it.")
+    ] = True,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+    reconnect_for: ReconnectFor = 600.0,
+) -> None:
+    """Follow a job of any session of yours to its end. Ctrl-C only stops watching."""
+
+    def command() -> int:
+        from arcp_client.cli.follow import watch as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, output=output,
+            connect_timeout=connect_timeout, reconnect_for=reconnect_for,
+        )  # fmt: skip
+        return body(where, job, history=history)
+
+    _do(command)
+
+
+@app.command()
+def jobs(
+    status: Annotated[
+        list[str] | None, typer.Option(help="Only this status; may be given again.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
+    url: UrlOption = None,
+    output: OutputOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """List the jobs that you may see."""
+
+    def command() -> int:
+        from arcp_client.cli.jobs import jobs as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, output=output,
+            connect_timeout=connect_timeout,
+        )  # fmt: skip
+        return body(where, status=status or [], agent=agent)
+
+    _do(command)
+
+
+@app.command()
+def status(
+    job: JobArgument,
+    url: UrlOption = None,
+    output: OutputOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """Say how a job stands: agent, status, lease, budget."""
+
+    def command() -> int:
+        from arcp_client.cli.jobs import status as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, output=output,
+            connect_timeout=connect_timeout,
+        )  # fmt: skip
+        return body(where, job)
+
+    _do(command)
+
+
+@app.command()
+def cancel(
+    job: JobArgument,
+    reason: CancelReason = None,
+    url: UrlOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """Ask the runtime to end a job that was submitted from here."""
+
+    def command() -> int:
+        from arcp_client.cli.jobs import cancel as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout
+        )
+        return body(where, job, reason=reason)
+
+    _do(command)
+
+
+@app.command()
+def result(
+    job: JobArgument,
+    save: SaveOption = None,
+    url: UrlOption = None,
+    output: OutputOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+    reconnect_for: ReconnectFor = 600.0,
+) -> None:
+    """Wait for a job's end and give its result."""
+
+    def command() -> int:
+        from arcp_client.cli.jobs import result as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, output=output,
+            connect_timeout=connect_timeout, reconnect_for=reconnect_for,
+        )  # fmt: skip
+        return body(where, job, save=save)
+
+    _do(command)
+
+
+@app.command()
+def ping(
+    url: UrlOption = None,
+    output: OutputOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """Connect to a runtime: who it is, its agents, and how long a round trip takes."""
+
+    def command() -> int:
+        from arcp_client.cli.jobs import ping as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, output=output,
+            connect_timeout=connect_timeout,
+        )  # fmt: skip
+        return body(where)
+
+    _do(command)
+
+
+@app.command()
+def version(output: OutputOption = None) -> None:
+    """Print the versions of this command, Python and the key libraries."""
+
+    def command() -> int:
+        from arcp_client.cli.version import version as body
+
+        return body(output)
+
+    _do(command)
+
+
+config = typer.Typer(help="Where settings come from.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(config, name="config")
+
+
+@config.command("show")
+def config_show(
+    origin: Annotated[bool, typer.Option("--origin", help="Also say where each is from.")] = False,
+    profile: ProfileOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show the settings that commands would use. The token is never shown."""
+
+    def command() -> int:
+        from arcp_client.cli.settings import show as body
+
+        return body(profile=profile, origin=origin, output=output)
+
+    _do(command)

@@ -1,0 +1,106 @@
+"""The demo's side of the runtime: three agents, and a ledger of every event that they emitted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from arcp_client import JobContext, Runtime
+
+__all__ = ["AGENTS", "Ledger", "demo_runtime"]
+
+AGENTS = ("reviewer", "indexer", "writer")
+
+_SENTENCES = (
+    "An event is numbered, logged and queued in one step.",
+    "The reader never awaits the code of its user.",
+    "A handler starts when the one before it has ended.",
+    "What was received is not yet what was processed.",
+    "A cut connection is made anew, and the session goes on.",
+    "Nothing is lost in silence: a hole is an event of its own.",
+)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the agents emitted, by job id, and what they returned. The client never sees it."""
+
+    sent: dict[str, list[str]] = field(default_factory=dict)
+    returned: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Events emitted so far, all jobs together."""
+        return sum(map(len, self.sent.values()))
+
+    def note(self, job: JobContext, mark: str) -> None:
+        """One event was emitted."""
+        self.sent.setdefault(job.id, []).append(mark)
+
+    def end(self, job: JobContext, result: object) -> None:
+        """The agent returns, and the runtime emits the job's end."""
+        self.note(job, "end")
+        self.returned[job.id] = result
+
+
+def demo_runtime(rng: random.Random, *, pace: float) -> tuple[Runtime, Ledger]:
+    """A runtime with the three agents.
+
+    Args:
+        rng: varies how long their steps take.
+        pace: seconds of an average step.
+    """
+    runtime = Runtime(name="demo")
+    ledger = Ledger()
+    note = ledger.note
+
+    async def work() -> None:
+        await asyncio.sleep(pace * rng.uniform(0.4, 1.6))
+
+    @runtime.agent("reviewer")
+    async def reviewer(input: Any, job: JobContext) -> dict[str, int]:
+        for n in range(1, 13):
+            path = f"src/module_{n:02}.py"
+            await job.log(f"reading {path}")
+            note(job, f"log reading {path}")
+            await work()
+            call_id = await job.tool_call("lint", {"path": path})
+            note(job, f"tool_call {call_id}")
+            await work()
+            await job.tool_result(call_id, {"warnings": n % 3})
+            note(job, f"tool_result {call_id}")
+            await work()
+        await job.thought("no module is worse than its neighbours")
+        note(job, "thought no module is worse than its neighbours")
+        result = {"warnings": sum(n % 3 for n in range(1, 13))}
+        ledger.end(job, result)
+        return result
+
+    @runtime.agent("indexer")
+    async def indexer(input: Any, job: JobContext) -> dict[str, int]:
+        rows = 0
+        for n in range(1, 25):
+            rows += 17 * n
+            await job.progress(n, total=24, units="tables")
+            note(job, f"progress {n}")
+            await work()
+            if n % 2 == 0:
+                await job.metric("rows", rows)
+                note(job, f"metric rows {rows}")
+                await work()
+        result = {"rows": rows}
+        ledger.end(job, result)
+        return result
+
+    @runtime.agent("writer")
+    async def writer(input: Any, job: JobContext) -> None:
+        lines = [f"{n:02}. {_SENTENCES[n % len(_SENTENCES)]}\n" for n in range(36)]
+        for n, line in enumerate(lines):
+            await job.chunk(line, more=n + 1 < len(lines))
+            note(job, f"chunk {n}")
+            await work()
+        ledger.end(job, "".join(lines))
+
+    return runtime, ledger

@@ -1,0 +1,225 @@
+"""The commands that ask and go: ``jobs``, ``status``, ``cancel``, ``result``, ``ping``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from arcp_client import Client, JobHandle, JobSummary
+from arcp_client.cli import ledger, terminal
+from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.follow import save_result
+from arcp_client.cli.options import Output
+from arcp_client.cli.output import SCHEMA, plain, write_result
+from arcp_client.cli.running import Interrupts, Place, connected, execute
+from arcp_client.errors import FeatureNotNegotiated, PermissionDenied
+
+__all__ = ["cancel", "jobs", "ping", "result", "status"]
+
+_COLOURS = {"running": "cyan", "success": "green", "pending": "dim"}
+_ENDED = ("success", "error", "cancelled", "timed_out")
+
+
+def jobs(where: Place, *, status: list[str], agent: str | None) -> Exit:
+    """List jobs."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            found = [job async for job in client.jobs(status=status, agent=agent)]
+        match where.output:
+            case Output.TEXT:
+                _table(found)
+            case Output.JSON:
+                rows = [_row(job) for job in found]
+                print(terminal.as_json({"schema": "arcp-client.jobs/1", "jobs": rows}))
+            case Output.JSONL:
+                for job in found:
+                    print(terminal.as_json({"schema": "arcp-client.jobs/1", **_row(job)}))
+        return Exit.SUCCESS
+
+    return execute(body)
+
+
+def _row(job: JobSummary) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "agent": job.agent,
+        "status": job.status,
+        "parent_job_id": job.parent_job_id,
+        "created_at": job.created_at.isoformat() if job.created_at is not None else None,
+        "last_event_seq": job.last_event_seq,
+    }
+
+
+def _table(found: list[JobSummary]) -> None:
+    console = terminal.out()
+    if not console.is_terminal:  # for cut and awk: tabs, no frame, no heading
+        for job in found:
+            created = job.created_at.isoformat() if job.created_at is not None else ""
+            cells = (job.job_id, job.status, job.agent, created)
+            print("\t".join(terminal.harmless(cell) for cell in cells))
+        return
+    if not found:
+        terminal.tell(terminal.err(), "there are no such jobs", "dim")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("job", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("agent")
+    table.add_column("created", no_wrap=True)
+    for job in found:
+        at = job.created_at
+        table.add_row(
+            Text(terminal.harmless(job.job_id)),
+            Text(terminal.harmless(job.status), style=_COLOURS.get(job.status, "red")),
+            Text(terminal.harmless(job.agent)),
+            Text(f"{at.astimezone():%m-%d %H:%M:%S}" if at is not None else ""),
+        )
+    console.print(table)
+
+
+def status(where: Place, job_id: str) -> Exit:
+    """Say how one job stands."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            view = await client.watch(job_id)
+        _say_status(where, view)
+        return Exit.SUCCESS
+
+    return execute(body)
+
+
+def _say_status(where: Place, view: JobHandle) -> None:
+    expires = view.lease_constraints.expires_at
+    facts: dict[str, Any] = {
+        "job_id": view.id,
+        "agent": view.agent,
+        "status": view.status,
+        "lease": {name: list(view.lease[name]) for name in view.lease.namespaces()},
+        "expires_at": expires.isoformat() if expires is not None else None,
+        "budget": {currency: str(amount) for currency, amount in view.budget.items()},
+        "trace_id": view.trace_id,
+    }
+    if where.output is not Output.TEXT:
+        print(terminal.as_json({"schema": SCHEMA, "type": "status", **facts}))
+        return
+    for name, value in facts.items():
+        if value:
+            text = value if isinstance(value, str) else terminal.as_json(value)
+            print(terminal.harmless(f"{name:<10} {text}"))
+
+
+def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
+    """Ask for the end of a job that was submitted from here."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            view = await client.watch(job_id)
+            if view.status in _ENDED:
+                terminal.tell(terminal.err(), f"the job has ended already: {view.status}")
+                return Exit.SUCCESS
+            await _cancel(client, job_id, reason)
+            terminal.tell(terminal.err(), f"the runtime was asked to end job {job_id}")
+            ledger.forget(job_id)
+        return Exit.SUCCESS
+
+    return execute(body)
+
+
+async def _cancel(client: Client, job_id: str, reason: str | None) -> None:
+    submit = ledger.recall(job_id)
+    try:
+        if submit is None:
+            await client.cancel_job(job_id, reason or "user.cancel")
+            return
+        # Said again with its key, it is the same job, and this session may cancel it, too.
+        job = await client.submit(**submit)
+        await job.cancel(reason or "user.cancel")  # also if it is a new one: see below
+    except PermissionDenied as refused:
+        raise Complaint(
+            Exit.AUTHENTICATION,
+            f"the runtime did not allow it: {refused.message or refused.code}",
+            "a job is cancelled from where it was submitted: Ctrl-C twice, or this user's account",
+        ) from refused
+    if job.id != job_id:
+        raise Complaint(
+            Exit.NOT_FOUND, f"the runtime knows job {job_id} no longer; nothing was cancelled"
+        )
+
+
+def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
+    """Wait for the end of a job, and give its result."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            async with interrupts.stop():
+                view = await client.watch(job_id, history=True)
+                if save is not None:
+                    size = await save_result(view, save)
+                    terminal.tell(terminal.err(), f"{size:,} bytes are in {save}", "dim")
+                else:
+                    _say_result(where, view, (await view.result()).value)
+                return Exit.SUCCESS
+            raise Complaint(
+                Exit.INTERRUPTED, "interrupted; the job is left alone", "ask again at any time"
+            )
+
+    return execute(body)
+
+
+def _say_result(where: Place, view: JobHandle, value: Any) -> None:
+    if where.output is Output.TEXT:
+        write_result(value)
+        return
+    document = {
+        "schema": SCHEMA,
+        "type": "outcome",
+        "job_id": view.id,
+        "agent": view.agent,
+        "status": view.status,
+        "result": plain(value),
+    }
+    print(terminal.as_json(document))
+
+
+def ping(where: Place) -> Exit:
+    """Connect, and measure one round trip."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            try:
+                seconds: float | None = await client.ping()
+            except FeatureNotNegotiated:
+                seconds = None
+            _say_ping(where, client, seconds)
+        return Exit.SUCCESS
+
+    return execute(body)
+
+
+def _say_ping(where: Place, client: Client, seconds: float | None) -> None:
+    session = client.session
+    agents = [
+        {"name": agent.name, "versions": list(agent.versions), "default": agent.default}
+        for agent in session.agents
+    ]
+    if where.output is not Output.TEXT:
+        facts: dict[str, Any] = {
+            "schema": "arcp-client.ping/1",
+            "runtime": {"name": session.runtime.name, "version": session.runtime.version},
+            "dialect": session.dialect,
+            "round_trip_ms": round(seconds * 1000, 3) if seconds is not None else None,
+            "features": sorted(session.features),
+            "agents": agents,
+        }
+        print(terminal.as_json(facts))
+        return
+    trip = f"{seconds * 1000:.1f} ms" if seconds is not None else "connected (it has no heartbeat)"
+    print(terminal.harmless(f"{session.runtime.name} {session.runtime.version}: {trip}"))
+    for agent in session.agents:
+        print(terminal.harmless(f"  {agent.name}  {', '.join(agent.versions)}".rstrip()))

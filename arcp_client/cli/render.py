@@ -1,0 +1,168 @@
+"""Events in, one styled line each out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.text import Text
+
+from arcp_client import Connecting, LinkState, Live, Reconnecting, events
+from arcp_client.cli.terminal import harmless
+
+__all__ = ["event_text", "number", "state_text"]
+
+_BAR = 12
+_LONG = 600
+_LEVELS = {"debug": "dim", "warn": "yellow", "warning": "yellow", "error": "red", "fatal": "red"}
+
+
+def event_text(event: events.Event) -> Text:
+    """What an event says, in one line."""
+    write = _WRITERS.get(type(event))
+    return write(event) if write is not None else _unknown(event)
+
+
+def _plain(text: str, style: str = "") -> Text:
+    return Text(_short(text), style=style)
+
+
+def _short(text: str) -> str:
+    """A megabyte is no line: what it begins with, and how much more there is."""
+    if len(text) > _LONG:
+        text = f"{text[:_LONG]}… ({number(len(text) - _LONG)} more characters)"
+    return harmless(text)
+
+
+def number(value: float) -> str:
+    """A number as people write it."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _log(event: events.Log) -> Text:
+    style = _LEVELS.get(event.level, "")
+    word = f"{event.level}: " if style else ""
+    return _plain(f"{word}{event.message}", style)
+
+
+def _thought(event: events.Thought) -> Text:
+    return _plain(event.text, "dim italic")
+
+
+def _tool_call(event: events.ToolCall) -> Text:
+    args = "" if event.args is None else f" {_value(event.args)}"
+    return _plain(f"→ {event.tool}", "cyan").append(_short(args), style="default")
+
+
+def _tool_result(event: events.ToolResult) -> Text:
+    if event.error is None:
+        return _plain(f"← {_value(event.result)}", "cyan")
+    return _plain(f"← {_value(event.error)}", "red")
+
+
+def _status(event: events.Status) -> Text:
+    more = f": {event.message}" if event.message else ""
+    return _plain(f"{event.phase}{more}", "bold")
+
+
+def _metric(event: events.Metric) -> Text:
+    unit = f" {event.unit}" if event.unit else ""
+    return _plain(f"{event.name} = {number(event.value)}{unit}", "magenta")
+
+
+def _artifact(event: events.ArtifactRef) -> Text:
+    size = "" if event.byte_size is None else f", {number(event.byte_size)} bytes"
+    return _plain(f"made {event.uri} ({event.content_type}{size})", "blue")
+
+
+def _delegate(event: events.Delegate) -> Text:
+    child = f" as {event.child_job_id}" if event.child_job_id else ""
+    return _plain(f"delegates to {event.agent or 'another agent'}{child}", "blue")
+
+
+def _progress(event: events.Progress) -> Text:
+    units = f" {event.units}" if event.units else ""
+    said = f"  {event.message}" if event.message else ""
+    if not event.total:
+        return _plain(f"{number(event.current)}{units}{said}", "green")
+    share = min(max(event.current / event.total, 0.0), 1.0)
+    full = int(share * _BAR)
+    text = Text("█" * full, style="green").append("░" * (_BAR - full), style="dim")
+    counted = f" {number(event.current)}/{number(event.total)}{units}{said}"
+    return text.append(_short(counted), style="default")
+
+
+def _chunk(event: events.ResultChunk) -> Text:
+    last = "" if event.more else ", the last"
+    text = _plain(f"result, chunk {event.chunk_seq}{last} ", "green")
+    return text.append(_short(_piece(event)), style="dim")
+
+
+def _piece(event: events.ResultChunk) -> str:
+    if event.encoding == "utf8":
+        return json.dumps(event.data, ensure_ascii=False)
+    try:
+        size = len(base64.b64decode(event.data, validate=True))
+    except ValueError:
+        size = len(event.data)
+    return f"({number(size)} bytes)"
+
+
+def _completed(event: events.Completed) -> Text:
+    more = f": {event.summary}" if event.summary else ""
+    return _plain(f"✓ done{more}", "bold green")
+
+
+def _failed(event: events.Failed) -> Text:
+    word = {"cancelled": "cancelled", "timed_out": "timed out"}.get(event.status, "failed")
+    more = f": {event.message}" if event.message else ""
+    return _plain(f"✗ {word} {event.code}{more}", "bold red")
+
+
+def _gap(event: events.Gap) -> Text:
+    upto = "?" if event.last is None else str(event.last)
+    return _plain(f"! gap: events {event.first}–{upto} ({event.reason})", "bold yellow")
+
+
+def _unknown(event: events.Event) -> Text:
+    body = _value(event.body) if isinstance(event, events.Unknown) else ""
+    return _plain(f"{event.kind} {body}", "dim")
+
+
+_WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
+    events.Log: _log,
+    events.Thought: _thought,
+    events.ToolCall: _tool_call,
+    events.ToolResult: _tool_result,
+    events.Status: _status,
+    events.Metric: _metric,
+    events.ArtifactRef: _artifact,
+    events.Delegate: _delegate,
+    events.Progress: _progress,
+    events.ResultChunk: _chunk,
+    events.Completed: _completed,
+    events.Failed: _failed,
+    events.Gap: _gap,
+}
+
+
+def state_text(state: LinkState) -> Text | None:
+    """What a change of the link's state says; ``None`` for what need not be said."""
+    match state:
+        case Connecting(attempt) if attempt > 1:
+            return _plain(f"no connection yet, attempt {attempt}", "yellow")
+        case Reconnecting(attempt, delay, cause):
+            again = f", attempt {attempt}" if attempt > 1 else ""
+            return _plain(f"link lost, reconnecting in {delay:.1f} s{again}: {cause}", "yellow")
+        case Live(True):
+            return _plain("link back, session resumed", "green")
+        case Live(False):
+            return _plain("connected", "green")
+        case _:
+            return None

@@ -1,0 +1,199 @@
+"""A command's coroutine in, its exit code out: signals, errors and broken pipes all end here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from tenacity import stop_after_delay
+
+from arcp_client import ArcpError, Client, ClientInfo, Closed, LinkState, Live, Reconnect, Timeouts
+from arcp_client import __version__ as package_version
+from arcp_client.cli import render, terminal
+from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.options import Output
+from arcp_client.cli.settings import settle
+from arcp_client.cli.verdicts import complaint
+
+__all__ = ["Interrupts", "Place", "Stop", "connected", "execute", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command works: the runtime, who asks, and how it answers."""
+
+    url: str
+    token: SecretStr | None
+    output: Output
+    connect_timeout: float
+    reconnect_for: float
+
+
+def place(
+    *,
+    url: str | None = None,
+    token_file: Path | None = None,
+    profile: str | None = None,
+    output: Output | None = None,
+    connect_timeout: float = 5.0,
+    reconnect_for: float = 30.0,
+) -> Place:
+    """Settle a command's options with the environment and the settings files."""
+    settled = settle(url=url, token_file=token_file, profile=profile, output=output)
+    return Place(
+        url=settled.url.value,
+        token=settled.token(),
+        output=Output(settled.output.value),
+        connect_timeout=connect_timeout,
+        reconnect_for=reconnect_for,
+    )
+
+
+class Interrupts:
+    """SIGINT and SIGTERM as the end of a waiting block, instead of an exception anywhere.
+
+    ::
+
+        async with interrupts.stop():   # left at the first signal
+            ...
+        if interrupts.count: ...
+
+    Attributes:
+        count: signals so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._early = False
+        self._scope: asyncio.Timeout | None = None
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        """Take the signals over."""
+        loop = asyncio.get_running_loop()
+        taken = (signal.SIGINT, signal.SIGTERM)
+        for each in taken:
+            loop.add_signal_handler(each, self._came)
+        try:
+            yield
+        finally:
+            for each in taken:
+                loop.remove_signal_handler(each)
+
+    def _came(self) -> None:
+        self.count += 1
+        if self._scope is None:
+            self._early = True
+        elif not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    def stop(self, timeout: float | None = None) -> Stop:
+        """A block that the next signal, or the timeout, ends early and quietly."""
+        return Stop(self, timeout)
+
+    def swap(self, scope: asyncio.Timeout | None) -> asyncio.Timeout | None:
+        """Let signals end this block; the one that they ended before."""
+        before, self._scope = self._scope, scope
+        if scope is not None and self._early:  # it came while no block was there to be ended
+            self._early = False
+            scope.reschedule(asyncio.get_running_loop().time())
+        return before
+
+
+class Stop:
+    """See `Interrupts.stop`."""
+
+    def __init__(self, interrupts: Interrupts, timeout: float | None) -> None:
+        self._interrupts = interrupts
+        self._timeout = timeout
+        self._scope = asyncio.timeout(None)
+        self._outer: asyncio.Timeout | None = None
+
+    async def __aenter__(self) -> None:
+        self._scope = asyncio.timeout(self._timeout)
+        await self._scope.__aenter__()
+        self._outer = self._interrupts.swap(self._scope)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self._interrupts.swap(self._outer)
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError:
+            return True
+        return False
+
+
+def execute(body: Callable[[Interrupts], Any]) -> Exit:
+    """Run a command's coroutine with its signals taken over."""
+
+    async def main() -> Exit:
+        interrupts = Interrupts()
+        with interrupts.listen():
+            code: Exit = await body(interrupts)
+        return code
+
+    terminal.log_to_stderr()
+    try:
+        return asyncio.run(main())
+    except ArcpError as error:
+        raise complaint(error) from error
+
+
+@asynccontextmanager
+async def connected(where: Place, interrupts: Interrupts) -> AsyncIterator[Client]:
+    """A live client of the command's runtime, whose changes of state are told on stderr."""
+    client = make_client(where)
+    console = terminal.err()
+    first = True
+
+    @client.on_state
+    def tell(state: LinkState) -> None:
+        nonlocal first
+        if isinstance(state, Closed) or (isinstance(state, Live) and first):
+            first = False  # what works at once is not worth a word, and the error says its own
+            return
+        text = render.state_text(state)
+        if text is not None:
+            console.print(text, soft_wrap=True)
+
+    async with interrupts.stop():
+        await client.connect()
+    if interrupts.count:
+        await client.close(timeout=0.5)
+        raise Complaint(Exit.INTERRUPTED, "interrupted before there was a connection")
+    try:
+        yield client
+    finally:
+        await client.close(timeout=2.0)
+
+
+def make_client(where: Place) -> Client:
+    """The client of a command, not connected yet."""
+    if urlsplit(where.url).scheme not in ("ws", "wss"):
+        raise Complaint(
+            Exit.USAGE, "the URL of a runtime begins with ws:// or wss://", "see --url and ARCP_URL"
+        )
+    try:
+        return Client(
+            where.url,
+            token=where.token,
+            info=ClientInfo(name="arcp-client-cli", version=package_version),
+            reconnect=Reconnect(stop=stop_after_delay(where.reconnect_for)),
+            timeouts=Timeouts(open=where.connect_timeout),
+        )
+    except ValueError as error:
+        raise Complaint(Exit.USAGE, f"the URL cannot be used: {error}", "see --url") from None

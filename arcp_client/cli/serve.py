@@ -1,0 +1,200 @@
+"""The command ``serve``: agents in, a runtime that clients can connect to out."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from arcp_client import ArcpError, Runtime
+from arcp_client.cli import terminal
+from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.samples import NAMES, sample_runtime
+from arcp_client.cli.settings import is_loopback, read_token
+from arcp_client.cli.verdicts import complaint
+
+__all__ = ["serve"]
+
+_SLACK = 5.0
+_FORM = "it is MODULE:ATTR, such as  my_agents:runtime"
+
+
+def serve(
+    *,
+    agents: str | None,
+    host: str,
+    port: int,
+    stdio: bool,
+    token_file: Path | None,
+    grace: float,
+) -> Exit:
+    """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
+    terminal.log_to_stderr(traces=True)
+    token = _token(token_file)
+    auth = {token.get_secret_value(): "owner"} if token is not None else None
+    # Before anything of the user's is imported: a refusal should come at once.
+    if not stdio and auth is None and agents is None:
+        _refuse_open(host)
+    runtime = sample_runtime(auth) if agents is None else _load(agents, auth)
+    if runtime.open:
+        if not stdio:
+            _refuse_open(host)
+        if auth is not None:
+            terminal.tell(
+                terminal.err(),
+                f"warning: {agents} is a Runtime without auth, so the token is not asked for;"
+                " make it a function with a parameter auth, and it is given one",
+                "yellow",
+            )
+    what = ", ".join(NAMES) if agents is None else agents
+    try:
+        return asyncio.run(_serve(runtime, host, port, what, stdio=stdio, grace=grace))
+    except ArcpError as error:
+        raise complaint(error) from error
+
+
+def _token(token_file: Path | None) -> SecretStr | None:
+    if token_file is not None:
+        return read_token(token_file)
+    if token := os.environ.get("ARCP_TOKEN"):
+        return SecretStr(token)
+    if path := os.environ.get("ARCP_TOKEN_FILE"):
+        return read_token(Path(path))
+    return None
+
+
+def _refuse_open(host: str) -> None:
+    if not is_loopback(host):
+        raise Complaint(
+            Exit.USAGE,
+            f"without a token anybody who reaches {host} could run the agents",
+            "set ARCP_TOKEN or --token-file, or listen on 127.0.0.1",
+        )
+
+
+def _load(path: str, auth: dict[str, str] | None) -> Runtime:
+    """The runtime that ``module:attr`` names, or that its function makes."""
+    name, _, attribute = path.partition(":")
+    if not name or not attribute:
+        raise Complaint(Exit.USAGE, f"--agents {path!r} names no attribute", _FORM)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    found = _attribute(path, _imported(path, name), attribute)
+    if not isinstance(found, Runtime) and callable(found):
+        try:
+            found = found(auth=auth) if _takes_auth(found) else found()
+        except Exception as error:
+            raise _broken(path, error) from error
+    if not isinstance(found, Runtime):
+        raise Complaint(
+            Exit.USAGE, f"{path} is {type(found).__name__}, not a Runtime or what makes one", _FORM
+        )
+    return found
+
+
+def _imported(path: str, name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            happened = f"there is no module {missing!r}, neither here nor installed"
+            raise Complaint(Exit.USAGE, happened, _FORM) from None
+        raise _broken(path, error) from error
+    except Exception as error:
+        raise _broken(path, error) from error
+
+
+def _attribute(path: str, found: Any, attribute: str) -> Any:
+    try:
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except AttributeError:
+        raise Complaint(Exit.USAGE, f"--agents {path}: there is no {attribute!r}", _FORM) from None
+    return found
+
+
+def _takes_auth(function: Any) -> bool:
+    try:
+        return "auth" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _broken(path: str, error: Exception) -> Complaint:
+    """The user's module is at fault: say where, for it is theirs to mend."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "importlib" not in code.co_filename and code.co_filename != __file__:
+            place = f" ({code.co_filename}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return Complaint(Exit.USAGE, f"--agents {path}: {type(error).__name__}: {error}{place}")
+
+
+async def _serve(
+    runtime: Runtime, host: str, port: int, what: str, *, stdio: bool, grace: float
+) -> Exit:
+    console = terminal.err()
+    loop = asyncio.get_running_loop()
+    stop = asyncio.timeout(None)
+
+    def asked_to_stop() -> None:
+        if not stop.expired():
+            stop.reschedule(loop.time())
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, asked_to_stop)
+    async with AsyncExitStack() as stack:
+        if not stdio:
+            server = runtime.serve(host, port)
+            try:
+                await stack.enter_async_context(server)
+            except OSError as error:
+                await runtime.close()
+                raise Complaint(
+                    Exit.CONNECTION,
+                    f"cannot listen on {host} port {port}: {error.strerror or error}",
+                    "--port 0 takes a free one",
+                ) from None
+            terminal.tell(console, f"serving {what} on {server.url}", "green")
+        try:
+            async with stop:
+                if stdio:
+                    await runtime.serve_stdio()
+                else:
+                    await loop.create_future()
+        except TimeoutError:
+            if not stop.expired():
+                raise
+            terminal.tell(console, "stopping; once more to stop at once", "dim")
+        await _shut_down(runtime, console, grace)
+    return Exit.SUCCESS
+
+
+async def _shut_down(runtime: Runtime, console: Any, grace: float) -> None:
+    """Running jobs get ``grace`` seconds; a second signal, or more slack than that, ends it."""
+    loop = asyncio.get_running_loop()
+    hurry = asyncio.timeout(grace + _SLACK)
+
+    def at_once() -> None:
+        if not hurry.expired():
+            hurry.reschedule(loop.time())
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, at_once)
+    try:
+        async with hurry:
+            await runtime.close(timeout=grace)
+    except TimeoutError:
+        terminal.tell(console, "stopped before everything had ended", "yellow")

@@ -1,0 +1,214 @@
+"""Flags, ``ARCP_*`` variables and settings files in, settled values with their origins out.
+
+A flag wins over the environment, that over ``./arcp.toml``, that over the user's file, that over
+the default. The token comes from a file or the environment only; it is never shown.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import SecretStr
+
+from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.options import Output
+
+__all__ = ["Setting", "Settled", "is_loopback", "read_token", "settle", "show"]
+
+DEFAULT_URL = "ws://127.0.0.1:7777/arcp"
+_LOCAL = "./arcp.toml"
+_KNOWN = frozenset({"url", "output", "token_file"})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it is from."""
+
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What commands use."""
+
+    profile: Setting
+    url: Setting
+    output: Setting
+    token_from: Setting | None
+    """``value`` is a file's path, or empty where the token is in the environment itself."""
+
+    def token(self) -> SecretStr | None:
+        """The bearer token, if there is one.
+
+        Raises:
+            Complaint: its file cannot be used, or it would go where nobody sent it knowingly.
+        """
+        if self.token_from is None:
+            return None
+        host = urlsplit(self.url.value).hostname or ""
+        if self.url.origin == _LOCAL and not is_loopback(host):
+            # A directory that somebody else made must not be able to collect tokens.
+            raise Complaint(
+                Exit.USAGE,
+                f"{_LOCAL} names {host}, and a token would be sent there",
+                "if that is right, say so with --url or ARCP_URL",
+            )
+        if self.token_from.value:
+            return read_token(Path(self.token_from.value))
+        return SecretStr(os.environ["ARCP_TOKEN"])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, seen from itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(path: Path) -> SecretStr:
+    """The token in a file: its text without white space around it."""
+    try:
+        token = path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise Complaint(Exit.USAGE, f"the token file {path} cannot be read: {why}") from None
+    if not token or len(token.split()) != 1:
+        raise Complaint(Exit.USAGE, f"the token file {path} must hold one token and nothing else")
+    return SecretStr(token)
+
+
+def settle(
+    *,
+    url: str | None = None,
+    token_file: Path | None = None,
+    profile: str | None = None,
+    output: Output | None = None,
+) -> Settled:
+    """Settle what the flags left open.
+
+    Raises:
+        Complaint: a settings file or a variable cannot be used.
+    """
+    user_file = Path(platformdirs.user_config_dir("arcp-client")) / "config.toml"
+    local = _read(Path("arcp.toml"), _LOCAL)
+    user = _read(user_file, str(user_file))
+    if profile is not None:
+        chosen = Setting(profile, "--profile")
+    elif value := os.environ.get("ARCP_PROFILE"):
+        chosen = Setting(value, "ARCP_PROFILE")
+    else:
+        chosen = Setting("default", "default")
+    layers = [
+        (_section(local, chosen, _LOCAL), _LOCAL),
+        (_section(user, chosen, str(user_file)), str(user_file)),
+    ]
+    known = any(chosen.value in file.get("profiles", {}) for file in (local, user))
+    if chosen.origin != "default" and not known:
+        raise Complaint(
+            Exit.USAGE,
+            f"there is no profile {chosen.value!r}",
+            f"profiles are tables [profiles.NAME] in {_LOCAL} or {user_file}",
+        )
+
+    def find(name: str, flag: str | None, default: str) -> Setting:
+        if flag is not None:
+            return Setting(flag, f"--{name}")
+        variable = f"ARCP_{name.upper()}"
+        if found := os.environ.get(variable):
+            return Setting(found, variable)
+        for section, origin in layers:
+            if name in section:
+                return Setting(str(section[name]), origin)
+        return Setting(default, "default")
+
+    settled = Settled(
+        profile=chosen,
+        url=find("url", url, DEFAULT_URL),
+        output=find("output", output.value if output is not None else None, Output.TEXT.value),
+        token_from=_token_from(token_file, layers[1][0], str(user_file)),
+    )
+    if settled.output.value not in tuple(Output):
+        raise Complaint(
+            Exit.USAGE,
+            f"{settled.output.origin}: output is {', '.join(Output)}, not {settled.output.value!r}",
+        )
+    return settled
+
+
+def _token_from(flag: Path | None, user: Mapping[str, Any], origin: str) -> Setting | None:
+    # Never from ./arcp.toml: it could name any file of the user's to be sent away.
+    if flag is not None:
+        return Setting(str(flag), "--token-file")
+    if os.environ.get("ARCP_TOKEN"):
+        return Setting("", "ARCP_TOKEN")
+    if path := os.environ.get("ARCP_TOKEN_FILE"):
+        return Setting(path, "ARCP_TOKEN_FILE")
+    if "token_file" in user:
+        return Setting(str(user["token_file"]), origin)
+    return None
+
+
+def _read(path: Path, name: str) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Complaint(Exit.USAGE, f"{name} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise Complaint(Exit.USAGE, f"{name} is not TOML: {error}") from None
+
+
+def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[str, Any]:
+    """The file's top level, under the chosen profile's own table."""
+    profiles = file.get("profiles", {})
+    own = profiles.get(profile.value, {}) if isinstance(profiles, dict) else None
+    if not isinstance(own, dict):
+        raise Complaint(Exit.USAGE, f"{name}: [profiles.{profile.value}] is a table")
+    top = {key: value for key, value in file.items() if key != "profiles"}
+    for key, value in {**top, **own}.items():
+        if key not in _KNOWN or not isinstance(value, str):
+            raise Complaint(
+                Exit.USAGE, f"{name}: {key} is no setting", f"settings: {', '.join(sorted(_KNOWN))}"
+            )
+        if key == "token_file" and name == _LOCAL:
+            raise Complaint(Exit.USAGE, f"{name}: token_file stands in the user's own file only")
+    return {**top, **own}
+
+
+def show(*, profile: str | None, origin: bool, output: Output | None) -> Exit:
+    """The command ``config show``."""
+    from arcp_client.cli import terminal
+
+    settled = settle(profile=profile)
+    source = settled.token_from
+    token = Setting("none", "default") if source is None else Setting("(set)", source.origin)
+    rows = {
+        "profile": settled.profile,
+        "url": settled.url,
+        "output": settled.output,
+        "token": token,
+    }
+    if output in (Output.JSON, Output.JSONL):
+        document: dict[str, Any] = {"schema": "arcp-client.config/1"}
+        for name, row in rows.items():
+            document[name] = {"value": row.value, "origin": row.origin} if origin else row.value
+        print(terminal.as_json(document))
+        return Exit.SUCCESS
+    for name, row in rows.items():
+        more = f"  ({row.origin})" if origin else ""
+        print(terminal.harmless(f"{name:<8} {row.value}{more}"))
+    return Exit.SUCCESS

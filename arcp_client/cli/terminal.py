@@ -1,0 +1,110 @@
+"""Texts in, lines on stdout and stderr out: coloured on terminals only, and harmless there.
+
+What agents send is text. Control characters that would move the cursor, set a title or hide what
+follows are shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from typing import IO, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from arcp_client.cli.exits import Complaint, is_utf8
+
+__all__ = ["as_json", "complain", "err", "harmless", "log_to_stderr", "out", "tell"]
+
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else f"\\u{code:04x}"
+
+
+def harmless(text: str, *, lines: bool = False) -> str:
+    """The text without control characters; ``lines`` keeps its line ends."""
+    text = text.replace("\r\n", "\n")
+    if not lines:
+        text = text.replace("\n", " ⏎ ").replace("\t", " ")
+    return _CONTROLS.sub(_picture, text)
+
+
+def _console(stream: IO[str]) -> Console:
+    plain = "NO_COLOR" in os.environ and os.environ["NO_COLOR"] != ""
+    return Console(
+        file=stream,
+        color_system=None if plain else "auto",
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def out() -> Console:
+    """For data."""
+    return _console(sys.stdout)
+
+
+def err() -> Console:
+    """For messages."""
+    return _console(sys.stderr)
+
+
+def tell(console: Console, text: str, style: str = "") -> None:
+    """One message, which the terminal may wrap."""
+    console.print(Text(harmless(text), style=style), soft_wrap=True)
+
+
+def complain(problem: Complaint) -> None:
+    """What happened and what to do, on stderr."""
+    console = err()
+    line = Text("error: ", style="bold red")
+    line.append(harmless(problem.happened), style="default")
+    console.print(line, soft_wrap=True)
+    if problem.remedy:
+        tell(console, f"  {problem.remedy}", "dim")
+
+
+def as_json(value: Any) -> str:
+    """One line of JSON that the present stdout can take."""
+    text = json.dumps(value, ensure_ascii=not is_utf8(sys.stdout))
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return json.dumps(value)  # half a character: nothing but an escape can say it
+    return text
+
+
+class _ToStderr(logging.Handler):
+    """Log records as messages; a trace only where a level asks for it."""
+
+    def __init__(self, *, traces: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._traces = traces
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            console = err()
+            word = record.levelname.lower()
+            tell(
+                console, f"{word}: {record.getMessage()}", "yellow" if word == "warning" else "red"
+            )
+            if self._traces and record.exc_info:
+                trace = logging.Formatter().formatException(record.exc_info)
+                console.print(Text(harmless(trace, lines=True), style="dim"), soft_wrap=True)
+        except Exception:  # noqa: BLE001 - logging must never end what it reports on
+            self.handleError(record)
+
+
+def log_to_stderr(*, traces: bool = False) -> None:
+    """Show the package's warnings and errors on stderr, with traces for who runs the agents."""
+    logger = logging.getLogger("arcp_client")
+    logger.propagate = False
+    logger.addHandler(_ToStderr(traces=traces))

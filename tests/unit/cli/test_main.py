@@ -1,0 +1,49 @@
+"""The entry point: quick to import, and helpful where its libraries are missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["typer", "rich", "platformdirs"])
+def test_a_missing_extra_is_an_instruction(name: str) -> None:
+    done = python(
+        f"import sys; sys.modules[{name!r}] = None\nfrom arcp_client.cli import main\nmain()"
+    )
+    assert done.returncode == 2
+    assert "pip install 'arcp-client[cli]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = python(
+        "import sys\n"
+        "sys.argv = ['arcp-client', '--help']\n"
+        "from arcp_client.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "heavy = {'aiohttp', 'pydantic', 'msgspec', 'reactivex', 'rich.console'}\n"
+        "print('loaded:', sorted(heavy & set(sys.modules)))"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("loaded: []\n")
+    for command in ("demo", "serve", "run", "watch", "jobs", "status", "cancel", "result", "ping"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_testing_needs_no_extra() -> None:
+    done = python(
+        "import sys\n"
+        "for name in ('typer', 'rich', 'platformdirs', 'pytest'):\n    sys.modules[name] = None\n"
+        "import arcp_client.testing"
+    )
+    assert done.returncode == 0, done.stderr

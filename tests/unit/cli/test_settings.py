@@ -1,0 +1,150 @@
+"""Where settings come from, and where the token never goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.options import Output
+from arcp_client.cli.settings import is_loopback, read_token, settle, show
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, an empty home, no variables."""
+    for name in ("URL", "TOKEN", "TOKEN_FILE", "PROFILE", "OUTPUT"):
+        monkeypatch.delenv(f"ARCP_{name}", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "arcp-client").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def user_file(home: Path, text: str) -> Path:
+    path = home / "config" / "arcp-client" / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_flag_wins_over_all_else(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [("ws://127.0.0.1:7777/arcp", "default")]
+    assert (settle().url.value, settle().url.origin) == steps[0]
+    user = user_file(home, 'url = "ws://user/"')
+    assert (settle().url.value, settle().url.origin) == ("ws://user/", str(user))
+    Path("arcp.toml").write_text('url = "ws://local/"')
+    assert (settle().url.value, settle().url.origin) == ("ws://local/", "./arcp.toml")
+    monkeypatch.setenv("ARCP_URL", "ws://env/")
+    assert (settle().url.value, settle().url.origin) == ("ws://env/", "ARCP_URL")
+    flagged = settle(url="ws://flag/")
+    assert (flagged.url.value, flagged.url.origin) == ("ws://flag/", "--url")
+
+
+def test_profiles_lie_over_the_top_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("arcp.toml").write_text(
+        'url = "ws://top/"\noutput = "json"\n[profiles.prod]\nurl = "wss://prod/"\n'
+    )
+    assert settle().url.value == "ws://top/"
+    prod = settle(profile="prod")
+    assert (prod.url.value, prod.output.value) == ("wss://prod/", "json")
+    monkeypatch.setenv("ARCP_PROFILE", "prod")
+    assert settle().url.value == "wss://prod/"
+    with pytest.raises(Complaint, match="there is no profile 'nope'") as refused:
+        settle(profile="nope")
+    assert refused.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("url = ", "is not TOML"),
+        ("url = 3", "url is no setting"),
+        ('colour = "red"', "colour is no setting"),
+        ('output = "xml"', "output is text, json, jsonl, not 'xml'"),
+        ('profiles = "x"', "is a table"),
+        ('token = "secret"', "token is no setting"),
+        ('token_file = "~/.ssh/id_rsa"', "token_file stands in the user's own file only"),
+    ],
+)
+def test_what_a_local_file_may_not_say(text: str, said: str) -> None:
+    Path("arcp.toml").write_text(text)
+    with pytest.raises(Complaint, match=said):
+        settle()
+
+
+def test_the_token_comes_from_the_first_place_that_has_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settle().token() is None
+    (home / "t").write_text("from-user-file\n")
+    user_file(home, f'token_file = "{home / "t"}"')
+    token = settle().token()
+    assert token is not None
+    assert token.get_secret_value() == "from-user-file"
+    (home / "u").write_text("from-variable")
+    monkeypatch.setenv("ARCP_TOKEN_FILE", str(home / "u"))
+    token = settle().token()
+    assert token is not None
+    assert token.get_secret_value() == "from-variable"
+    monkeypatch.setenv("ARCP_TOKEN", "itself")
+    token = settle().token()
+    assert token is not None
+    assert token.get_secret_value() == "itself"
+    token = settle(token_file=home / "t").token()
+    assert token is not None
+    assert token.get_secret_value() == "from-user-file"
+
+
+def test_a_directory_cannot_collect_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("arcp.toml").write_text('url = "wss://evil.example/arcp"')
+    assert settle().token() is None
+    monkeypatch.setenv("ARCP_TOKEN", "sesame")
+    with pytest.raises(Complaint, match="a token would be sent there"):
+        settle().token()
+    Path("arcp.toml").write_text('url = "ws://localhost:1/arcp"')
+    assert settle().token() is not None
+    assert settle(url="wss://evil.example/arcp").token() is not None
+
+
+@pytest.mark.parametrize("content", ["", " \n", "two tokens", None])
+def test_a_token_file_holds_one_token(home: Path, content: str | None) -> None:
+    path = home / "t"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(Complaint) as refused:
+        read_token(path)
+    assert refused.value.code is Exit.USAGE
+    assert "tokens" not in str(refused.value)
+
+
+def test_show_never_shows_the_token(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARCP_TOKEN", "sesame")
+    assert show(profile=None, origin=True, output=None) is Exit.SUCCESS
+    assert show(profile=None, origin=True, output=Output.JSON) is Exit.SUCCESS
+    text = capsys.readouterr().out
+    assert "ARCP_TOKEN" in text
+    assert "sesame" not in text
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("localhost.evil.example", False),
+        ("", False),
+    ],
+)
+def test_what_is_this_machine(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
