@@ -685,6 +685,7 @@ class Session:
             request = None  # unasked for: a delegated job, not an answer to a submit
         if request is not None and isinstance(request.token, Asking):
             self._answer(request, accepted, now)
+            self._flush(now)
             return
         elsewhere = bool(frame.session_id) and frame.session_id != self.session_id
         self._out.append(
@@ -909,11 +910,11 @@ class Session:
     ) -> None:
         """An accepted job that is not new may have run, and ended, where nobody was told (S6)."""
         spoken = self.dialect
-        elsewhere = elsewhere or request.session_id != self.session_id
         if accepted.accepted_at is not None and self._welcomed_at is not None:
             before = accepted.accepted_at < self._welcomed_at
         else:
             before = len(request.ids) > 1
+        elsewhere = elsewhere or (before and request.session_id != self.session_id)
         if elsewhere or (spoken.strict and not request.fresh):
             steps = self._recovery.begin(
                 job.job_id,
