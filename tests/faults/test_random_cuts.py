@@ -48,7 +48,10 @@ async def follow_through_cuts(seed: int) -> tuple[list[tuple[str | None, Any]], 
 
             async with client:
                 for _ in range(rng.randint(1, CUTS)):
-                    proxy.cut_after(rng.randint(1, 40_000), direction=rng.choice(("down", "up")))
+                    if rng.random() < 0.1:
+                        proxy.cut_after(rng.randint(1, 1500), direction="up")
+                    else:
+                        proxy.cut_after(rng.randint(1, 40_000))
                 jobs = [
                     await client.submit(
                         "emit", {"n": share + (EVENTS % JOBS) * (k == 0), "phase": k}
@@ -75,4 +78,4 @@ async def test_no_event_is_lost_repeated_or_out_of_order_through_random_cuts(blo
         for numbers in by_job.values():
             assert numbers == list(range(len(numbers))), f"seed {seed}"
         assert len(seen) == EVENTS, f"seed {seed}"
-    assert total >= 50  # the faults did happen
+    assert total >= 60  # the faults did happen
