@@ -20,11 +20,11 @@ from .codec import snapshot
 from .ids import new_id, time_text
 
 __all__ = [
+    "ENVELOPE",
     "EventIds",
     "Record",
     "canonical",
     "event_payload",
-    "frame_size",
     "job_part",
     "payload_bytes",
     "timestamp",
@@ -36,6 +36,9 @@ _FRAME = (
     b'{"arcp":"' + dialect.PROTOCOL.encode() + b'","id":"%b","type":"%b","session_id":"%b"%b,'
     b'"event_seq":%d,"payload":%b}'
 )
+
+ENVELOPE = 250
+"""About how many bytes a frame has beside its payload."""
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
@@ -78,11 +81,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 _EVENT = dialect.EVENT.encode()
-
-
-def frame_size(payload: bytes) -> int:
-    """About how many bytes a frame with that payload has."""
-    return len(payload) + 250
 
 
 def job_part(job_id: str, trace_id: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -169,7 +168,7 @@ class Greeter:
         }
         if identity.heartbeat_interval is not None and dialect.HEARTBEAT in session.features:
             payload["heartbeat_interval_sec"] = _number(identity.heartbeat_interval)
-        session.keep_for = math.inf if dialect.ACKS in session.features else identity.resume_window
+        session.keep_for = None if dialect.ACKS in session.features else identity.resume_window
         session.note()
         await self._stored()
         if session.expired:

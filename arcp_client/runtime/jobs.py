@@ -15,10 +15,10 @@ from typing import Any
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
 from arcp_client._wire.stamp import (
+    ENVELOPE,
     EventIds,
     Record,
     event_payload,
-    frame_size,
     job_part,
     payload_bytes,
 )
@@ -192,15 +192,24 @@ class Job:
         self._publish(_EVENT, payload, _NEEDS.get(kind))
 
     def _publish(self, type: bytes, payload: bytes, needs: str | None = None) -> None:
-        moment = asyncio.get_running_loop().time()
-        id = self._ids.next()
-        record = self.record(id, type, payload, needs, self.history.end, moment)
+        history = self.history
+        record = Record(
+            self._ids.next(),
+            type,
+            self._wire,
+            payload,
+            asyncio.get_running_loop().time(),
+            needs,
+            self.id,
+            history.end,
+            len(payload) + ENVELOPE,
+        )
         owner = self.owner
         if owner is None:
             self.last_seq += 1
         else:
             self.last_seq = owner.take(record)
-        self.history.append(self.last_seq, record)
+        history.append(self.last_seq, record)
         if self._journal is not None:
             self._store(self._journal, record)
         if self.feeds:
@@ -208,13 +217,6 @@ class Job:
                 feed.push()
                 if feed.ended:
                     self.feeds.pop(feed.session, None)
-
-    def record(
-        self, id: bytes, type: bytes, payload: bytes, needs: str | None, index: int, at: float
-    ) -> Record:
-        """One of its events, new or restored."""
-        size = frame_size(payload)
-        return Record(id, type, self._wire, payload, at, needs, self.id, index, size)
 
     def _store(self, journal: Journal, record: Record) -> None:
         journal.put(

@@ -12,7 +12,7 @@ from functools import partial
 
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import parse_time
-from arcp_client._wire.stamp import Record, frame_size, job_part
+from arcp_client._wire.stamp import ENVELOPE, Record, job_part
 from arcp_client.models import Lease
 from arcp_client.runtime.entries import JobState, Stored
 from arcp_client.runtime.idempotency import Keys
@@ -79,7 +79,7 @@ def _records(stored: Stored) -> dict[tuple[str, int], Record]:
             e.needs,
             e.job_id,
             e.index,
-            frame_size(e.payload),
+            len(e.payload) + ENVELOPE,
         )
         for e in stored.appended
         if e.job_id in parts

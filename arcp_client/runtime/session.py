@@ -6,7 +6,6 @@ Numbering, logging and queueing an event is `Session.append`: one synchronous st
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -56,7 +55,8 @@ class Session:
         feeds: the subscriptions, by job id.
         acked: the highest number that the client says it has processed.
         sent: the highest number that any connection was handed.
-        keep_for: seconds that what was sent is kept for a client that acknowledges nothing.
+        keep_for: seconds that what was sent is kept for a client that acknowledges nothing;
+            ``None`` for one that may acknowledge, whose events are never freed for their age.
         slow: it was told that its client is behind, and has not caught up since.
         expired: it is gone; nothing resumes it.
     """
@@ -87,7 +87,7 @@ class Session:
         self.slow = False
         self.expired = False
         self.expiry: asyncio.TimerHandle | None = None
-        self.keep_for = math.inf
+        self.keep_for: float | None = None
         self._freed = 0
         self._unsent_bytes = 0
         self._hungry: dict[Feed, None] = {}
@@ -104,11 +104,11 @@ class Session:
         else:
             self._journal.number(self, Numbered(self.id, seq, record.job_id, record.index))
             self._evicted()
-        if record.at - log.oldest > self.keep_for:
-            log.free_older(record.at - self.keep_for, 0 if self.outlet is None else self.sent)
         self._unsent_bytes += record.size
         outlet = self.outlet
         if outlet is not None:
+            if self.keep_for is not None and record.at - log.oldest > self.keep_for:
+                log.free_older(record.at - self.keep_for, outlet.cursor)
             if outlet.cursor < log.floor:
                 outlet.overrun()
             else:

@@ -220,3 +220,24 @@ def test_nobody_is_slowed_down_while_no_connection_is_attached() -> None:
         stepper.end.set()
 
     virtual(scenario)
+
+
+def test_a_client_that_cannot_acknowledge_has_old_events_freed_once_they_were_sent() -> None:
+    async def scenario(runtime: Any) -> None:
+        peer = await opened(runtime, features=("heartbeat",))
+        stepper, job_id = await started(runtime, peer)
+        await stepper.emit(3)
+        await peer.read(), await peer.read(), await peer.read()
+        waiting = asyncio.create_task(peer.read())  # answers the pings
+        await asyncio.sleep(700)
+        await stepper.emit(1)
+        await waiting
+        await peer.cut()
+        late = await Peer.to(runtime)
+        refused = await late.hello(resume=peer.block(2))
+        assert refused["payload"]["code"] == "RESUME_WINDOW_EXPIRED"
+        assert (await late.hello(resume=peer.block(3)))["type"] == "session.welcome"
+        stepper.end.set()
+        assert seqs(await late.follow(job_id)) == [4, 5]
+
+    virtual(scenario)
