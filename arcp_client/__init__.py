@@ -42,8 +42,9 @@ if TYPE_CHECKING:
         Stats,
     )
     from .policy import Buffer, Order, Reconnect, Timeouts
-    from .runtime import JobContext, Limits, MemoryEventLog, Runtime
+    from .runtime import JobContext, Limits, MemoryEventLog, Runtime, SqliteEventLog
     from .state import Closed, Connecting, LinkState, Live, Reconnecting
+    from .stores import CheckpointStore, MemoryStore, SqliteStore
     from .transports.base import Connector, Transport
     from .transports.stdio import StdioConnector
     from .transports.websocket import WebSocketConnector
@@ -67,8 +68,9 @@ _HOMES = {
         "Stats",
     ),
     "policy": ("Buffer", "Order", "Reconnect", "Timeouts"),
-    "runtime": ("JobContext", "Limits", "MemoryEventLog", "Runtime"),
+    "runtime": ("JobContext", "Limits", "MemoryEventLog", "Runtime", "SqliteEventLog"),
     "state": ("Closed", "Connecting", "LinkState", "Live", "Reconnecting"),
+    "stores": ("CheckpointStore", "MemoryStore", "SqliteStore"),
     "transports.base": ("Connector", "Transport"),
     "transports.stdio": ("StdioConnector",),
     "transports.websocket": ("WebSocketConnector",),
@@ -80,6 +82,7 @@ __all__ = [
     "AgentInfo",
     "ArcpError",
     "Buffer",
+    "CheckpointStore",
     "Client",
     "ClientInfo",
     "Closed",
@@ -99,6 +102,7 @@ __all__ = [
     "LinkState",
     "Live",
     "MemoryEventLog",
+    "MemoryStore",
     "Order",
     "Reconnect",
     "Reconnecting",
@@ -107,6 +111,8 @@ __all__ = [
     "Runtime",
     "RuntimeInfo",
     "SessionInfo",
+    "SqliteEventLog",
+    "SqliteStore",
     "Stats",
     "StdioConnector",
     "Timeouts",
