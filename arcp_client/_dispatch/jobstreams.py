@@ -78,7 +78,7 @@ class JobStreams:
     def __iter__(self) -> Iterator[JobStream]:
         return iter(tuple(self._open.values()))
 
-    def take(self, events: list[Event]) -> None:
+    def accept(self, events: list[Event]) -> None:
         streams = self._open
         for event in events:
             stream = streams.get(event.job_id)  # type: ignore[arg-type]  # None is no key

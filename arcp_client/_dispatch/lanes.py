@@ -236,7 +236,7 @@ class Registration:
 
     # -- for the subject
 
-    def take(self, events: list[Event]) -> None:
+    def accept(self, events: list[Event]) -> None:
         wanted = events if self._wants_all else self._wanted(events)
         if not wanted:
             return

@@ -159,7 +159,7 @@ class Tap:
         for iterator in self.iterators():
             iterator.push(event)
 
-    def take(self, events: list[Event]) -> None:
+    def accept(self, events: list[Event]) -> None:
         for iterator in self.iterators():
             for event in events:
                 iterator.push(event)

@@ -27,7 +27,7 @@ _log = logging.getLogger("arcp_client.dispatch")
 class Consumer(Protocol):
     """What the subject needs of whoever takes events."""
 
-    def take(self, events: list[Event]) -> None:
+    def accept(self, events: list[Event]) -> None:
         """Take those that are wanted; must not block, raise, or change the list."""
 
     @property
@@ -84,7 +84,7 @@ class Subject:
         """Hand events out."""
         self.published += len(events)
         for consumer in self._consumers:
-            consumer.take(events)
+            consumer.accept(events)
         if self.quiet:
             self.quiet = False
             self._activity()
@@ -170,7 +170,7 @@ class Notifications(Observable[Event]):
 
     # -- for the subject
 
-    def take(self, events: list[Event]) -> None:
+    def accept(self, events: list[Event]) -> None:
         for event in events:
             self._emit(event)
 
