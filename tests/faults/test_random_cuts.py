@@ -1,4 +1,4 @@
-"""Cuts at random bytes of a real connection: nothing lost, nothing repeated, nothing out of order."""
+"""Cuts at random bytes of a real connection: nothing lost, repeated, or out of order."""
 
 from __future__ import annotations
 
