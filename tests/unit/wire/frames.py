@@ -25,7 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "byte_size": 12,
         "sha256": "ab" * 32,
     },
-    "delegate": {"child_job_id": "job_2", "delegate_id": "d1", "agent": "helper"},
+    "delegate": {"child_job_id": "job_2", "delegate_id": "d1", "agent": "indexer"},
     "progress": {"current": 47, "total": 120, "units": "files", "message": "src/"},
     "result_chunk": {
         "result_id": "res_1",
