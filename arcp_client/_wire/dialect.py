@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+import msgspec
 
 __all__ = [
     "DIALECTS",
@@ -178,8 +179,7 @@ def status_of(value: Any) -> str:
     return word if word in _STATUSES else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How one runtime differs from the specification, as far as a client must know.
 
     Attributes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from pydantic import SecretStr, ValidationError
 
 from ..models import (
@@ -53,8 +53,7 @@ __all__ = [
 _log = logging.getLogger("arcp_client.wire")
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(msgspec.Struct, frozen=True):
     """``session.welcome`` (§6.2)."""
 
     info: SessionInfo
@@ -62,8 +61,7 @@ class Welcome:
     dialect: Dialect
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """``job.accepted`` (§7.1)."""
 
     job_id: str
@@ -78,8 +76,7 @@ class Accepted:
     delegate_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribed(msgspec.Struct, frozen=True):
     """``job.subscribed`` (§7.6)."""
 
     job_id: str
@@ -93,16 +90,14 @@ class Subscribed:
     parent_job_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobPage:
+class JobPage(msgspec.Struct, frozen=True):
     """``session.jobs`` (§6.6)."""
 
     jobs: tuple[JobSummary, ...]
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """An error that answers a request or ends a session (§12)."""
 
     code: str
