@@ -57,9 +57,11 @@ class Observing:
         self._handler_timeout = handler_timeout
         self._subject = Subject(activity)
         self._registrations: list[Registration] = []
-        # Iterators and Rx observers join the subject when there are any.
-        self._notifications = Notifications(lambda: self._subject.attach(self._notifications))
         self._pressure = Pressure(soft=soft, backlog=lambda: self._subject.backlog, asked=asked)
+        # Iterators and Rx observers join the subject when there are any.
+        self._notifications = Notifications(
+            lambda: self._subject.attach(self._notifications), self._pressure
+        )
         self._session_tap = Tap(self._pressure)
         self._errors: Hooks[HandlerError] = Hooks("on_error")
 

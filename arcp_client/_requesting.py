@@ -58,7 +58,7 @@ class Requesting(Observing):
             order=order,
             soft=buffer.soft,
             handler_timeout=handler_timeout,
-            asked=lambda: session.requests.in_flight,
+            asked=lambda: self._session.requests.in_flight,
             activity=activity,
         )
         self._session = session

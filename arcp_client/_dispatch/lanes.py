@@ -34,6 +34,7 @@ class Relief(Protocol):
 
     paused: asyncio.Future[None] | None
     low: int
+    follower: Callable[[Event | None], None] | None
 
     def eased(self) -> None:
         """An event is done."""
@@ -78,12 +79,14 @@ class Lane:
 
     def finish(self, _result: object = None) -> None:
         """The oldest event is done."""
-        self.queue.popleft()
+        event = self.queue.popleft()
         self.done += 1
         _current_call.set((self, self.done))
         if self.waiters:
             self._wake()
         relief = self.registration.relief
+        if relief.follower is not None:
+            relief.follower(event)
         if relief.paused is not None and len(self.queue) <= relief.low:
             relief.eased()
 

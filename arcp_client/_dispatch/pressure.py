@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from ..events import Event
 from .lanes import calling_lane
 
 __all__ = ["Pressure"]
@@ -26,6 +27,8 @@ class Pressure:
         paused: what the reader waits for, while it does.
         low: events outstanding at which it reads on.
         pauses: how often it has paused.
+        follower: told of every event that a consumer is done with, and with ``None`` when more
+            may be asked for; nobody by default.
     """
 
     def __init__(self, *, soft: int, backlog: Callable[[], int], asked: Callable[[], bool]) -> None:
@@ -36,6 +39,7 @@ class Pressure:
         self._asked = asked
         self._wanting = 0
         self.pauses = 0
+        self.follower: Callable[[Event | None], None] | None = None
 
     def room(self) -> Awaitable[None] | None:
         """What the reader must wait for; ``None`` if it may read on."""
@@ -56,6 +60,8 @@ class Pressure:
 
         Costs next to nothing while nobody is paused; callers look at `paused` first.
         """
+        if self.follower is not None:
+            self.follower(None)
         paused = self.paused
         if (
             paused is not None
@@ -63,6 +69,11 @@ class Pressure:
             and (self._must_read() or self._backlog() <= self.low)
         ):
             paused.set_result(None)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a running handler waits for what only later events bring."""
+        return self._wanting > 0
 
     def _must_read(self) -> bool:
         return self._wanting > 0 or self._asked()

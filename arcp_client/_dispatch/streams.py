@@ -24,6 +24,7 @@ class Relief(Protocol):
     """The reader's side: who must read on when something is awaited, and may when it was read."""
 
     paused: asyncio.Future[None] | None
+    follower: Callable[[Event | None], None] | None
 
     def eased(self) -> None:
         """An event is done."""
@@ -59,10 +60,13 @@ class EventIterator(AsyncIterator[E], Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        self._current = None
+        event, self._current = self._current, None
         relief = self._relief
-        if relief is not None and relief.paused is not None:
-            relief.eased()
+        if relief is not None:
+            if relief.follower is not None and event is not None:
+                relief.follower(event)
+            if relief.paused is not None:
+                relief.eased()
         while not self._queue:
             if self._ended:
                 if self._error is not None:

@@ -18,6 +18,7 @@ from reactivex.disposable import Disposable
 
 from .._rx.delivery import Delivery, publish
 from ..events import Event
+from .lanes import Relief
 
 __all__ = ["Consumer", "Notifications", "Subject"]
 
@@ -127,11 +128,13 @@ class Notifications(Observable[Event]):
 
     Args:
         observed: called at every subscription.
+        relief: told when an event is done.
     """
 
-    def __init__(self, observed: Callable[[], None]) -> None:
+    def __init__(self, observed: Callable[[], None], relief: Relief | None = None) -> None:
         super().__init__()
         self._observed = observed
+        self._relief = relief
         self._observers: dict[object, _Observer] = {}
         self._pending: dict[int, Event] = {}
         self._drained: list[asyncio.Future[None]] = []
@@ -187,7 +190,13 @@ class Notifications(Observable[Event]):
                 observer.end(error)
 
     def _done(self, number: int, _processed: bool) -> None:
-        self._pending.pop(number, None)
+        event = self._pending.pop(number, None)
+        relief = self._relief
+        if relief is not None:
+            if relief.follower is not None and event is not None:
+                relief.follower(event)
+            if relief.paused is not None:
+                relief.eased()
         if not self._pending and self._drained:
             waiting, self._drained = self._drained, []
             for future in waiting:
