@@ -5,6 +5,7 @@ from __future__ import annotations
 from arcp_client.runtime.app import Runtime
 from arcp_client.runtime.auth import Authentication
 from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.credentials import Provision, Provisioner
 from arcp_client.runtime.delegation import Child
 from arcp_client.runtime.limits import Limits, Observation, Policy
 from arcp_client.runtime.log import EventLog, MemoryEventLog
@@ -23,6 +24,8 @@ __all__ = [
     "MemoryEventLog",
     "Observation",
     "Policy",
+    "Provision",
+    "Provisioner",
     "Runtime",
     "Server",
     "SqliteEventLog",

@@ -9,9 +9,10 @@ from typing import Any
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
 from arcp_client._wire.messages import Submit
-from arcp_client.errors import InvalidRequest
-from arcp_client.models import Lease
+from arcp_client.errors import InvalidRequest, RequestError
+from arcp_client.models import Credential, Lease
 from arcp_client.runtime.agents import Agents
+from arcp_client.runtime.credentials import Provision, Vault, credential_wire
 from arcp_client.runtime.delegation import Delegation
 from arcp_client.runtime.idempotency import Keys, Remembered, fingerprint
 from arcp_client.runtime.jobs import Job, Origin, Request
@@ -45,13 +46,22 @@ class Admission:
         jobs: where accepted jobs are entered.
         limits: the default lease.
         keys: the idempotency keys.
+        vault: issues credentials to sessions that negotiated them.
     """
 
-    def __init__(self, agents: Agents, jobs: JobTable, limits: Limits, keys: Keys) -> None:
+    def __init__(
+        self,
+        agents: Agents,
+        jobs: JobTable,
+        limits: Limits,
+        keys: Keys,
+        vault: Vault | None,
+    ) -> None:
         self._agents = agents
         self._jobs = jobs
         self._limits = limits
         self._keys = keys
+        self._vault = vault
 
     # --------------------------------------------------------------------- submitting
 
@@ -70,14 +80,26 @@ class Admission:
         known = self._keys.find(session.principal, key, parameters)
         if known is not None:
             return self._repeat(session, known)
-        entry = self._keys.begin(session.principal, key, parameters)
+        self._keys.begin(session.principal, key, parameters)
         try:
             accepted = self._accept(session, submit, trace_id)
         except BaseException as error:
-            self._keys.drop(session.principal, key)
-            entry.fail(error)
+            self._keys.drop(session.principal, key, error)
             raise
-        self._keys.settle(session.principal, key, accepted.payload)
+        if isinstance(accepted, Accepted):
+            self._keys.settle(session.principal, key, accepted.payload)
+            return accepted
+        return self._settle_later(session.principal, key, accepted)
+
+    async def _settle_later(
+        self, principal: str, key: str, accepting: Awaitable[Accepted]
+    ) -> Accepted:
+        try:
+            accepted = await accepting
+        except BaseException as error:
+            self._keys.drop(principal, key, error)
+            raise
+        self._keys.settle(principal, key, accepted.payload)
         return accepted
 
     def _repeat(self, session: Session, known: Remembered) -> Accepted | Awaitable[Accepted]:
@@ -93,16 +115,19 @@ class Admission:
         if job is not None:
             job.authorities.add(session.id)
             job.note()
+        if dialect.CREDENTIALS not in session.features:
+            payload = {k: v for k, v in payload.items() if k != "credentials"}
         return Accepted(payload, None)
 
-    def _accept(self, session: Session, submit: Submit, trace_id: str | None) -> Accepted:
+    def _accept(
+        self, session: Session, submit: Submit, trace_id: str | None
+    ) -> Accepted | Awaitable[Accepted]:
         agent, function = self._agents.resolve(submit.agent)
         parent = self._parent(session, submit)
-        now = datetime.now(UTC)
         requested: Mapping[str, Any] | None = submit.lease_request
         if requested is None:
             requested = _inherited(self._limits.default_lease if parent is None else parent.lease)
-        grant = parse_grant(requested, submit.lease_constraints, now)
+        grant = parse_grant(requested, submit.lease_constraints, datetime.now(UTC))
         _check_features(submit, grant, session.features)
         if parent is not None:
             grant = parent.grant.derive(grant, parent.budget)
@@ -117,10 +142,36 @@ class Admission:
             parent=parent,
             delegate_id=submit.delegate_id,
         )
-        job = self._jobs.enter(request, now, Origin.of(session))
-        payload = job.accept()
+        origin = Origin.of(session)
+        if self._vault is not None and dialect.CREDENTIALS in session.features:
+            return self._enter_with_credentials(self._vault, request, origin)
+        return self._enter(request, origin)
+
+    def _enter(self, request: Request, origin: Origin, *credentials: Credential) -> Accepted:
+        job = self._jobs.enter(request, datetime.now(UTC), origin)
+        job.credentials = {credential.id: credential for credential in credentials}
+        payload = job.accept([credential_wire(credential) for credential in credentials])
         job.note()
         return Accepted(payload, job)
+
+    async def _enter_with_credentials(
+        self, vault: Vault, request: Request, origin: Origin
+    ) -> Accepted:
+        """Issue what the job needs, no later than its acceptance (§9.8)."""
+        request.job_id = job_id = new_prefixed_id("job")
+        lease, expires_at = request.grant.lease, request.grant.expires_at
+        wanted = Provision(job_id, origin.principal, request.agent, lease, expires_at)
+        issued = await vault.issue(wanted, request.grant)
+        try:
+            self._jobs.check_room(origin.principal)
+            if request.parent is not None and request.parent.ended:
+                raise InvalidRequest("the parent job has ended")
+        except RequestError:
+            vault.revoke_later(job_id, [credential.id for credential in issued])
+            raise
+        if origin.session is not None and origin.session.expired:
+            origin.session = None
+        return self._enter(request, origin, *issued)
 
     def _parent(self, session: Session, submit: Submit) -> Job | None:
         if submit.parent_job_id is None:
@@ -132,7 +183,7 @@ class Admission:
 
     # --------------------------------------------------------------------- delegating
 
-    def delegate(self, parent: Job, wish: Delegation) -> Job:
+    async def delegate(self, parent: Job, wish: Delegation) -> Job:
         """Accept what a job asks of another agent, with a part of its own lease.
 
         The agent's right to delegate was checked before.
@@ -144,10 +195,10 @@ class Admission:
             LeaseSubsetViolation: it goes beyond the parent's (§9.4).
         """
         agent, function = self._agents.resolve(wish.agent)
-        now = datetime.now(UTC)
         requested = _inherited(parent.lease) if wish.lease is None else _plain(wish.lease)
         constraints = None if wish.expires_at is None else {"expires_at": _moment(wish.expires_at)}
-        grant = parent.grant.derive(parse_grant(requested, constraints, now), parent.budget)
+        asked = parse_grant(requested, constraints, datetime.now(UTC))
+        grant = parent.grant.derive(asked, parent.budget)
         self._jobs.check_room(parent.principal)
         request = Request(
             agent=agent,
@@ -159,10 +210,12 @@ class Admission:
             parent=parent,
             delegate_id=wish.delegate_id or new_prefixed_id("del"),
         )
-        job = self._jobs.enter(request, now, parent.origin)
-        job.accept()
-        job.note()
-        return job
+        if self._vault is not None and parent.credentials:
+            accepted = await self._enter_with_credentials(self._vault, request, parent.origin)
+        else:
+            accepted = self._enter(request, parent.origin)
+        assert accepted.job is not None
+        return accepted.job
 
 
 def _inherited(lease: Lease) -> dict[str, list[str]]:

@@ -22,7 +22,8 @@ from aiohttp import web
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
-from arcp_client.errors import ConnectFailed, RequestError
+from arcp_client.errors import ConnectFailed, JobNotFound, LocalProtocolError, RequestError
+from arcp_client.models import Credential
 from arcp_client.runtime import frames
 from arcp_client.runtime.admission import Admission
 from arcp_client.runtime.agents import Agents
@@ -30,6 +31,7 @@ from arcp_client.runtime.auth import Authentication, Gate
 from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.connection import Connection
 from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.credentials import Provisioner, Vault
 from arcp_client.runtime.delegation import Delegation
 from arcp_client.runtime.handshake import Greeter, Identity
 from arcp_client.runtime.idempotency import Keys
@@ -38,7 +40,7 @@ from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.log import EventLog, MemoryEventLog
-from arcp_client.runtime.outcomes import Failure
+from arcp_client.runtime.outcomes import PARENT_ENDED, Failure
 from arcp_client.runtime.requests import Requests
 from arcp_client.runtime.restoring import restore
 from arcp_client.runtime.serving import Server, WebSockets
@@ -82,6 +84,8 @@ class Runtime:
         limits: every other bound.
         policy: widens who may watch whose jobs; by default only the principal that submitted
             them (§14).
+        provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
+            clients only with a durable event log, and over TLS, stdio or in this process.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Runtime:
         resume_window: float = 600.0,
         limits: Limits | None = None,
         policy: Policy | None = None,
+        provisioner: Provisioner | None = None,
     ) -> None:
         if heartbeat_interval is not None and not heartbeat_interval > 0:
             raise ValueError("heartbeat_interval is positive, or None for no heartbeats")
@@ -112,10 +117,18 @@ class Runtime:
         journal = self._journal if self._event_log.durable else None
         keys = Keys(self._limits.idempotency_window, self._limits.idempotency_keys, journal)
         self._keys = keys
-        self._jobs = JobTable(
-            self._limits, self._job_tasks, policy=policy, journal=journal, context=self._context
+        self._vault = (
+            None if provisioner is None else Vault(provisioner, self._tasks, self._journal)
         )
-        self._admission = Admission(self._agents, self._jobs, self._limits, keys)
+        self._jobs = JobTable(
+            self._limits,
+            self._job_tasks,
+            policy=policy,
+            journal=journal,
+            context=self._context,
+            before_end=self._end_credentials if self._vault is not None else None,
+        )
+        self._admission = Admission(self._agents, self._jobs, self._limits, keys, self._vault)
         self._sessions = SessionTable(
             self._limits,
             self._event_log,
@@ -183,9 +196,12 @@ class Runtime:
     def _context(self, job: Job, holder: Callable[[Budget], Job | None]) -> JobContext:
         return JobContext(job, self._limits, Authority(job, holder), self._delegate)
 
-    def _delegate(self, parent: Job, wish: Delegation) -> Job:
-        """Accept a child, tell the parent's session of it, and start it, in one step."""
-        child = self._admission.delegate(parent, wish)
+    async def _delegate(self, parent: Job, wish: Delegation) -> Job:
+        """Accept a child, then tell the parent's session of it and start it, in one step."""
+        child = await self._admission.delegate(parent, wish)
+        if parent.ended or parent.stopping is not None:
+            self._jobs.runner.stop(child, PARENT_ENDED)
+            raise LocalProtocolError("the delegating job has ended")
         parent.emit(
             "delegate",
             {
@@ -195,16 +211,46 @@ class Runtime:
                 "lease": child.grant.wire(),
             },
         )
-        if parent.owner is not None:
-            parent.owner.control(frames.acceptance(child.accepted, parent.owner.id, None))
-        self._jobs.runner.admit(child)
+        acceptance = child.accepted
+
+        def announce() -> None:
+            if child.owner is not None:
+                child.owner.control(frames.acceptance(acceptance, child.owner.id, None))
+            self._jobs.runner.admit(child)
+
+        self._journal.then(announce)
         return child
 
-    def _features(self) -> frozenset[str]:
-        offered = set(dialect.FEATURES) - {dialect.CREDENTIALS}
+    def rotate(self, job_id: str, credential: Credential) -> None:
+        """A credential of a running job has a new value: tell the session that submitted the job.
+
+        It arrives as a ``credential_rotated`` status; observers get the event without the value,
+        live and replayed (§9.8). Ending the old value is the provisioner's part.
+
+        Args:
+            job_id: the job.
+            credential: with the id of one of its credentials, and the new value.
+
+        Raises:
+            JobNotFound: no running job has that id and that credential.
+        """
+        job = self._jobs.get(job_id)
+        if job is None or job.ended or credential.id not in job.credentials:
+            raise JobNotFound("no running job has that credential")
+        job.rotate(credential)
+
+    def _features(self, connection: Connection) -> frozenset[str]:
+        offered = set(dialect.FEATURES)
         if self._interval is None:
             offered.discard(dialect.HEARTBEAT)
+        if self._vault is None or not self._event_log.durable or not connection.secure:
+            # Who cannot promise revocation, or not keep the value secret, offers none (§9.8).
+            offered.discard(dialect.CREDENTIALS)
         return frozenset(offered)
+
+    async def _end_credentials(self, job: Job) -> None:
+        assert self._vault is not None
+        await self._vault.revoke(job.id, list(job.credentials))
 
     # ----------------------------------------------------------------------- hosting
 
@@ -226,7 +272,7 @@ class Runtime:
         """
         await self._begin()
         near, far = memory_pair(max_frame=self._max_frame)
-        connection = self._connection(far)
+        connection = self._connection(far, secure=True)
         # An empty context: what the client's task keeps there is not the runtime's.
         contextvars.Context().run(self._tasks.spawn, connection.run(), name="link")
         return near
@@ -268,7 +314,8 @@ class Runtime:
         Whatever the process prints goes to stderr meanwhile.
         """
         await self._begin()
-        await self._connection(StdioServerTransport(max_line=self._max_frame)).run()
+        transport = StdioServerTransport(max_line=self._max_frame)
+        await self._connection(transport, secure=True).run()
 
     def _sockets(self) -> WebSockets:
         return WebSockets(
@@ -293,13 +340,20 @@ class Runtime:
     async def _restore(self) -> None:
         stored = await self._event_log.open()
         restore(stored, self._sessions, self._jobs, self._keys, self._requests.broken)
+        for left in stored.credentials:
+            if self._vault is not None:
+                self._vault.revoke_later(left.job_id, [left.credential_id])
+            else:
+                _log.error("job %s left a credential, and nobody to revoke it", left.job_id)
 
-    async def _begun_connection(self, transport: Transport) -> Connection:
+    async def _begun_connection(self, transport: Transport, secure: bool) -> Connection:
         await self._begin()
-        return self._connection(transport)
+        return self._connection(transport, secure=secure)
 
-    def _connection(self, transport: Transport) -> Connection:
-        connection = Connection(transport, self, self._tasks, on_end=self._connections.discard)
+    def _connection(self, transport: Transport, *, secure: bool) -> Connection:
+        connection = Connection(
+            transport, self, self._tasks, secure=secure, on_end=self._connections.discard
+        )
         self._connections.add(connection)
         return connection
 
@@ -380,7 +434,7 @@ class Runtime:
     async def _end_jobs(self, timeout: float) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        for job in self._jobs.runner.open:
+        for job in self._jobs.open():
             left = until - loop.time()
             if left <= 0:
                 break
@@ -391,9 +445,9 @@ class Runtime:
         ended = Failure(
             dialect.ERROR, dialect.INTERNAL_ERROR, "the runtime was shut down", retryable=True
         )
-        jobs = self._jobs.runner.open
-        tasks = {job.task for job in jobs if job.task is not None}
+        jobs = self._jobs.open()
         for job in jobs:
             self._jobs.runner.stop(job, ended)
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._limits.kill_grace + 1)
+        waiting = [self._tasks.spawn(job.done.wait(), name="end") for job in jobs]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._limits.kill_grace + 1)

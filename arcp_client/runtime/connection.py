@@ -69,6 +69,7 @@ class Connection:
         on_end: told when everything of the connection is gone.
 
     Attributes:
+        secure: nobody else can read the link: TLS, or this machine.
         session: the session it serves, once there is one.
         cursor: the highest number handed to the link.
     """
@@ -79,12 +80,14 @@ class Connection:
         desk: Desk,
         tasks: TaskOwner,
         *,
+        secure: bool,
         on_end: Callable[[Connection], None],
     ) -> None:
         self._transport = transport
         self._desk = desk
         self._tasks = tasks
         self._on_end = on_end
+        self.secure = secure
         self._over = asyncio.Event()
         self.session: Session | None = None
         self.cursor = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from arcp_client._wire import dialect
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import JobFailed, LocalProtocolError
-from arcp_client.models import Budget, Lease
+from arcp_client.models import Budget, Credential, Lease
 from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.delegation import Child, Delegation, delegated_to
 from arcp_client.runtime.flow import Pace
@@ -43,7 +43,7 @@ class JobContext:
         job: Job,
         limits: Limits,
         authority: Authority,
-        delegate: Callable[[Job, Delegation], Job],
+        delegate: Callable[[Job, Delegation], Awaitable[Job]],
     ) -> None:
         self._job = job
         self._limits = limits
@@ -85,6 +85,11 @@ class JobContext:
     def budget(self) -> Budget:
         """What is left of each budgeted currency, now (§9.6)."""
         return dict(self._job.budget.remaining)
+
+    @property
+    def credentials(self) -> tuple[Credential, ...]:
+        """The credentials provisioned for this job (§9.8), with their present values."""
+        return tuple(self._job.credentials.values())
 
     @property
     def cancelled(self) -> Cancellation:
@@ -340,7 +345,7 @@ class JobContext:
         """
         self._authority.authorize("agent.delegate", delegated_to(agent))
         wish = Delegation(agent, input, lease, expires_at, max_runtime, delegate_id)
-        child = self._delegate(self._job, wish)
+        child = await self._delegate(self._job, wish)
         await self._pace.step()
         return Child(child)
 

@@ -8,6 +8,7 @@ import msgspec
 
 __all__ = [
     "Appended",
+    "CredentialState",
     "Entry",
     "Freed",
     "Gone",
@@ -109,6 +110,14 @@ class KeyState(msgspec.Struct, frozen=True, gc=False):
     at: str = ""
 
 
+class CredentialState(msgspec.Struct, frozen=True, gc=False):
+    """A credential of a job was issued, or is revoked. Its value is not kept."""
+
+    job_id: str
+    credential_id: str
+    live: bool
+
+
 class Gone(msgspec.Struct, frozen=True, gc=False):
     """A session or a job is forgotten."""
 
@@ -116,7 +125,18 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
     job_id: str | None = None
 
 
-Entry = SessionState | JobState | Appended | Numbered | Freed | Trimmed | Watch | KeyState | Gone
+Entry = (
+    SessionState
+    | JobState
+    | Appended
+    | Numbered
+    | Freed
+    | Trimmed
+    | Watch
+    | KeyState
+    | CredentialState
+    | Gone
+)
 
 
 @dataclass(slots=True)
@@ -131,3 +151,5 @@ class Stored:
     numbered: list[Numbered] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
     keys: list[KeyState] = field(default_factory=list)
+    credentials: list[CredentialState] = field(default_factory=list)
+    """Those that are not revoked yet."""

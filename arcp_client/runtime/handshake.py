@@ -43,7 +43,7 @@ class Greeter:
         gate: knows the principals.
         sessions: where sessions are kept.
         inventory: the agents, asked at each welcome.
-        features: what this runtime offers, asked at each welcome.
+        features: what this runtime offers on a connection, asked at each welcome.
         stored: waits until what has changed survives the process.
     """
 
@@ -54,7 +54,7 @@ class Greeter:
         sessions: SessionTable,
         *,
         inventory: Callable[[], list[dict[str, Any]]],
-        features: Callable[[], frozenset[str]],
+        features: Callable[[Connection], frozenset[str]],
         stored: Callable[[], Awaitable[None]],
     ) -> None:
         self._identity = identity
@@ -92,7 +92,7 @@ class Greeter:
 
     async def _hello(self, connection: Connection, hello: Hello) -> None:
         principal = await self._gate.principal(hello.auth)
-        features = self._features().intersection(hello.capabilities.features)
+        features = self._features(connection).intersection(hello.capabilities.features)
         if hello.resume is None:
             session = self._sessions.open(principal)
             session.features = features
@@ -105,7 +105,9 @@ class Greeter:
         request = checked(Resume, frame)
         # The token resumes a session of its principal; who asks still has to say who it is.
         principal = await self._gate.principal(request.auth or Auth())
-        await self._resume(connection, principal, _block(request, frame), self._offered(request))
+        await self._resume(
+            connection, principal, _block(request, frame), self._offered(connection, request)
+        )
 
     async def resume_later(
         self, connection: Connection, session: Session, frame: ControlFrame
@@ -118,15 +120,17 @@ class Greeter:
         request = checked(Resume, frame)
         if session.log.last or session.jobs or session.feeds:
             raise InvalidRequest("this session is in use; resume on a new connection")
-        features = self._offered(request)
+        features = self._offered(connection, request)
         if request.capabilities is None:
             features = session.features
         await self._resume(connection, session.principal, _block(request, frame), features)
         self._sessions.expire(session)
 
-    def _offered(self, request: Resume) -> frozenset[str] | None:
+    def _offered(self, connection: Connection, request: Resume) -> frozenset[str] | None:
         capabilities: Capabilities | None = request.capabilities
-        return None if capabilities is None else self._features() & set(capabilities.features)
+        if capabilities is None:
+            return None
+        return self._features(connection).intersection(capabilities.features)
 
     async def _resume(
         self,
@@ -138,8 +142,9 @@ class Greeter:
         token = block.resume_token.get_secret_value()
         last = block.last_event_seq
         session = self._sessions.resume(principal, block.session_id, token, last)
-        if features is not None:
-            session.features = features
+        if features is None:  # as before, but nothing that this link cannot have
+            features = session.features & self._features(connection)
+        session.features = features
         _log.info("session %s of %s resumed after %d", session.id, principal, last)
         await self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
 

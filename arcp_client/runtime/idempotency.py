@@ -109,7 +109,9 @@ class Keys:
 
     def settle(self, principal: str, key: str, payload: dict[str, Any]) -> None:
         """The submit was accepted: from now on the key stands for its job."""
-        entry = self._known[principal, key]
+        entry = self._known.get((principal, key))
+        if entry is None:  # pushed out meanwhile by too many others
+            return
         entry.settle(payload)
         if self._journal is not None:
             plain = {k: v for k, v in payload.items() if k != "credentials"}
@@ -127,9 +129,11 @@ class Keys:
         entry.payload = json.loads(state.accepted)
         self._known[state.principal, state.key] = entry
 
-    def drop(self, principal: str, key: str) -> None:
+    def drop(self, principal: str, key: str, error: BaseException) -> None:
         """The submit was refused: the key is as good as new."""
-        self._known.pop((principal, key), None)
+        entry = self._known.pop((principal, key), None)
+        if entry is not None:
+            entry.fail(error)
 
     def _forget(self) -> None:
         oldest = asyncio.get_running_loop().time() - self._window

@@ -12,6 +12,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
 from arcp_client._wire.stamp import (
@@ -23,7 +25,7 @@ from arcp_client._wire.stamp import (
     payload_bytes,
 )
 from arcp_client.errors import LocalProtocolError
-from arcp_client.models import Lease
+from arcp_client.models import Credential, Lease
 from arcp_client.runtime.entries import Appended, JobState, Trimmed
 from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget, Grant
@@ -54,6 +56,7 @@ class Request:
     max_runtime: float | None = None
     parent: Job | None = None
     delegate_id: str | None = None
+    job_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -126,7 +129,7 @@ class Job:
         journal: Journal | None = None,
         id: str | None = None,
     ) -> None:
-        self.id = id or new_prefixed_id("job")
+        self.id = id or request.job_id or new_prefixed_id("job")
         self._journal = journal
         self.number = number
         self.principal = origin.principal
@@ -164,6 +167,8 @@ class Job:
         self.ended_at = 0.0
         self.done = asyncio.Event()
         self._trimmed = 0
+        self.credentials: dict[str, Credential] = {}
+        self.ending = False
         self._ids = ids
         self._wire = job_part(self.id, self.trace_id)
         self._max_payload = limits.event_bytes
@@ -191,7 +196,9 @@ class Job:
             raise LocalProtocolError("the job has ended; nothing can be emitted any more")
         self._publish(_EVENT, payload, _NEEDS.get(kind))
 
-    def _publish(self, type: bytes, payload: bytes, needs: str | None = None) -> None:
+    def _publish(
+        self, type: bytes, payload: bytes, needs: str | None = None, secret: bytes | None = None
+    ) -> None:
         history = self.history
         record = Record(
             self._ids.next(),
@@ -208,7 +215,8 @@ class Job:
         if owner is None:
             self.last_seq += 1
         else:
-            self.last_seq = owner.take(record)
+            mine = record if secret is None else msgspec.structs.replace(record, payload=secret)
+            self.last_seq = owner.take(mine)
         history.append(self.last_seq, record)
         if self._journal is not None:
             self._store(self._journal, record)
@@ -277,6 +285,8 @@ class Job:
         self.ended_at = asyncio.get_running_loop().time()
         self.request = None
         self.streamed = None
+        self.credentials.clear()
+        self.accepted.pop("credentials", None)
         if self.owner is not None:
             self.owner.jobs.discard(self.id)
             self.owner = None
@@ -317,6 +327,23 @@ class Job:
     def budget_wire(self) -> dict[str, Decimal] | None:
         """The present counters (§9.6), if there are any."""
         return dict(self.budget.remaining) if self.grant.limits else None
+
+    def rotate(self, credential: Credential) -> None:
+        """A credential has a new value: only the submitting session is told which (§9.8).
+
+        The history that observers are fed from, and the event log, hold the event without it. It
+        has one number and one id in every session all the same.
+        """
+        self.credentials[credential.id] = credential
+        body = {"phase": dialect.CREDENTIAL_ROTATED, "id": credential.id}
+        secret = body | {"value": credential.value.get_secret_value()}
+        owner = self.owner
+        told = owner is not None and dialect.CREDENTIALS in owner.features
+        self._publish(
+            _EVENT,
+            event_payload("status", body),
+            secret=event_payload("status", secret) if told else None,
+        )
 
     def accept(self, credentials: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         """The payload of its acceptance (§7.1), made once and the same for every repeat (§7.2)."""

@@ -38,7 +38,10 @@ def start_of(request: ListJobs) -> int:
 
 
 def page(
-    request: ListJobs, jobs: Iterable[Job], visible: Callable[[Job], bool]
+    request: ListJobs,
+    jobs: Iterable[Job],
+    visible: Callable[[Job], bool],
+    credentials: Callable[[Job], dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The entries of one page and the cursor of the next, in the order of acceptance.
 
@@ -53,7 +56,7 @@ def page(
             continue
         if len(entries) == limit or size > MAX_BYTES:
             return entries, base64.urlsafe_b64encode(f"after:{last}".encode()).decode("ascii")
-        entries.append(job.entry())
+        entries.append(job.entry() | credentials(job))
         last = job.number
         size += job.grant.size + ENTRY_BYTES
     return entries, None

@@ -9,7 +9,7 @@ from typing import Any
 
 from arcp_client._wire import dialect
 
-__all__ = ["Cancellation", "Failure", "Streamed", "Success"]
+__all__ = ["PARENT_ENDED", "Cancellation", "Failure", "Streamed", "Success"]
 
 
 class Cancellation:
@@ -60,6 +60,9 @@ class Failure:
     message: str
     retryable: bool = False
     details: Any = None
+
+
+PARENT_ENDED = Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, "the delegating job ended")
 
 
 @dataclass(slots=True)

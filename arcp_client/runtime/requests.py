@@ -24,6 +24,7 @@ from arcp_client._wire.messages import (
 from arcp_client.errors import InvalidRequest, request_error
 from arcp_client.runtime import frames
 from arcp_client.runtime.admission import Accepted, Admission
+from arcp_client.runtime.credentials import credential_wire
 from arcp_client.runtime.jobs import Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.listing import page, start_of
@@ -113,6 +114,7 @@ class Requests:
             request,
             self._jobs.after(start_of(request)),
             partial(self._jobs.visible, session.principal),
+            partial(_credentials, session),
         )
         payload = {"request_id": frame.id, "jobs": entries, "next_cursor": cursor}
         line.control(frames.control(dialect.JOBS, payload, session_id=session.id))
@@ -184,6 +186,7 @@ class Requests:
             start = max(job.history.after(request.from_event_seq or 0), job.history.floor)
         feeds = self._feeds(session, job, start)
         payload = job.description()
+        payload |= _credentials(session, job)
         payload["replayed"] = any(feed.next < job.history.end for feed in feeds)
         if frame.id:
             payload["request_id"] = frame.id
@@ -238,6 +241,17 @@ class Requests:
         if feed is not None:
             feed.end()
             self._jobs.unwatch(session, request.job_id)
+
+
+def _credentials(session: Session, job: Job) -> dict[str, Any]:
+    """A job's credentials, for its own principal alone (§7.6)."""
+    if (
+        not job.credentials
+        or session.principal != job.principal
+        or dialect.CREDENTIALS not in session.features
+    ):
+        return {}
+    return {"credentials": [credential_wire(each) for each in job.credentials.values()]}
 
 
 def _need(session: Session, feature: str) -> None:

@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ class Runner:
         tasks: owns the jobs' tasks.
         context: makes the context that an agent is given.
         on_ended: told of every job that ended, after its terminal was emitted.
+        before_end: ends the credentials of a job; its terminal waits for that (§9.8).
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class Runner:
         *,
         context: Callable[[Job], JobContext],
         on_ended: Callable[[Job], None],
+        before_end: Callable[[Job], Awaitable[None]] | None = None,
     ) -> None:
+        self._before_end = before_end
         self._limits = limits
         self._tasks = tasks
         self._context = context
@@ -52,17 +55,14 @@ class Runner:
         self._waiting: deque[Job] = deque()
         self._running: set[Job] = set()
 
-    @property
-    def open(self) -> list[Job]:
-        """The jobs that have not ended."""
-        return [*self._running, *self._waiting]
-
     def admit(self, job: Job) -> None:
         """Start a job, now or when there is a slot.
 
         A delegated job shares its parent's slot: one that waited for a slot of its own while its
         parent waits for it would wait for ever.
         """
+        if job.ended or job.stopping is not None:
+            return  # stopped before it was announced
         if job.parent is not None and job.parent in self._running:
             self._start(job)
             return
@@ -107,7 +107,8 @@ class Runner:
         job.stopping = failure
         job.cancelled.set(failure.message)
         if job.status == PENDING:
-            self._waiting.remove(job)
+            if job in self._waiting:
+                self._waiting.remove(job)
             self._close(job, failure)
         elif grace > 0 and job.cooperative:
             job.timers.arm(grace, partial(self._interrupt, job))
@@ -127,8 +128,23 @@ class Runner:
         self._close(job, job.stopping)
 
     def _close(self, job: Job, outcome: Success | Failure) -> None:
-        if job.ended:
+        if job.ended or job.ending:
             return
+        if job.credentials and self._before_end is not None:
+            job.ending = True
+            self._tasks.spawn(self._close_later(job, outcome, self._before_end), name="end")
+        else:
+            self._end(job, outcome)
+
+    async def _close_later(
+        self, job: Job, outcome: Success | Failure, before_end: Callable[[Job], Awaitable[None]]
+    ) -> None:
+        try:
+            await before_end(job)
+        finally:
+            self._end(job, outcome)
+
+    def _end(self, job: Job, outcome: Success | Failure) -> None:
         job.end(outcome)
         self._running.discard(job)
         self._on_ended(job)

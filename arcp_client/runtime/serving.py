@@ -33,14 +33,18 @@ class WebSockets:
     """Serves each WebSocket that reaches a route.
 
     Args:
-        serve: makes the connection that serves a link.
+        serve: makes the connection that serves a link, told whether that is TLS.
         max_frame: bytes; larger frames close the link with code 1009.
         any_origin: also take connections from pages of other sites. Only with authentication: a
             browser lets every page connect to ``localhost``.
     """
 
     def __init__(
-        self, serve: Callable[[Transport], Awaitable[_Link]], *, max_frame: int, any_origin: bool
+        self,
+        serve: Callable[[Transport, bool], Awaitable[_Link]],
+        *,
+        max_frame: int,
+        any_origin: bool,
     ) -> None:
         self._serve = serve
         self._max_frame = max_frame
@@ -58,7 +62,8 @@ class WebSockets:
             raise web.HTTPBadRequest(text="connect with a WebSocket client")
         await ws.prepare(request)
         peer = request.remote or "a client"
-        link = await self._serve(WebSocketTransport(ws, peer=peer, max_frame=self._max_frame))
+        transport = WebSocketTransport(ws, peer=peer, max_frame=self._max_frame)
+        link = await self._serve(transport, request.secure)
         self._links.add(link)
         self._empty.clear()
         try:

@@ -16,6 +16,7 @@ import msgspec
 from arcp_client.errors import StoreLocked
 from arcp_client.runtime.entries import (
     Appended,
+    CredentialState,
     Entry,
     Freed,
     Gone,
@@ -55,6 +56,9 @@ CREATE TABLE watches (
 CREATE TABLE keys (
     principal TEXT NOT NULL, key TEXT NOT NULL, parameters BLOB NOT NULL,
     accepted BLOB NOT NULL, at TEXT NOT NULL, PRIMARY KEY (principal, key)
+) WITHOUT ROWID;
+CREATE TABLE credentials (
+    job_id TEXT NOT NULL, credential_id TEXT NOT NULL, PRIMARY KEY (job_id, credential_id)
 ) WITHOUT ROWID;
 """
 
@@ -192,6 +196,10 @@ class SqliteEventLog:
                 KeyState(*row)
                 for row in rows("SELECT principal, key, parameters, accepted, at FROM keys")
             ],
+            credentials=[
+                CredentialState(job_id, credential_id, True)
+                for job_id, credential_id in rows("SELECT job_id, credential_id FROM credentials")
+            ],
         )
 
     def _write(self, entries: Sequence[Entry]) -> None:
@@ -286,6 +294,16 @@ def _keys(database: sqlite3.Connection, entries: list[KeyState]) -> None:
             )
 
 
+def _credentials(database: sqlite3.Connection, entries: list[CredentialState]) -> None:
+    for e in entries:
+        database.execute(
+            "INSERT OR REPLACE INTO credentials VALUES (?, ?)"
+            if e.live
+            else "DELETE FROM credentials WHERE job_id = ? AND credential_id = ?",
+            (e.job_id, e.credential_id),
+        )
+
+
 def _freed(database: sqlite3.Connection, entries: list[Freed]) -> None:
     latest = {e.session_id: e.floor for e in entries}
     for session_id, floor in latest.items():
@@ -322,6 +340,7 @@ _APPLY: tuple[tuple[type, Callable[[sqlite3.Connection, Any], None]], ...] = (
     (Appended, _appended),
     (Numbered, _numbered),
     (KeyState, _keys),
+    (CredentialState, _credentials),
     (Freed, _freed),
     (Trimmed, _trimmed),
     (Gone, _gone),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
@@ -21,7 +21,7 @@ from arcp_client.runtime.jobs import Job, Origin, Request
 from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Observation, Policy
-from arcp_client.runtime.outcomes import Failure
+from arcp_client.runtime.outcomes import PARENT_ENDED
 from arcp_client.runtime.runner import Runner
 from arcp_client.runtime.session import Session
 
@@ -38,6 +38,7 @@ class JobTable:
         tasks: owns the jobs' tasks.
         policy: widens who may watch.
         journal: stores jobs, if they are to survive the process.
+        before_end: ends a job's credentials.
         context: makes what an agent is given, from its job and the holders of budgets.
     """
 
@@ -48,6 +49,7 @@ class JobTable:
         *,
         policy: Policy | None,
         journal: Journal | None,
+        before_end: Callable[[Job], Awaitable[None]] | None,
         context: Callable[[Job, Callable[[Budget], Job | None]], JobContext],
     ) -> None:
         self._limits = limits
@@ -66,6 +68,7 @@ class JobTable:
             tasks,
             context=lambda job: context(job, self._budgets.get),
             on_ended=self._on_ended,
+            before_end=before_end,
         )
         self.closing = False
 
@@ -190,6 +193,10 @@ class JobTable:
             _log.exception("the policy failed; access to job %s denied", job.id)
             return False
 
+    def open(self) -> list[Job]:
+        """The jobs that have not ended."""
+        return [job for job in self._jobs.values() if not job.ended]
+
     def after(self, number: int) -> Iterator[Job]:
         """All jobs above a number, in the order of their acceptance."""
         return (job for job in tuple(self._jobs.values()) if job.number > number)
@@ -236,13 +243,7 @@ class JobTable:
     def _end_children(self, parent: Job) -> None:
         """A job that was stopped or failed takes along what still runs under its lease."""
         for child in tuple(parent.children):
-            self.runner.stop(
-                child,
-                Failure(
-                    dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, "the delegating job ended"
-                ),
-                grace=self._limits.cancel_grace,
-            )
+            self.runner.stop(child, PARENT_ENDED, grace=self._limits.cancel_grace)
 
     def _prune(self) -> None:
         loop = asyncio.get_running_loop()
