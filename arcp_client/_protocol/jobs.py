@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..models import OpenJob
+
 __all__ = ["KnownJob", "KnownJobs"]
 
 
@@ -18,6 +20,7 @@ class KnownJob:
         mine: this client submitted it.
         watched: this session subscribed to it.
         home: the session that submitted it, if that is known; its numbers are the ones that count.
+        since: its events up to this number of that session are known; set once that is gone.
         agent: name or name@version, once known.
         key: the idempotency key that it was submitted with.
         payload: what was submitted; sent again where only that brings a lost outcome back.
@@ -28,6 +31,7 @@ class KnownJob:
     mine: bool = False
     watched: bool = False
     home: str = ""
+    since: int | None = None
     agent: str = ""
     key: str | None = None
     payload: object = None
@@ -60,6 +64,12 @@ class KnownJobs:
             job = self._open[job_id] = KnownJob(job_id)
             self._ended.pop(job_id, None)
         return job
+
+    def resume(self, job: OpenJob, *, home: str) -> None:
+        """A job that had not ended when a checkpoint was taken; its submit is not repeated."""
+        known = self.learn(job.job_id)
+        known.mine = True
+        known.home, known.agent, known.key = home, job.agent, job.idempotency_key
 
     def end(self, job_id: str) -> bool:
         """It ended; False if that was known."""

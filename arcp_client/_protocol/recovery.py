@@ -10,6 +10,8 @@ rung                  left on                     to
 ``ATTACHING``         confirmed, it still runs    ``FOLLOWING``
 ``ATTACHING``         confirmed, it has ended     ``FETCHING``, else once more with history
 ``ATTACHING``         refused: unknown job        given up
+``ATTACHING``         refused for now             ``PAUSING``
+``PAUSING``           time has passed             ``ATTACHING``
 ``ATTACHING``         refused otherwise           ``LOOKING``
 ``LOOKING``           it still runs               ``FOLLOWING``
 ``LOOKING``           it has ended                ``FETCHING``, else given up
@@ -56,6 +58,8 @@ T = TypeVar("T")
 
 PATIENCE: Final = 2.0
 """Seconds in which the terminal message of a job that has ended should follow."""
+TRIES: Final = 5
+"""How often a subscription is asked for that is refused only for now."""
 QUIET: Final = 15.0
 """Seconds of silence after which a job that was led back is looked after; doubles each time."""
 _LONGEST_QUIET: Final = 240.0
@@ -159,6 +163,7 @@ class Rung(enum.Enum):
     FOLLOWING = "following"
     FETCHING = "fetching"
     WAITING = "waiting"
+    PAUSING = "pausing"
 
 
 @dataclass(slots=True)
@@ -172,6 +177,9 @@ class _Case(Generic[T]):
     watchful: bool = True
     only_outcome: bool = False
     doubtful: bool = False
+    from_seq: int | None = None
+    look_first: bool = False
+    tries: int = 0
     cancelled: bool = False
     status: str = ""
     why: str = "it is not known any more"
@@ -224,6 +232,7 @@ class Recovery(Generic[T]):
         hold: bool = False,
         watchful: bool = True,
         only_outcome: bool = False,
+        look_first: bool = False,
     ) -> list[Step[T]]:
         """Lead a job back whose outcome is not known here.
 
@@ -239,6 +248,7 @@ class Recovery(Generic[T]):
             hold: a terminal message may overtake the history, so it is kept until that is there.
             watchful: look after it when it is silent; else its events are known to come.
             only_outcome: its other events were delivered before.
+            look_first: a subscription is needed only if the job has ended, or is not listed.
         """
         case: _Case[T] = _Case(
             job_id,
@@ -249,9 +259,11 @@ class Recovery(Generic[T]):
             held_back=hold,
             watchful=watchful,
             only_outcome=only_outcome,
+            from_seq=from_seq,
+            look_first=look_first and means.look,
         )
         self._add(case)
-        if means.attach:
+        if means.attach and not case.look_first:
             return [Attach(job_id, history, from_seq, renew)]
         case.held_back = False
         return self._look(case, now)
@@ -313,6 +325,8 @@ class Recovery(Generic[T]):
         if status is None:
             if cursor is not None:
                 return [Look(job_id, cursor)]
+            if case.look_first and case.means.attach:
+                return self._attach_with_history(case)  # not every runtime lists what has ended
             return self._give_up(case)
         return [*self._told(case, status), *self._went_on(case, now)]
 
@@ -339,6 +353,13 @@ class Recovery(Generic[T]):
         if kept:
             return kept
         case.why = str(error)
+        if case.rung is Rung.ATTACHING:
+            case.watchful = True  # whatever comes of it, its events do not
+            case.tries += 1
+            if error.retryable and case.tries < TRIES:
+                case.rung = Rung.PAUSING
+                case.deadline = now + PATIENCE
+                return []
         if case.rung is Rung.FETCHING:
             if isinstance(error, RequestTimeout):
                 self._follow(case, now)
@@ -404,7 +425,10 @@ class Recovery(Generic[T]):
             if case.deadline is None or now < case.deadline:
                 continue
             case.deadline = None
-            if case.rung is Rung.FOLLOWING:
+            if case.rung is Rung.PAUSING:
+                case.rung = Rung.ATTACHING
+                steps.append(Attach(case.job_id, case.history, case.from_seq, False))
+            elif case.rung is Rung.FOLLOWING:
                 if case.means.attach:
                     case.rung = Rung.ATTACHING
                     case.history = case.history or case.doubtful
@@ -496,13 +520,18 @@ class Recovery(Generic[T]):
             case.rung = Rung.FETCHING
             return [Fetch(case.job_id)]
         if case.means.attach and not case.history:
-            case.history = True
-            case.rung = Rung.ATTACHING
-            return [Attach(case.job_id, True, None, False)]
+            return self._attach_with_history(case)
         case.rung = Rung.WAITING
         case.deadline = now + PATIENCE
         return []
 
+    def _attach_with_history(self, case: _Case[T]) -> list[Step[T]]:
+        case.look_first = False
+        case.history = True
+        case.rung = Rung.ATTACHING
+        return [Attach(case.job_id, True, case.from_seq, False)]
+
     def _give_up(self, case: _Case[T]) -> list[Step[T]]:
         self._drop(case.job_id)
-        return [GiveUp(case.job_id, case.status, case.why)]
+        status = case.status if case.status in dialect.ENDED else ""
+        return [GiveUp(case.job_id, status, case.why)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from .._wire import dialect
 from .._wire.codec import ControlFrame, encode
@@ -25,7 +25,14 @@ _ANSWERS = {
     dialect.CANCELLED: dialect.CANCEL,
     dialect.PONG: dialect.PING,
 }
-_ECHO_TRACE = frozenset({dialect.ACCEPTED, dialect.JOB_ERROR})
+_REFUSED_BY: Final = {
+    dialect.DUPLICATE_KEY: frozenset({dialect.SUBMIT}),
+    dialect.AGENT_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
+    dialect.AGENT_VERSION_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
+    dialect.LEASE_SUBSET_VIOLATION: frozenset({dialect.SUBMIT}),
+    dialect.JOB_NOT_FOUND: frozenset({dialect.SUBMIT, dialect.SUBSCRIBE, dialect.CANCEL}),
+}
+"""What an error can be the answer to, where its code tells."""
 
 
 @dataclass(eq=False, slots=True)
@@ -46,6 +53,8 @@ class Request:
         waits: it is not on the present link yet.
         nonce: of a ping, or of the ping that follows it; the pong names it.
         session_id: the session in which it was sent first.
+        orphaned: nobody waits for the answer, but it is still to come and must not be taken for
+            another one's.
     """
 
     kind: str
@@ -61,6 +70,7 @@ class Request:
     waits: bool = True
     nonce: str | None = None
     session_id: str | None = None
+    orphaned: bool = False
 
     def encode(self, session_id: str) -> bytes:
         """The next frame of it, under a fresh id."""
@@ -106,10 +116,19 @@ class Requests:
         """It has ended; False if it had ended before."""
         return self._open.pop(request, self) is None
 
+    def withdraw(self, request: Request) -> None:
+        """Nobody waits for it any more. What was sent is still to be answered."""
+        if request.waits:
+            self.remove(request)
+        elif request in self._open:
+            request.orphaned = True
+
     def unsend(self) -> None:
-        """The link is gone: everything goes out again on the next one."""
-        for request in self._open:
+        """The link is gone: everything that somebody waits for goes out again on the next one."""
+        for request in self:
             request.waits = True
+            if request.orphaned:
+                self.remove(request)
 
     def ready(self, *, one_at_a_time: bool) -> list[Request]:
         """What may go out now.
@@ -126,8 +145,8 @@ class Requests:
 
     @property
     def in_flight(self) -> bool:
-        """Whether anything but a ping waits for an answer."""
-        return any(request.kind != dialect.PING for request in self._open)
+        """Whether somebody waits for an answer to anything but a ping."""
+        return any(r.kind != dialect.PING and not r.orphaned for r in self._open)
 
     @property
     def deadline(self) -> float | None:
@@ -148,6 +167,7 @@ class Requests:
                 ),
             )
             for request in late
+            if not request.orphaned
         ]
 
     # -- whose answer is it
@@ -163,7 +183,9 @@ class Requests:
             return self._by_id(named)
         if kind == dialect.PING:
             nonce = frame.payload.get("ping_nonce")
-            return self._first(r for r in self._sent() if nonce and r.nonce == nonce)
+            if not nonce:
+                return self._first(self._of(kind))
+            return self._first(r for r in self._sent() if r.nonce == nonce)
         job_id = frame.payload.get("job_id") or frame.job_id
         if kind in (dialect.SUBSCRIBE, dialect.CANCEL):
             return self._first(r for r in self._of(kind) if r.job_id == job_id)
@@ -172,26 +194,27 @@ class Requests:
         return self._first(self._of(kind))
 
     def refused_by(self, frame: ControlFrame) -> Request | None:
-        """The request that an error answers: as `answered_by`, else the oldest of all."""
-        named = reply_to(frame)
-        if named is not None:
-            return self._by_id(named)
-        by_own_id = self._by_id(frame.id)
-        if by_own_id is not None:
-            return by_own_id
-        job_id = frame.payload.get("job_id") or frame.job_id
-        if isinstance(job_id, str):
-            about = self._first(r for r in self._sent() if r.job_id == job_id)
-            if about is not None:
-                return about
-        return self._echoed(frame) or self._first(self._sent())
+        """The request that an error answers.
 
-    def named_by(self, frame: ControlFrame) -> bool:
-        """Whether an error names, or is sent under, the id of a request that waits."""
-        named = reply_to(frame)
-        return (named is not None and self._by_id(named) is not None) or (
-            self._by_id(frame.id) is not None
+        By the id that it names, else by its own, if that is a request's; else by the trace or the
+        job that it names; else the oldest that such an error can answer. Pings are not refused.
+        """
+        if reply_to(frame) is not None or self._by_id(frame.id) is not None:
+            return self.named_by(frame)
+        kinds = _REFUSED_BY.get(frame.payload.get("code") or "")
+        plausible = [
+            r for r in self._sent() if (r.kind in kinds if kinds else r.kind != dialect.PING)
+        ]
+        job_id = frame.payload.get("job_id") or frame.job_id
+        return (
+            self._echoed(frame)
+            or self._first(r for r in plausible if job_id is not None and r.job_id == job_id)
+            or self._first(plausible)
         )
+
+    def named_by(self, frame: ControlFrame) -> Request | None:
+        """The request whose id a frame names, or, if it names none, bears itself."""
+        return self._by_id(reply_to(frame) or frame.id)
 
     def about(self, job_id: str) -> Request | None:
         """The oldest request on its way that is about a job."""
@@ -199,14 +222,18 @@ class Requests:
 
     def submitting(self) -> bool:
         """Whether a submit is on its way."""
-        return any(request.kind == dialect.SUBMIT for request in self._sent())
+        return self._first(self._of(dialect.SUBMIT)) is not None
+
+    def asked(self) -> bool:
+        """Whether anything but a ping is on its way."""
+        return self._first(r for r in self._sent() if r.kind != dialect.PING) is not None
 
     def _by_id(self, envelope_id: str) -> Request | None:
-        return self._first(r for r in self._open if envelope_id in r.ids)
+        return self._first(r for r in self._open if envelope_id and envelope_id in r.ids)
 
     def _echoed(self, frame: ControlFrame) -> Request | None:
         trace_id = frame.payload.get("trace_id") or frame.trace_id
-        if trace_id is None or frame.type not in _ECHO_TRACE | {dialect.SESSION_ERROR}:
+        if trace_id is None:
             return None
         return self._first(r for r in self._of(dialect.SUBMIT) if r.trace_id == trace_id)
 

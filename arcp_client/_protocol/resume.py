@@ -78,7 +78,7 @@ class ResumeState:
         """Whether there is a session to go on with."""
         return self.session_id is not None and self.token is not None
 
-    def block(self, cursor: int, bearer: SecretStr = SecretStr("")) -> ResumeBlock | None:  # noqa: B008
+    def block(self, cursor: int, bearer: SecretStr) -> ResumeBlock | None:
         """What to present in a hello with that bearer token, ``None`` for a fresh session."""
         self._bearer = bearer
         if self._doubted is not None and self._doubted == bearer:

@@ -272,10 +272,6 @@ class TolerantSequence(Sequence[T]):
         self._asked, self._answered = self.cursor, True
         yield from super().expire(now)
 
-    def started_anew(self) -> TolerantSequence[T]:
-        """The order of the next session; repeats of this one's items are still known."""
-        return TolerantSequence(limit=self._limit, after=self)
-
     def rebase(self) -> Iterator[T]:
         """What is missing now will not come, and that was told: gives what waited behind it.
 

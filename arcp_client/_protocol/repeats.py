@@ -1,0 +1,99 @@
+"""Frames in, "this came before" out, where the number does not tell: histories bring copies (§7.6).
+
+Three ways to know a copy, from the best: by envelope id in the order of a tolerant sequence; by
+envelope id among those remembered of one job; by content, where a runtime renames what it sends
+again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+from .._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
+from .sequence import Copies, TolerantSequence
+
+__all__ = ["Repeats"]
+
+REMEMBERED: Final = 65536
+"""Envelope ids remembered of one job."""
+
+
+class Repeats:
+    """What a session remembers of events that may come again.
+
+    Attributes:
+        tolerant: the present order, where numbers cannot be trusted; it knows every envelope id.
+        ids: envelope ids by job, where every event of the job must be looked at.
+        found: how many repeats were found by these.
+    """
+
+    def __init__(self) -> None:
+        self.tolerant: TolerantSequence[Any] | None = None
+        self.found = 0
+        self._copies: Copies | None = None
+        self.ids: Final[dict[str | None, OrderedDict[str, None]]] = {}
+
+    def begun(self, *, renamed: bool) -> None:
+        """A session opened or went on; ``renamed``: copies come under other ids."""
+        if renamed and self._copies is None:
+            self._copies = Copies()
+
+    def lost(self) -> None:
+        """The link is gone, and with it every history that was on its way."""
+        if self._copies is not None:
+            self._copies.closed()
+
+    def remember(self, job_id: str) -> None:
+        """A history of the job may come: from now on its events are known by their ids."""
+        if self.tolerant is None:
+            self.ids.setdefault(job_id, OrderedDict())
+
+    def opened(self, job_id: str, *, history: bool) -> None:
+        """A subscription is asked for."""
+        self.remember(job_id)
+        if history and self._copies is not None:
+            self._copies.opened(job_id)
+
+    def closed(self, job_id: str) -> None:
+        """A subscription was confirmed, refused, or not answered."""
+        if self._copies is not None:
+            self._copies.closed(job_id)
+
+    def forget(self, job_id: str) -> None:
+        """Nothing more comes of a job."""
+        self.ids.pop(job_id, None)
+        if self._copies is not None:
+            self._copies.forget(job_id)
+
+    def came(self, frame: EventFrame | ControlFrame | BadFrame, cursor: int) -> bool:
+        """Whether a frame came before; it is remembered.
+
+        Never for terminals: one runtime sends a stored one again under its old id, on request.
+        """
+        if isinstance(frame, ControlFrame):
+            return False
+        if self.tolerant is None:
+            return self._known(frame.job_id, frame.id)
+        if self.tolerant.is_repeat(frame.job_id, frame.id):
+            return True
+        if isinstance(frame, BadFrame):
+            # Without an id there is only the number to go by: better than a gap at every replay.
+            seq = frame.event_seq
+            return not frame.id and seq is not None and seq <= cursor
+        if self._copies is None or frame.job_id is None:
+            return False
+        content = fingerprint(frame)
+        return content is not None and self._copies.came(frame.job_id, content)
+
+    def _known(self, job_id: str | None, item_id: str) -> bool:
+        known = self.ids.get(job_id)
+        if known is None or not item_id:
+            return False
+        if item_id in known:
+            self.found += 1
+            return True
+        known[item_id] = None
+        if len(known) > REMEMBERED:
+            known.popitem(last=False)
+        return False

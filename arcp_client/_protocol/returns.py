@@ -1,0 +1,351 @@
+"""New links, gaps and old acceptances in, requests and outcomes out: each job on its way back.
+
+`Recovery` decides what comes next for a job whose outcome may be missed; this does it: it makes the
+requests, reads the answers to them, and says so where no outcome is to be had (S4, S5, S6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from .._wire import dialect
+from .._wire.messages import Cancel, ListJobs, Subscribe
+from .._wire.replies import Accepted, JobPage, Subscribed
+from ..errors import ArcpError, JobLost, RequestError, ResultUnavailable, job_error, request_error
+from . import effects
+from .jobs import KnownJob, KnownJobs
+from .ordering import Ordering, Terminal
+from .outbox import Outbox
+from .recovery import (
+    Announce,
+    Ask,
+    Asking,
+    Attach,
+    Deliver,
+    Fetch,
+    GiveUp,
+    Look,
+    Means,
+    Recovery,
+    Step,
+)
+from .requests import Request, Requests
+from .terms import Terms
+
+__all__ = ["Returns"]
+
+OWN_TIMEOUT: Final = 30.0
+"""Seconds that the runtime has for an answer to what the session asks on its own account."""
+
+_CODES: Final = {
+    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
+    dialect.TIMED_OUT: dialect.TIMEOUT,
+    dialect.ERROR: dialect.INTERNAL_ERROR,
+}
+"""Codes for jobs of which nothing is known but how they ended."""
+
+_Steps = Iterable[Step[Terminal]]
+
+
+class Returns:
+    """Leads jobs back.
+
+    What it asks is added to ``requests``; whoever calls one of these verbs sends them.
+
+    Args:
+        terms: what was agreed on.
+        out: takes what is to be done.
+        jobs: the jobs that the session knows.
+        requests: those that wait for an answer.
+        recovery: decides the next step of each job.
+        ordering: delivers the ends that come of it.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        out: Outbox,
+        jobs: KnownJobs,
+        requests: Requests,
+        recovery: Recovery[Terminal],
+        ordering: Ordering,
+    ) -> None:
+        self._terms = terms
+        self._out = out
+        self._jobs = jobs
+        self._requests = requests
+        self._recovery = recovery
+        self._ordering = ordering
+
+    # -- beginnings
+
+    def opened(self, cursor: int, now: float, *, resumed: bool, ended: str) -> None:
+        """A link is live, not the first: subscribe to every open job whose events do not come (S5).
+
+        Args:
+            cursor: what was received of the session before.
+            now: the time.
+            resumed: it is the same session.
+            ended: the session that is gone, if it is another one.
+        """
+        spoken = self._terms.dialect
+        for job in self._jobs:
+            if not resumed and job.home == ended and job.since is None:
+                job.since = cursor
+        if resumed and spoken.jobs_survive_drop:
+            return
+        for job in self._jobs:
+            if not (job.mine or job.watched) or self._unreachable(job, now, resumed=resumed):
+                continue
+            # A resume brings what is held of the session's own jobs, and a history would bring
+            # the same again. In a new session a history goes on from what was received, in the
+            # numbers of the session that submitted the job.
+            history = not (resumed and job.mine)
+            steps = self._recovery.begin(
+                job.job_id,
+                now,
+                means=self._means(job),
+                history=history,
+                from_seq=job.since if history else None,
+                lossy=resumed,  # in a new session the gap is announced for all of them
+                renew=resumed and spoken.stale_subscriptions,
+                watchful=not spoken.jobs_survive_drop,
+            )
+            self._perform(steps, now)
+
+    def check(self, doubtful: Mapping[str, int], now: float) -> None:
+        """After a gap: find out whether these jobs still run (S4).
+
+        Args:
+            doubtful: each with the first number that may be missing.
+            now: the time.
+        """
+        blind = False
+        steps: list[Step[Terminal]] = []
+        for job_id, first in doubtful.items():
+            job = self._jobs.get(job_id)
+            if job is None or self._recovery.rung(job_id) is not None:
+                continue
+            means = self._means(job)
+            if not (means.attach or means.look or means.fetch):
+                blind = True
+                continue
+            here = job.home == self._terms.session_id
+            steps += self._recovery.begin(
+                job_id,
+                now,
+                means=means,
+                history=False,
+                from_seq=first - 1 if here else job.since,
+                watchful=not self._terms.dialect.jobs_survive_drop,
+                look_first=True,
+            )
+        if blind:
+            text = "events were lost, and the runtime cannot be asked whether their jobs still run"
+            self._out.report(text)
+        self._perform(steps, now)
+
+    def accepted(
+        self, job: KnownJob, accepted: Accepted, request: Request, now: float, *, elsewhere: bool
+    ) -> None:
+        """A job was accepted; one that is not new may have run where nobody was told (S6)."""
+        spoken = self._terms.dialect
+        welcomed_at = self._terms.welcomed_at
+        if accepted.accepted_at is not None and welcomed_at is not None:
+            before = accepted.accepted_at < welcomed_at
+        else:
+            before = len(request.ids) > 1
+        elsewhere = elsewhere or (before and request.session_id != self._terms.session_id)
+        if elsewhere or (spoken.strict and not request.fresh):
+            if elsewhere and self._unreachable(job, now, resumed=False):
+                return
+            steps = self._recovery.begin(
+                job.job_id,
+                now,
+                means=self._means(job),
+                history=True,
+                lossy=not spoken.jobs_survive_drop,
+                hold=spoken.stored_outcomes,
+                watchful=not spoken.jobs_survive_drop,
+            )
+        elif before and not spoken.jobs_survive_drop:
+            steps = self._recovery.begin(
+                job.job_id,
+                now,
+                means=self._means(job),
+                history=False,
+                lossy=True,
+                renew=spoken.stale_subscriptions,
+                hold=spoken.stored_outcomes,
+            )
+        else:
+            steps = []
+            if not request.fresh and not spoken.stored_outcomes:
+                self._recovery.doubt(job.job_id, now, means=self._means(job))
+        self._perform(steps, now)
+
+    def watched(self, request: Request, subscribed: Subscribed, now: float) -> None:
+        """The application watches a job from now on (§7.6)."""
+        job_id = subscribed.job_id
+        self._confirmed(job_id)
+        job = self._jobs.get(job_id)
+        if job is None:
+            return  # its history brought its end
+        job.watched = True
+        job.agent = subscribed.agent
+        if subscribed.status in dialect.ENDED:
+            history = bool(request.payload.get("history"))
+            steps = self._recovery.told_ended(
+                job_id, subscribed.status, now, means=self._means(job), history=history
+            )
+            self._perform(steps, now)
+
+    def wanted(self, job_id: str, now: float) -> None:
+        """Somebody waits for the outcome of a job whose end was seen, and forgotten, long ago."""
+        job = self._jobs.learn(job_id)
+        steps = self._recovery.begin(
+            job_id,
+            now,
+            means=self._means(job),
+            history=True,
+            hold=self._terms.dialect.stored_outcomes,
+            watchful=False,
+            only_outcome=True,
+        )
+        self._perform(steps, now)
+
+    def cancelled(self, job_id: str, now: float) -> None:
+        """A cancel was taken in, and nothing says that the job will send an end."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            means = replace(self._means(job), attach=False)
+            self._recovery.cancelled(job_id, now, means=means)
+
+    # -- answers, time, and the link
+
+    def answered(self, asking: Asking, value: object, now: float) -> None:
+        """What was asked here was answered."""
+        job_id = asking.job_id
+        steps: _Steps = ()
+        if isinstance(value, Subscribed):
+            self._confirmed(job_id)
+            steps = self._recovery.attached(job_id, value.status, now)
+        elif isinstance(value, JobPage):
+            status = next((job.status for job in value.jobs if job.job_id == job_id), None)
+            steps = self._recovery.looked(job_id, status, now, cursor=value.next_cursor)
+        elif isinstance(value, Accepted):
+            if value.job_id != job_id:
+                self._cancel_unasked(value.job_id, now)
+            steps = self._recovery.fetched(job_id, value.job_id, now)
+        self._perform(steps, now)
+
+    def refused(self, asking: Asking, error: ArcpError, now: float) -> None:
+        """What was asked here was refused, or not answered in time."""
+        if not isinstance(error, RequestError):
+            error = request_error(dialect.INVALID_REQUEST, str(error))
+        self._perform(self._recovery.refused(asking, error, now), now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        self._perform(self._recovery.tick(now), now)
+
+    def lost(self, now: float) -> None:
+        """The link is gone: what is not known by now is asked anew on the next one."""
+        self._perform(self._recovery.lost(), now)
+        for request in self._requests:
+            if isinstance(request.token, Asking):
+                self._requests.remove(request)
+
+    # -- steps
+
+    def _perform(self, steps: _Steps, now: float) -> None:
+        for step in steps:
+            match step:
+                case Announce(job_id):
+                    self._ordering.announced(job_id)
+                case Deliver((frame, data)):
+                    self._ordering.end(frame, data)
+                case GiveUp(job_id, status, why):
+                    self._give_up(job_id, _no_outcome(job_id, status, why), status)
+                case _:
+                    self._requests.add(self._own_request(step, now + OWN_TIMEOUT))
+
+    def _own_request(self, step: Attach | Look | Fetch, deadline: float) -> Request:
+        if isinstance(step, Attach):
+            return Request(
+                kind=dialect.SUBSCRIBE,
+                payload=Subscribe(
+                    job_id=step.job_id, history=step.history, from_event_seq=step.from_seq
+                ).wire(),
+                deadline=deadline,
+                job_id=step.job_id,
+                token=Asking(Ask.ATTACH, step.job_id, renew=step.renew),
+            )
+        if isinstance(step, Look):
+            return Request(
+                kind=dialect.LIST_JOBS,
+                payload=ListJobs(limit=1000, cursor=step.cursor).wire(),
+                deadline=deadline,
+                token=Asking(Ask.LOOK, step.job_id),
+            )
+        job = self._jobs.learn(step.job_id)
+        return Request(
+            kind=dialect.SUBMIT,
+            payload=job.payload,
+            deadline=deadline,
+            trace_id=job.trace_id,
+            key=job.key,
+            token=Asking(Ask.FETCH, step.job_id),
+        )
+
+    def _means(self, job: KnownJob) -> Means:
+        """What this runtime can be asked about a job."""
+        return Means(
+            attach=self._terms.offer(dialect.SUBSCRIPTIONS),
+            look=self._terms.offer(dialect.LISTING),
+            fetch=self._terms.dialect.stored_outcomes
+            and job.key is not None
+            and job.payload is not None,
+        )
+
+    def _unreachable(self, job: KnownJob, now: float, *, resumed: bool) -> bool:
+        """Whether nothing of a job can come in this session; says so."""
+        means = self._means(job)
+        if resumed or means.attach or means.fetch:
+            return False
+        text = (
+            f"job {job.job_id} runs in a session that is gone, and the runtime has no"
+            " subscriptions (§6.2): its result can no longer be had"
+        )
+        self._give_up(job.job_id, ResultUnavailable(text, job_id=job.job_id), "")
+        return True
+
+    def _confirmed(self, job_id: str) -> None:
+        self._ordering.subscribed(job_id)
+        if not self._jobs.has_ended(job_id):
+            self._jobs.learn(job_id)
+
+    def _give_up(self, job_id: str, error: ArcpError, status: str) -> None:
+        """The runtime has no outcome for a job: say so, in place of an end."""
+        if self._jobs.end(job_id):
+            self._ordering.forget(job_id)
+            self._out.emit(effects.JobGone(job_id, error, status or None))
+
+    def _cancel_unasked(self, job_id: str, now: float) -> None:
+        """The runtime has forgotten a key and started a job that nobody wants."""
+        text = f"job {job_id} was started by mistake: its key was forgotten; cancelling it"
+        self._out.report(text)
+        cancel = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for")
+        self._out.control(dialect.CANCEL, cancel.wire(), now, job_id=job_id)
+
+
+def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
+    if status == dialect.SUCCESS:
+        text = f"job {job_id} succeeded, but its result can no longer be had ({why})"
+        return ResultUnavailable(text, job_id=job_id)
+    if status:
+        text = f"the runtime tells no more than its status ({why})"
+        return job_error(_CODES.get(status, ""), text, status=status, job_id=job_id)
+    return JobLost(f"job {job_id}: the runtime no longer knows it ({why})", job_id=job_id)
