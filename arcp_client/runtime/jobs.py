@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -31,7 +31,7 @@ from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget, Grant
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.log import History
-from arcp_client.runtime.outcomes import Cancellation, Failure, Streamed, Success
+from arcp_client.runtime.outcomes import Cancellation, Failure, Streamed, Success, Timers
 from arcp_client.runtime.session import Feed, Session
 
 __all__ = ["Job", "Origin", "Request"]
@@ -79,23 +79,6 @@ class Origin:
     def of(cls, session: Session) -> Origin:
         """The origin of a job that a session submits."""
         return cls(session.principal, session.id, session, {session.id})
-
-
-@dataclass(slots=True)
-class Timers:
-    """The timers of one job that may end it."""
-
-    handles: list[asyncio.TimerHandle] = field(default_factory=list)
-
-    def arm(self, delay: float, callback: Callable[[], None]) -> None:
-        """Call back after a delay, unless the job ends before."""
-        self.handles.append(asyncio.get_running_loop().call_later(delay, callback))
-
-    def stop(self) -> None:
-        """Stop them all."""
-        for handle in self.handles:
-            handle.cancel()
-        self.handles.clear()
 
 
 class Job:

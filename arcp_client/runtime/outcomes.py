@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 from arcp_client._wire import dialect
 
-__all__ = ["PARENT_ENDED", "Cancellation", "Failure", "Streamed", "Success"]
+__all__ = ["PARENT_ENDED", "Cancellation", "Failure", "Streamed", "Success", "Timers"]
 
 
 class Cancellation:
@@ -75,3 +75,20 @@ class Streamed:
     done: bool = False
     kept: list[str | bytes] | None = None
     """The pieces themselves, for a client that cannot take them one by one."""
+
+
+@dataclass(slots=True)
+class Timers:
+    """The timers of one job that may end it."""
+
+    handles: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def arm(self, delay: float, callback: Callable[[], None]) -> None:
+        """Call back after a delay, unless the job ends before."""
+        self.handles.append(asyncio.get_running_loop().call_later(delay, callback))
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for handle in self.handles:
+            handle.cancel()
+        self.handles.clear()

@@ -169,7 +169,7 @@ def test_ended_jobs_are_kept_for_the_retention_time() -> None:
         await asyncio.sleep(20)
         answer = await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
         assert answer["payload"]["code"] == "JOB_NOT_FOUND"
-        assert len(runtime._jobs) == 0
+        assert len(runtime._core.jobs) == 0
 
     virtual(scenario)
 

@@ -110,7 +110,7 @@ async def test_what_a_handler_trips_over_is_an_internal_error(
     def broken(*_: Any) -> None:
         raise RuntimeError("canary")
 
-    monkeypatch.setattr(runtime._admission, "submit", broken)
+    monkeypatch.setattr(runtime._core.admission, "submit", broken)
     peer = await open_peer(runtime)
     answer = await peer.ask("job.submit", {"agent": "a"})
     assert answer["payload"]["code"] == "INTERNAL_ERROR"
@@ -130,7 +130,7 @@ async def test_a_flood_of_bad_frames_holds_back_the_reader_not_the_memory(
             await peer.raw(b"x")
 
     flooding = asyncio.create_task(flood())
-    (connection,) = runtime._connections
+    (connection,) = runtime._core.connections
     for _ in range(20_000):
         frame = await peer.read()
         assert frame["payload"]["code"] == "INVALID_REQUEST"

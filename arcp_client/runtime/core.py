@@ -1,0 +1,257 @@
+"""The parts of a runtime put together: sessions, jobs, log and connections, from open to close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from arcp_client._tasks import TaskOwner
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError
+from arcp_client.runtime import frames
+from arcp_client.runtime.admission import Admission
+from arcp_client.runtime.agents import Agents
+from arcp_client.runtime.auth import Gate
+from arcp_client.runtime.authority import Authority
+from arcp_client.runtime.connection import Connection
+from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.credentials import Provisioner, Vault
+from arcp_client.runtime.delegation import Delegation
+from arcp_client.runtime.handshake import Greeter, Identity
+from arcp_client.runtime.idempotency import Keys
+from arcp_client.runtime.jobs import Job
+from arcp_client.runtime.journal import Journal
+from arcp_client.runtime.leases import Budget
+from arcp_client.runtime.limits import Limits, Policy
+from arcp_client.runtime.log import EventLog
+from arcp_client.runtime.outcomes import PARENT_ENDED, Failure
+from arcp_client.runtime.requests import Requests
+from arcp_client.runtime.restoring import restore
+from arcp_client.runtime.session import Session
+from arcp_client.runtime.sessions import SessionTable
+from arcp_client.runtime.table import JobTable
+from arcp_client.transports.base import Transport
+
+__all__ = ["Core"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+_SHUT_DOWN = Failure(
+    dialect.ERROR, dialect.INTERNAL_ERROR, "the runtime was shut down", retryable=True
+)
+_LAST_WORDS = 1.0
+_GOODBYES = 3.0
+_LAST_WRITES = 5.0
+
+
+class Core:
+    """What a `Runtime` is inside; also what its connections turn to.
+
+    Args:
+        identity: what clients are told of the runtime.
+        gate: who may come in.
+        event_log: where what clients may come back for is kept.
+        limits: every bound.
+        policy: who may watch whose jobs.
+        provisioner: issues credentials.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        gate: Gate,
+        event_log: EventLog,
+        limits: Limits,
+        policy: Policy | None,
+        provisioner: Provisioner | None,
+    ) -> None:
+        self.limits = limits
+        self.agents = Agents()
+        self.tasks = TaskOwner(f"runtime {identity.name}")
+        self.connections: set[Connection] = set()
+        self.closed = False
+        self._identity = identity
+        self._event_log = event_log
+        self._opening = asyncio.Lock()
+        self._opened = not event_log.durable
+        self._journal = Journal(event_log, self.tasks)
+        journal = self._journal if event_log.durable else None
+        self._keys = Keys(limits.idempotency_window, limits.idempotency_keys, journal)
+        self.vault = None if provisioner is None else Vault(provisioner, self.tasks, self._journal)
+        self.jobs = JobTable(
+            limits,
+            TaskOwner(f"runtime {identity.name} jobs"),
+            policy=policy,
+            journal=journal,
+            context=self._context,
+            before_end=self._end_credentials if self.vault is not None else None,
+        )
+        self.admission = Admission(self.agents, self.jobs, limits, self._keys, self.vault)
+        self.sessions = SessionTable(
+            limits,
+            event_log,
+            window=identity.resume_window,
+            on_gone=self.jobs.released,
+            journal=journal,
+        )
+        self._requests = Requests(
+            self.jobs, self.admission, limits, self._journal.then, self.tasks.spawn
+        )
+        self._greeter = Greeter(
+            identity,
+            gate,
+            self.sessions,
+            inventory=self.agents.inventory,
+            features=self._features,
+            stored=self._journal.flushed,
+        )
+
+    def _features(self, connection: Connection) -> frozenset[str]:
+        offered = set(dialect.FEATURES)
+        if self.heartbeat_interval is None:
+            offered.discard(dialect.HEARTBEAT)
+        if self.vault is None or not self._event_log.durable or not connection.secure:
+            # Who cannot promise revocation, or not keep the value secret, offers none (§9.8).
+            offered.discard(dialect.CREDENTIALS)
+        return frozenset(offered)
+
+    # ------------------------------------------------------------------- connections
+
+    async def begin(self) -> None:
+        """Open the event log, once, whoever comes first.
+
+        Raises:
+            ConnectFailed: the runtime was closed.
+        """
+        if self.closed:
+            raise ConnectFailed(f"the runtime {self._identity.name} was closed", permanent=True)
+        if not self._opened:
+            async with self._opening:
+                await self._open()
+
+    async def _open(self) -> None:
+        if self._opened:
+            return
+        stored = await self._event_log.open()
+        restore(stored, self.sessions, self.jobs, self._keys, self._requests.broken)
+        self._opened = True
+        for left in stored.credentials:
+            if self.vault is not None:
+                self.vault.revoke_later(left.job_id, [left.credential_id])
+            else:
+                _log.error("job %s left a credential, and nobody to revoke it", left.job_id)
+
+    def connection(self, transport: Transport, *, secure: bool) -> Connection:
+        """A connection that serves a link, once it is run."""
+        connection = Connection(
+            transport, self, self.tasks, secure=secure, on_end=self.connections.discard
+        )
+        self.connections.add(connection)
+        return connection
+
+    @property
+    def handshake_timeout(self) -> float:
+        """See `Limits`."""
+        return self.limits.handshake_timeout
+
+    @property
+    def heartbeat_interval(self) -> float | None:
+        """Seconds, or ``None``."""
+        return self._identity.heartbeat_interval
+
+    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
+        """Open or resume a session; False if it was refused and the client may try again."""
+        return await self._greeter.greet(connection, frame)
+
+    def handle(self, connection: Connection, session: Session, frame: ControlFrame) -> None:
+        """Act on a frame of an open session.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        if session.tokens.settle():
+            session.note()
+        if frame.type == dialect.RESUME:
+            self.tasks.spawn(self._resume(connection, session, frame), name="resume")
+        else:
+            self._requests.handle(connection, session, frame)
+
+    async def _resume(self, connection: Connection, session: Session, frame: ControlFrame) -> None:
+        try:
+            await self._greeter.resume_later(connection, session, frame)
+        except RequestError as error:
+            connection.refuse(frame, error)
+
+    def left(self, connection: Connection, session: Session) -> None:
+        """A session has lost its connection."""
+        self.sessions.left(session)
+
+    # -------------------------------------------------------------------------- jobs
+
+    def _context(self, job: Job, holder: Callable[[Budget], Job | None]) -> JobContext:
+        return JobContext(job, self.limits, Authority(job, holder), self._delegate)
+
+    async def _delegate(self, parent: Job, wish: Delegation) -> Job:
+        """Accept a child, then tell the parent's session of it and start it."""
+        child = await self.admission.delegate(parent, wish)
+        if parent.ended or parent.stopping is not None:
+            self.jobs.runner.stop(child, PARENT_ENDED)
+            raise LocalProtocolError("the delegating job has ended")
+        parent.emit(
+            "delegate",
+            {
+                "child_job_id": child.id,
+                "delegate_id": child.delegate_id,
+                "agent": child.agent,
+                "lease": child.grant.wire(),
+            },
+        )
+        acceptance = child.accepted
+
+        def announce() -> None:
+            if child.owner is not None:
+                child.owner.control(frames.acceptance(acceptance, child.owner.id, None))
+            self.jobs.runner.admit(child)
+
+        self._journal.then(announce)
+        return child
+
+    async def _end_credentials(self, job: Job) -> None:
+        assert self.vault is not None
+        await self.vault.revoke(job.id, list(job.credentials))
+
+    # ------------------------------------------------------------------------ closing
+
+    async def close(self, timeout: float) -> None:
+        """No new jobs, an end for the running ones, their terminals sent, links ended."""
+        self.closed = self.jobs.closing = True
+        await self._end_jobs(timeout)
+        await self._journal.drain(_LAST_WRITES)
+        for connection in tuple(self.connections):
+            await connection.drain(_LAST_WORDS)
+            connection.finish()
+        self.sessions.close()
+        self.jobs.close()
+        ending = [
+            self.tasks.spawn(connection.ended(), name="ending") for connection in self.connections
+        ]
+        if ending:
+            await asyncio.wait(ending, timeout=_GOODBYES)
+        await self._journal.drain(_LAST_WRITES)
+        await self.tasks.close()
+        await self._event_log.close()
+
+    async def _end_jobs(self, timeout: float) -> None:
+        await self._ended(timeout)
+        for job in self.jobs.open():
+            self.jobs.runner.stop(job, _SHUT_DOWN)
+        await self._ended(self.limits.kill_grace + 1)
+
+    async def _ended(self, timeout: float) -> None:
+        """Wait until no job is open, at most ``timeout`` seconds."""
+        jobs = self.jobs.open()
+        if jobs and timeout > 0:
+            waits = [self.tasks.spawn(job.done.wait(), name="end") for job in jobs]
+            await asyncio.wait(waits, timeout=timeout)
