@@ -1,0 +1,220 @@
+"""A session and a runtime of some dialect, by turns: what one says, the other hears at once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from pydantic import SecretStr
+
+from arcp_client._protocol import effects
+from arcp_client._protocol.requests import Request
+from arcp_client._protocol.session import Session
+from arcp_client._wire import dialect
+from arcp_client.events import Event, Gap
+
+__all__ = ["ULID", "Table", "welcome"]
+
+_COUNT = itertools.count(1)
+ULID = "01M8FG7VMNRJ7KBJC3XAC8W74H"
+_FEATURES = list(dialect.FEATURES)
+
+
+def fresh(prefix: str = "") -> str:
+    """A fresh envelope id of the right form."""
+    return f"{prefix}01M8FG7VMNRJ7KBJC3XA{next(_COUNT):06d}"
+
+
+def welcome(spoken: str, session_id: str, **fields: Any) -> dict[str, Any]:
+    """The welcome of a runtime of that dialect."""
+    payload: dict[str, Any] = {
+        "runtime": {"name": "acme", "version": "1"},
+        "resume_token": f"token of {session_id}",
+        "resume_window_sec": 600,
+        "heartbeat_interval_sec": 30,
+        "capabilities": {"encodings": ["json"], "features": _FEATURES, "agents": []},
+    }
+    envelope_id = fresh()
+    if spoken == "arcp-client":
+        payload["runtime"]["sdk"] = "arcp-client/0"
+    elif spoken == "python":
+        payload |= {"session_id": session_id, "resume_token": f"rtk_{fresh()}"}
+        payload["accepted_at"] = "2026-01-01T00:00:10.000000Z"
+    elif spoken == "typescript":
+        payload["resume_token"] = "rt_" + "ab" * 32
+        envelope_id = fresh("msg_")
+    elif spoken == "java":
+        payload["resume_token"] = "7d1e8b52-94c6-4f1f-b1a4-0c2c4d5e6f70"
+    elif spoken == "ruby":
+        del payload["runtime"]
+        payload |= {"runtime_name": "acme", "runtime_version": "1"}
+    payload |= fields
+    return {
+        "type": dialect.WELCOME,
+        "id": envelope_id,
+        "session_id": session_id,
+        "payload": payload,
+    }
+
+
+class Table:
+    """Where both sit.
+
+    Attributes:
+        session: the client's side.
+        sent: frames that it sent since they were looked at last.
+        done: all other effects.
+        events: what was delivered.
+        now: the time.
+    """
+
+    def __init__(self, spoken: str, *, features: tuple[str, ...] = dialect.FEATURES) -> None:
+        self.spoken = spoken
+        self.session = Session(features=features)
+        self.id = f"sess_{fresh()}"
+        self.sent: list[dict[str, Any]] = []
+        self.done: list[Any] = []
+        self.events: list[Event] = []
+        self.now = 0.0
+        self.connect()
+        self.sent.clear()
+
+    # -- the link
+
+    def connect(self, *, session_id: str | None = None, **fields: Any) -> dict[str, Any]:
+        """Hello and welcome; gives the hello."""
+        hello = self.hello()
+        self.id = session_id or self.id
+        self.hear(welcome(self.spoken, self.id, **fields))
+        return hello
+
+    def hello(self) -> dict[str, Any]:
+        """A new link, and the client's first word on it."""
+        self.session.greet(SecretStr("secret"), self.now)
+        self.do()
+        return self.said(dialect.HELLO)
+
+    def cut(self) -> None:
+        """The link is gone."""
+        self.session.lost(self.now)
+        self.do()
+        self.sent.clear()
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        end = self.now + seconds
+        for _ in range(1000):
+            deadline = self.session.deadline
+            if deadline is None or deadline > end:
+                break
+            self.now = max(self.now, deadline)
+            self.session.tick(self.now)
+            self.do()
+        self.now = end
+
+    # -- the client
+
+    def ask(self, kind: str, **payload: Any) -> Request:
+        """The client asks for something."""
+        key = payload.pop("key", None)
+        if kind == dialect.SUBMIT:
+            payload = {"agent": "a", "input": None, "idempotency_key": key or fresh("auto-")}
+        request = Request(
+            kind=kind,
+            payload=payload,
+            deadline=self.now + 30,
+            job_id=payload.get("job_id"),
+            key=payload.get("idempotency_key"),
+            fresh=key is None,
+        )
+        self.session.request(request, self.now)
+        self.do()
+        return request
+
+    def said(self, kind: str) -> dict[str, Any]:
+        """The next frame of the client, which is of this type."""
+        assert self.sent, f"nothing was sent, {kind} was expected"
+        frame = self.sent.pop(0)
+        assert frame["type"] == kind, f"{frame['type']} was sent, {kind} was expected"
+        return frame
+
+    # -- the runtime
+
+    def hear(self, frame: dict[str, Any]) -> None:
+        """The runtime says something."""
+        whole = {"arcp": "1.1", "id": fresh(), "session_id": self.id, **frame}
+        event = self.session.receive(json.dumps(whole).encode(), self.now)
+        if event is not None:
+            self.events.append(event)
+        self.do()
+
+    def accept(self, job_id: str, *, at: str = "2026-01-01T00:00:11Z", **fields: Any) -> None:
+        """It takes in the submit that was sent, as this job."""
+        submit = self.said(dialect.SUBMIT)
+        payload = {"job_id": job_id, "agent": "a", "accepted_at": at, "request_id": submit["id"]}
+        self.hear({"type": dialect.ACCEPTED, "payload": payload, "job_id": job_id, **fields})
+
+    def event(self, seq: int | None, job_id: str, number: int, **fields: Any) -> None:
+        """An event of a job: progress, with a time of its own for each number."""
+        payload = {
+            "kind": "progress",
+            "ts": f"2026-01-01T00:01:{number:02d}.000001Z",
+            "body": {"current": number},
+        }
+        frame = {"type": dialect.EVENT, "job_id": job_id, "payload": payload, **fields}
+        self.hear(frame if seq is None else {**frame, "event_seq": seq})
+
+    def result(self, seq: int, job_id: str, value: Any = "done", **fields: Any) -> None:
+        """A job succeeds."""
+        payload = {"final_status": "success", "result": value}
+        self.hear(
+            {
+                "type": dialect.RESULT,
+                "job_id": job_id,
+                "event_seq": seq,
+                "payload": payload,
+                **fields,
+            }
+        )
+
+    def confirm(self, job_id: str, status: str = "running") -> dict[str, Any]:
+        """It confirms the subscription that was sent; gives that."""
+        subscribe = self.said(dialect.SUBSCRIBE)
+        assert subscribe["payload"]["job_id"] == job_id
+        self.confirmed(subscribe, status)
+        return subscribe
+
+    def confirmed(self, subscribe: dict[str, Any], status: str = "running") -> None:
+        """It confirms that subscription."""
+        job_id = subscribe["payload"]["job_id"]
+        payload = {"request_id": subscribe["id"], "job_id": job_id, "current_status": status}
+        self.hear({"type": dialect.SUBSCRIBED, "job_id": job_id, "payload": payload})
+
+    def error(self, code: str, **fields: Any) -> None:
+        """It reports an error without saying what about."""
+        self.hear({"type": dialect.SESSION_ERROR, "payload": {"code": code}, **fields})
+
+    # -- what came of it
+
+    @property
+    def numbers(self) -> list[Any]:
+        """What was delivered: numbers of progress, ``gap``, or the kind of the end."""
+        return [
+            "gap" if isinstance(event, Gap) else getattr(event, "current", event.kind)
+            for event in self.events
+        ]
+
+    def of(self, kind: type) -> list[Any]:
+        """The effects of one kind."""
+        return [effect for effect in self.done if isinstance(effect, kind)]
+
+    def do(self) -> None:
+        """Take what the session wants to be done."""
+        for effect in self.session.take():
+            if isinstance(effect, effects.Send):
+                self.sent.append(json.loads(effect.data))
+            elif isinstance(effect, Event):
+                self.events.append(effect)
+            else:
+                self.done.append(effect)
