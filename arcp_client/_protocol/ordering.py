@@ -101,16 +101,6 @@ class Ordering:
 
     # -- sessions
 
-    def resumed(self, now: float) -> None:
-        """The session goes on: so do its numbers."""
-        self._warned = False
-        if self._repeats.tolerant is None and not self._terms.dialect.strict:  # from a checkpoint
-            self._sequence = self._repeats.tolerant = TolerantSequence(
-                cursor=self._sequence.cursor, limit=self._limit
-            )
-        self._begun()
-        self._sequence.opened(now)
-
     def abandoned(self) -> None:
         """The session is gone: deliver what waited behind a hole, and say that the end is lost.
 
@@ -122,26 +112,30 @@ class Ordering:
         self.gap(self.cursor + 1, None, "unknown_end")
         self._doubtful.clear()
 
-    def restarted(self) -> None:
-        """A new session numbers from 1 again."""
+    def opened(self, now: float, *, resumed: bool) -> None:
+        """A welcome came. A session that goes on keeps its numbers, a new one begins at 1."""
         self._warned = False
-        self.reserved = 0
-        self._processed.clear()
-        self._apart.clear()
-        repeated = self._sequence.repeated
-        if self._terms.dialect.strict:
-            self._repeats.tolerant = None
-            self._sequence = Sequence(limit=self._limit)
-        else:
-            self._sequence = self._repeats.tolerant = TolerantSequence(
-                limit=self._limit, after=self._repeats.tolerant
-            )
-        self._sequence.repeated = repeated
-        self._begun()
-
-    def _begun(self) -> None:
+        if not resumed:
+            self.reserved = 0
+            self._processed.clear()
+            self._apart.clear()
+        if not resumed or (self._repeats.tolerant is None and not self._terms.dialect.strict):
+            self._start(self.cursor if resumed else 0)
+        if resumed:
+            self._sequence.opened(now)
         self._repeats.begun(renamed=self._terms.dialect.renames_copies)
         self._plain = self._repeats.tolerant is None and not self._processed
+
+    def _start(self, cursor: int) -> None:
+        repeated, tolerant = self._sequence.repeated, self._repeats.tolerant
+        if self._terms.dialect.strict:
+            self._repeats.tolerant = None
+            self._sequence = Sequence(cursor=cursor, limit=self._limit)
+        else:
+            self._sequence = self._repeats.tolerant = TolerantSequence(
+                cursor=cursor, limit=self._limit, after=tolerant
+            )
+        self._sequence.repeated = repeated
 
     def lost(self) -> None:
         """The link is gone, and with it every history that was on its way."""

@@ -1,14 +1,16 @@
-"""Effects in, the same effects out in order; frames among them keep the link from being idle."""
+"""Effects in, the same effects out in order; and the heartbeat, since every frame sent counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._wire.codec import encode
-from .._wire.ids import new_id
-from ..errors import ArcpError
+from .._wire import dialect
+from .._wire.codec import ControlFrame, encode
+from .._wire.ids import new_id, now_text
+from .._wire.messages import Ping, Pong
+from ..errors import ArcpError, HeartbeatLost
 from .effects import Effect, Relink, Report, Send
-from .liveness import Liveness
+from .liveness import Liveness, Pulse
 from .requests import Request
 from .terms import Terms
 
@@ -65,7 +67,31 @@ class Outbox:
         """Something that a person may want to know."""
         self.effects.append(Report(message, error))
 
-    def linked(self, now: float) -> None:
-        """A new link: nothing of the old one counts for it."""
+    # -- the link
+
+    def linked(self, now: float, interval: float | None = None) -> None:
+        """A new link, or a new session on it: nothing of the old one counts for it.
+
+        Args:
+            now: the time.
+            interval: seconds of the heartbeat, once it is negotiated.
+        """
         self.relinking = False
-        self.liveness = Liveness(None, now)
+        self.liveness = Liveness(interval, now)
+
+    def pulse(self, now: float) -> None:
+        """Time has passed: ping an idle runtime, leave a silent one (§6.4)."""
+        if self.relinking:
+            return
+        pulse = self.liveness.look(now)
+        if pulse is Pulse.DEAD:
+            silent = now - self.liveness.heard_at
+            self.relink(HeartbeatLost(f"nothing heard from the runtime for {silent:.3g} s (§6.4)"))
+        elif pulse is Pulse.PING:
+            self.control(dialect.PING, Ping(nonce=new_id(), sent_at=now_text()).wire(), now)
+
+    def pong(self, frame: ControlFrame, now: float) -> None:
+        """Answer a ping, whether heartbeats were negotiated or not."""
+        nonce = frame.payload.get("nonce")
+        pong = Pong(ping_nonce=nonce if isinstance(nonce, str) else "", received_at=now_text())
+        self.control(dialect.PONG, pong.wire(), now)

@@ -10,7 +10,7 @@ Its parts, each with a state of its own::
                                 ├─▶ Ordering       order, repeats, gaps, what is an event
                                 ├─▶ Answers        whose answer is it
                                 ├─▶ Returns        jobs on their way back to their outcome
-                                └─▶ Outbox         what is to be done, in order
+                                └─▶ Outbox         what is to be done; pings and silence
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from .._wire import dialect
 from .._wire.bodies import TypedEvent
 from .._wire.codec import BadFrame, ControlFrame, Frame, decode
 from .._wire.dialect import DIALECTS, Dialect
-from .._wire.ids import new_id, now_text, parse_time
-from .._wire.messages import Ack, Ping, Pong, Unsubscribe
+from .._wire.messages import Ack, Unsubscribe
 from .._wire.replies import Welcome, read_refusal
 from ..errors import ArcpError, HeartbeatLost, LocalProtocolError, SessionClosed, Unauthenticated
 from ..events import Event
@@ -35,7 +34,6 @@ from .effects import Effect
 from .farewell import Farewell
 from .handshake import Handshake
 from .jobs import KnownJobs
-from .liveness import Liveness, Pulse
 from .ordering import Ordering, Terminal
 from .outbox import Outbox
 from .recovery import Recovery
@@ -94,7 +92,7 @@ class Session:
         self._farewell = Farewell(out)
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
             **self._answers.readers,
-            dialect.PING: self._pinged,
+            dialect.PING: out.pong,
             dialect.CLOSED: self._closed,
             dialect.BYE: self._closed,
             dialect.SESSION_ERROR: self._session_error,
@@ -117,12 +115,12 @@ class Session:
 
     @property
     def session_id(self) -> str | None:
-        """The session's id, ``None`` while there is none."""
-        return self._handshake.session_id
+        """The last session's id, ``None`` before the first welcome."""
+        return self._terms.session_id or None
 
     @property
     def resume_token(self) -> SecretStr | None:
-        """The newest resume token."""
+        """The newest resume token, ``None`` if there is no session to go on with."""
         return self._handshake.token
 
     @property
@@ -144,11 +142,6 @@ class Session:
     def gaps(self) -> int:
         """How many gaps were delivered."""
         return self._order.gaps
-
-    @property
-    def bad_frames(self) -> int:
-        """How many frames could not be read."""
-        return self._order.bad_frames
 
     @property
     def dialect(self) -> Dialect:
@@ -180,16 +173,15 @@ class Session:
 
     def lost(self, now: float) -> None:
         """The link is gone. What waits for an answer waits for the next link."""
-        was_closing = self.state is State.CLOSING
-        was_over = self.state is State.ENDED
+        before = self.state
         self._move("lost")
-        if was_over:
+        if before is State.ENDED:
             return
         self._handshake.left(now)
         self._returns.lost(now)
         self._order.lost()
         self.requests.unsend()
-        if was_closing:
+        if before is State.CLOSING:
             self._over(None)
 
     def receive(self, data: bytes, now: float) -> Event | None:
@@ -265,19 +257,7 @@ class Session:
             return
         self._returns.tick(now)
         self._settle(now)
-        if not self._out.relinking:
-            self._pulse(now)
-
-    def _pulse(self, now: float) -> None:
-        pulse = self._out.liveness.look(now)
-        if pulse is Pulse.DEAD:
-            silent = now - self._out.liveness.heard_at
-            self._out.relink(
-                HeartbeatLost(f"nothing heard from the runtime for {silent:.3g} s (§6.4)")
-            )
-        elif pulse is Pulse.PING:
-            ping = Ping(nonce=new_id(), sent_at=now_text())
-            self._out.control(dialect.PING, ping.wire(), now)
+        self._out.pulse(now)
 
     # ------------------------------------------------------------------ verbs of the client
 
@@ -370,31 +350,18 @@ class Session:
     def _welcomed(self, welcome: Welcome, frame: ControlFrame, now: float) -> None:
         """The session is live: first of all the new token goes out, for a checkpoint (S5)."""
         self._move("welcome")
-        terms, before = self._terms, self._terms.session_id
-        had_session = self._handshake.had_session
+        before, had_session = self._terms.session_id, self._handshake.had_session
         resumed = self._handshake.welcomed(welcome)
         self._out.emit(effects.Opened(welcome, resumed))
         cursor = self._order.cursor
         if had_session and not resumed:
             self._order.abandoned()
-        terms.session_id = welcome.info.id
-        terms.info = welcome.info
-        terms.dialect = self._handshake.spoken or welcome.dialect
-        terms.welcomed_at = parse_time(frame.payload.get("accepted_at"))
-        terms.live = True
-        self._out.liveness = Liveness(welcome.info.heartbeat_interval, now)
-        if resumed:
-            self._order.resumed(now)
-        else:
-            self._order.restarted()
+        self._terms.agree(welcome, self._handshake.spoken, frame)
+        self._out.linked(now, welcome.info.heartbeat_interval)
+        self._order.opened(now, resumed=resumed)
         if had_session:
             self._returns.opened(cursor, now, resumed=resumed, ended=before)
         self._answers.flush(now)
-
-    def _pinged(self, frame: ControlFrame, now: float) -> None:
-        nonce = frame.payload.get("nonce")
-        pong = Pong(ping_nonce=nonce if isinstance(nonce, str) else "", received_at=now_text())
-        self._out.control(dialect.PONG, pong.wire(), now)
 
     def _closed(self, frame: ControlFrame, now: float) -> None:
         if self.state is State.CLOSING:
@@ -426,8 +393,6 @@ class Session:
         elif not self._answers.refused(frame, now):
             error = error_of(frame)
             self._out.report(f"the runtime reports {error}", error)
-
-    # ------------------------------------------------------------------ odds and ends
 
     def _move(self, event: str) -> None:
         self.state = following(self.state, event)

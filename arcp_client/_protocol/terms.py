@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from .._wire.codec import ControlFrame
 from .._wire.dialect import DIALECTS, Dialect
+from .._wire.ids import parse_time
+from .._wire.replies import Welcome
 from ..models import SessionInfo
 
 __all__ = ["Terms"]
@@ -28,6 +31,14 @@ class Terms:
     dialect: Dialect = DIALECTS["unknown"]
     welcomed_at: datetime | None = None
     live: bool = False
+
+    def agree(self, welcome: Welcome, spoken: Dialect | None, frame: ControlFrame) -> None:
+        """Take over what a welcome says; ``spoken`` overrules the dialect that it is written in."""
+        self.session_id = welcome.info.id
+        self.info = welcome.info
+        self.dialect = spoken or welcome.dialect
+        self.welcomed_at = parse_time(frame.payload.get("accepted_at"))
+        self.live = True
 
     def offer(self, feature: str) -> bool:
         """Whether both sides offered a feature."""
