@@ -268,12 +268,14 @@ class Ordering:
                 return
         if isinstance(frame, BadFrame):
             self._bad(frame)
+            self._repeats.note(frame)
         elif isinstance(frame, ControlFrame):
             if frame.type in dialect.TERMINALS:
                 self.end(frame, data, again)
         elif not self._recovery.busy or self._recovery.wants(
             frame.job_id, of_result=type(frame.payload) is ChunkPayload
         ):
+            self._repeats.note(frame)
             self._rotated(frame, data)
             self._emit(to_event(frame, data, again))
 

@@ -446,7 +446,8 @@ class Recovery(Generic[T]):
         """The link is gone: what is not known by now begins anew on the next one."""
         steps: list[Step[T]] = []
         for case in self._cases.values():
-            if case.kept:
+            if case.held_back:
+                # The resume may bring its stored end, which must not look like the whole of it.
                 steps += [*self._told(case, "running"), *self._let_go(case)]
         self._cases.clear()
         self.busy = False

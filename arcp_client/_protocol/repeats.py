@@ -66,6 +66,11 @@ class Repeats:
         if self._copies is not None:
             self._copies.forget(job_id)
 
+    def note(self, frame: EventFrame | BadFrame) -> None:
+        """A frame is delivered. It may have come before its job's events were remembered."""
+        if frame.job_id in self.ids:
+            self._known(frame.job_id, frame.id)
+
     def came(self, frame: EventFrame | ControlFrame | BadFrame, cursor: int) -> bool:
         """Whether a frame came before; it is remembered.
 
@@ -74,7 +79,9 @@ class Repeats:
         if isinstance(frame, ControlFrame):
             return False
         if self.tolerant is None:
-            return self._known(frame.job_id, frame.id)
+            known = frame.job_id in self.ids and self._known(frame.job_id, frame.id)
+            self.found += known
+            return known
         if self.tolerant.is_repeat(frame.job_id, frame.id):
             return True
         if isinstance(frame, BadFrame):
@@ -87,12 +94,9 @@ class Repeats:
         return content is not None and self._copies.came(frame.job_id, content)
 
     def _known(self, job_id: str | None, item_id: str) -> bool:
-        known = self.ids.get(job_id)
-        if known is None or not item_id:
-            return False
-        if item_id in known:
-            self.found += 1
-            return True
+        known = self.ids[job_id]
+        if not item_id or item_id in known:
+            return bool(item_id)
         known[item_id] = None
         if len(known) > REMEMBERED:
             known.popitem(last=False)

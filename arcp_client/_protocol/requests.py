@@ -88,6 +88,11 @@ class Request:
         )
 
     @property
+    def was_sent_before(self) -> bool:
+        """Whether it went out over an earlier link, where its answer may have been lost."""
+        return len(self.ids) > 1 or (self.waits and bool(self.ids))
+
+    @property
     def name(self) -> str:
         """What it is, for an error text."""
         return f"{self.kind} {self.job_id}" if self.job_id else self.kind

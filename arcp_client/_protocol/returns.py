@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from .._wire import dialect
+from .._wire.codec import ControlFrame
 from .._wire.messages import Cancel, ListJobs, Subscribe
 from .._wire.replies import Accepted, JobPage, Subscribed
 from ..errors import ArcpError, JobLost, RequestError, ResultUnavailable, job_error, request_error
@@ -222,6 +223,20 @@ class Returns:
         if job is not None:
             means = replace(self._means(job), attach=False)
             self._recovery.cancelled(job_id, now, means=means)
+
+    def ending(self, frame: ControlFrame) -> None:
+        """A terminal message comes.
+
+        Where outcomes are stored, a resume may bring one that answered a submit over a link that
+        died. Then it stands behind the job's last event that was held, as if none were missing.
+        """
+        job_id = frame.job_id
+        if job_id is None or not self._terms.dialect.stored_outcomes:
+            return
+        if self._jobs.get(job_id) is not None or self._jobs.has_ended(job_id):
+            return
+        if any(r.kind == dialect.SUBMIT and r.was_sent_before for r in self._requests):
+            self._ordering.gap(self._ordering.cursor + 1, None, "lost", job_id=job_id, doubt=False)
 
     # -- answers, time, and the link
 

@@ -213,6 +213,7 @@ class Session:
                 self._order.number(frame.event_seq, now)
             self._refused(frame, now)
         else:
+            self._returns.ending(frame)
             self._order.take(frame, data, now)
         self._settle(now)
 

@@ -1,0 +1,388 @@
+"""S4: after a gap, each job that was open is checked once; S5: jobs of a session that is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_client._protocol import effects
+from arcp_client._protocol.recovery import PATIENCE, TRIES
+from arcp_client._protocol.sequence import SETTLE
+from arcp_client._wire import dialect
+from arcp_client.errors import JobCancelled, JobFailed, JobLost, ResultUnavailable
+from tests.unit.protocol.kit import JOB, Strict, gaps, live
+
+LISTING_ONLY = (dialect.LISTING,)
+SUBSCRIPTIONS_ONLY = (dialect.SUBSCRIPTIONS,)
+
+
+def lose(table: Strict, first: int, last: int) -> None:
+    """The numbers first to last are lost, and only they."""
+    table.event(last + 1, JOB, last + 1)
+    table.resumed(first - 1)
+    table.wait(SETTLE + 0.1)
+    assert gaps(table)[-1] == (first, last, "lost")
+
+
+def listed(table: Strict, **statuses: str) -> None:
+    """The runtime answers the listing that was asked for."""
+    request = table.said(dialect.LIST_JOBS)
+    jobs = [{"job_id": job_id, "agent": "a", "status": s} for job_id, s in statuses.items()]
+    payload = {"request_id": request["id"], "jobs": jobs, "next_cursor": None}
+    table.hear({"type": dialect.JOBS, "payload": payload})
+
+
+def gone(table: Strict) -> list[effects.JobGone]:
+    return table.of(effects.JobGone)
+
+
+# ------------------------------------------------------------------ lost events
+
+
+def test_s4_a_job_that_runs_is_asked_about_once_and_goes_on() -> None:
+    table = live()
+    lose(table, 1, 2)
+    listed(table, **{JOB: "running"})
+    assert table.sent == []
+    table.event(4, JOB, 4)
+    table.result(5, JOB)
+    assert table.numbers == ["gap", 3, 4, "result"]
+    assert gone(table) == []
+
+
+def test_s4_an_end_inside_the_hole_is_fetched_by_a_history_that_repeats_nothing() -> None:
+    table = live()
+    table.event(1, JOB, 1)
+    table.event(4, JOB, 4, id="e4")
+    table.resumed(1)
+    table.wait(SETTLE + 0.1)
+    listed(table, **{JOB: "success"})
+    subscribe = table.confirm(JOB, "success")
+    assert subscribe["payload"] == {"job_id": JOB, "history": True, "from_event_seq": 1}
+    table.event(5, JOB, 2, id="e2")
+    table.event(6, JOB, 4, id="e4")
+    table.result(7, JOB)
+    assert table.numbers == [1, "gap", 4, 2, "result"]
+    assert table.session.received == 7
+    assert table.session.repeated == 1
+
+
+def test_s4_a_job_that_succeeded_and_sends_no_end_has_no_result() -> None:
+    table = live()
+    lose(table, 1, 1)
+    listed(table, **{JOB: "success"})
+    table.confirm(JOB, "success")
+    table.wait(PATIENCE + 0.1)
+    (told,) = gone(table)
+    assert isinstance(told.error, ResultUnavailable)
+    assert (told.job_id, told.status) == (JOB, "success")
+    assert list(table.session.jobs) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [("error", JobFailed), ("cancelled", JobCancelled), ("timed_out", JobFailed)],
+)
+def test_s4_a_job_that_failed_and_sends_no_end_has_failed(
+    status: str, error: type[Exception]
+) -> None:
+    table = live()
+    lose(table, 1, 1)
+    listed(table, **{JOB: status})
+    table.confirm(JOB, status)
+    table.wait(PATIENCE + 0.1)
+    assert isinstance(gone(table)[0].error, error)
+    assert gone(table)[0].status == status
+
+
+def test_s4_a_job_that_is_not_listed_is_subscribed_to_since_not_all_list_what_has_ended() -> None:
+    table = live()
+    lose(table, 1, 1)
+    listed(table)
+    table.confirm(JOB, "success")
+    table.result(3, JOB)
+    assert table.numbers == ["gap", 2, "result"]
+
+
+def test_s4_a_job_that_the_runtime_does_not_know_is_lost() -> None:
+    table = live()
+    lose(table, 1, 1)
+    listed(table)
+    subscribe = table.said(dialect.SUBSCRIBE)
+    table.error(
+        dialect.JOB_NOT_FOUND,
+        payload={"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]},
+    )
+    (told,) = gone(table)
+    assert isinstance(told.error, JobLost)
+    assert told.status is None
+
+
+def test_s4_without_a_listing_the_subscription_tells() -> None:
+    table = live(features=SUBSCRIPTIONS_ONLY)
+    lose(table, 1, 1)
+    assert table.confirm(JOB, "running")["payload"]["history"] is False
+    table.event(3, JOB, 3)
+    assert table.numbers == ["gap", 2, 3]
+    assert table.sent == []
+
+
+def test_s4_with_a_listing_only_its_status_is_all_there_is() -> None:
+    table = live(features=LISTING_ONLY)
+    lose(table, 1, 1)
+    listed(table, **{JOB: "success"})
+    table.wait(PATIENCE + 0.1)
+    assert isinstance(gone(table)[0].error, ResultUnavailable)
+
+
+def test_s4_a_runtime_that_cannot_be_asked_is_reported_and_the_job_stays_open() -> None:
+    table = live(features=())
+    lose(table, 1, 1)
+    assert table.sent == []
+    assert "cannot be asked" in table.of(effects.Report)[-1].message
+    assert [job.job_id for job in table.session.jobs] == [JOB]
+
+
+def test_s4_a_job_whose_end_came_right_behind_the_hole_is_not_checked() -> None:
+    table = live()
+    table.result(2, JOB)
+    table.resumed(0)
+    table.wait(SETTLE + 0.1)
+    assert table.numbers == ["gap", "result"]
+    assert table.sent == []
+
+
+def test_s4_every_open_job_is_checked_and_others_are_not() -> None:
+    table = live()
+    table.submit("job_b")
+    table.submit("job_c")
+    table.result(1, "job_b")
+    table.event(3, JOB, 3)
+    table.resumed(1)
+    table.wait(SETTLE + 0.1)
+    listed(table, job_a="running", job_c="running")
+    listed(table, job_a="running", job_c="running")
+    assert table.sent == []
+
+
+def test_s4_an_unreadable_event_puts_its_own_job_in_doubt() -> None:
+    table = live()
+    table.submit("job_b")
+    table.unreadable(1, "job_b")
+    listed(table, job_a="running", job_b="running")
+    assert table.sent == []
+    table.unreadable(2, "job_nobody_knows")
+    assert table.sent == []
+
+
+def test_s4_an_unreadable_end_that_its_history_repeats_ends_all_the_same() -> None:
+    table = live()
+    table.unreadable(1, id="bad")
+    listed(table, **{JOB: "success"})
+    table.confirm(JOB, "success")
+    table.unreadable(2, id="bad")
+    table.wait(PATIENCE + 0.1)
+    assert gaps(table) == [(1, 1, "undecodable")]
+    assert isinstance(gone(table)[0].error, ResultUnavailable)
+
+
+def test_s4_the_check_survives_a_drop() -> None:
+    table = live()
+    lose(table, 1, 1)
+    table.said(dialect.LIST_JOBS)
+    table.cut()
+    assert table.session.deadline is None or table.session.deadline > table.now + 60
+
+
+# ------------------------------------------------------------------ S5: a session that is gone
+
+
+def fresh_session(table: Strict) -> None:
+    """The resume is refused, and a new session opened on the next link."""
+    table.cut()
+    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.sent.clear()
+    table.order.clear()
+    assert "resume" not in table.connect(session_id="sess_2")["payload"]
+
+
+def test_s5_a_fresh_session_tells_the_token_first_then_the_gap_then_asks_for_the_jobs() -> None:
+    """R17: the outcome is an unknown gap, not none."""
+    table = live()
+    table.replay(1, 3)
+    fresh_session(table)
+    kinds = [type(effect).__name__ for effect in table.order[-3:]]
+    assert kinds == ["Opened", "Gap", "Send"]
+    opened = table.of(effects.Opened)[-1]
+    assert opened.resumed is False
+    assert opened.welcome.resume_token.get_secret_value() == "token of sess_2"
+    assert gaps(table) == [(4, None, "unknown_end")]
+    assert table.events[-1].session_id == "sess_1"  # it is not the new one's number 4
+
+
+def test_s5_its_jobs_go_on_after_what_was_received_and_the_numbers_begin_at_1() -> None:
+    table = live()
+    table.replay(1, 3)
+    fresh_session(table)
+    assert table.confirm(JOB)["payload"]["from_event_seq"] == 3
+    table.event(1, JOB, 4)
+    table.result(2, JOB)
+    assert table.numbers == [1, 2, 3, "gap", 4, "result"]
+    assert table.session.received == 2
+    assert table.causes == ["ResumeExpired"]
+
+
+def test_s5_what_waited_behind_a_hole_is_delivered_and_its_history_repeats_nothing() -> None:
+    table = live()
+    table.event(1, JOB, 1)
+    table.event(4, JOB, 4, id="e4")
+    fresh_session(table)
+    assert gaps(table) == [(2, 3, "lost"), (5, None, "unknown_end")]
+    assert table.confirm(JOB)["payload"]["from_event_seq"] == 1
+    table.event(1, JOB, 2, id="e2")
+    table.event(2, JOB, 4, id="e4")
+    table.event(3, JOB, 5)
+    assert table.numbers == [1, "gap", 4, "gap", 2, 5]
+
+
+def test_s5_a_second_fresh_session_asks_in_the_numbers_of_the_first_and_repeats_nothing() -> None:
+    table = live()
+    table.replay(1, 3)
+    fresh_session(table)
+    table.confirm(JOB)
+    table.event(1, JOB, 4, id="e4")
+    table.cut()
+    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.connect(session_id="sess_3")
+    assert table.confirm(JOB)["payload"]["from_event_seq"] == 3
+    table.event(1, JOB, 4, id="e4")
+    table.event(2, JOB, 5)
+    assert table.numbers == [1, 2, 3, "gap", 4, "gap", 5]
+
+
+def test_u1_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
+    table = Strict()
+    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.confirm(JOB)
+    table.event(1, JOB, 1, id="e1")
+    fresh_session(table)
+    assert table.confirm(JOB)["payload"] == {"job_id": JOB, "history": True}
+    table.event(1, JOB, 1, id="e1")
+    table.event(2, JOB, 2, id="e2")
+    assert table.numbers == [1, "gap", 2]
+
+
+def test_u2_a_subscription_that_is_refused_for_now_is_asked_for_again() -> None:
+    table = live()
+    fresh_session(table)
+    for _ in range(TRIES - 1):
+        refused(table, table.said(dialect.SUBSCRIBE), retryable=True)
+        assert table.sent == []
+        table.wait(PATIENCE + 0.1)
+    table.confirm(JOB)
+    table.event(1, JOB, 1)
+    assert table.numbers == ["gap", 1]
+
+
+def test_s5_a_job_that_cannot_be_subscribed_to_is_looked_after_until_its_end() -> None:
+    table = live()
+    fresh_session(table)
+    refused(table, table.said(dialect.SUBSCRIBE), retryable=False)
+    listed(table, **{JOB: "running"})
+    for _ in range(20):
+        table.wait(60)
+        if table.sent and table.sent[0]["type"] == dialect.SUBSCRIBE:
+            break
+        table.sent.clear()
+    table.confirm(JOB, "success")
+    table.wait(60)
+    table.sent.clear()
+    table.wait(60)
+    assert [type(told.error) for told in gone(table)] in ([], [ResultUnavailable])
+
+
+def refused(table: Strict, request: dict[str, object], *, retryable: bool) -> None:
+    payload = {"code": "INTERNAL_ERROR", "retryable": retryable, "request_id": request["id"]}
+    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+
+
+def test_s5_a_job_that_the_new_session_does_not_find_is_lost() -> None:
+    table = live()
+    fresh_session(table)
+    subscribe = table.said(dialect.SUBSCRIBE)
+    payload = {"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]}
+    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    assert [type(told.error) for told in gone(table)] == [JobLost]
+
+
+def test_s5_without_subscriptions_no_result_can_come_any_more() -> None:
+    table = live(features=LISTING_ONLY)
+    fresh_session(table)
+    assert [type(told.error) for told in gone(table)] == [ResultUnavailable]
+    assert table.sent == []
+
+
+def test_s5_a_session_without_a_resume_token_ends_with_its_link() -> None:
+    table = Strict(connect=False)
+    table.connect(resume_token=None)
+    table.sent.clear()
+    table.submit()
+    table.event(1, JOB, 1)
+    table.cut()
+    assert "resume" not in table.connect(session_id="sess_2")["payload"]
+    assert gaps(table) == [(2, None, "unknown_end")]
+    table.confirm(JOB)
+
+
+def test_s5_jobs_of_a_checkpoint_are_led_back_when_its_session_is_gone() -> None:
+    from arcp_client.models import Checkpoint, OpenJob
+
+    job = OpenJob(job_id=JOB, agent="a", idempotency_key="k", payload_hash="h")
+    kept = Checkpoint(session_id="sess_1", resume_token="t", mark=5, jobs=(job,))
+    table = Strict(connect=False, checkpoint=kept)
+    fresh_session(table)
+    assert gaps(table) == [(6, None, "unknown_end")]
+    assert table.confirm(JOB)["payload"]["from_event_seq"] == 5
+
+
+# ------------------------------------------------------------------ S6: accepted, and not new
+
+
+def test_s6_a_job_under_a_key_of_the_users_may_be_old_and_is_subscribed_at_once() -> None:
+    table = Strict()
+    table.submit(key="nightly")
+    assert table.confirm(JOB)["payload"] == {"job_id": JOB, "history": True}
+    table.event(1, JOB, 1)
+    assert table.numbers == [1]
+
+
+def test_s6_a_job_that_was_accepted_in_a_session_that_is_gone_is_subscribed_at_once() -> None:
+    table = Strict()
+    table.ask(dialect.SUBMIT)
+    table.cut()
+    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.sent.clear()
+    table.connect(session_id="sess_2", accepted_at="2026-01-01T00:00:20Z")
+    table.accept(JOB, at="2026-01-01T00:00:11Z")  # before the welcome: by the first sending
+    assert table.confirm(JOB)["payload"]["history"] is True
+
+
+def test_s6_no_outcome_to_be_had_of_an_old_job_is_said() -> None:
+    table = Strict()
+    table.submit(key="nightly")
+    table.confirm(JOB, "success")
+    table.wait(PATIENCE + 0.1)
+    assert [type(told.error) for told in gone(table)] == [ResultUnavailable]
+
+
+def test_s6_an_outcome_may_be_wanted_long_after_its_end() -> None:
+    table = live()
+    table.result(1, JOB)
+    table.session.wanted(JOB, table.now)
+    table.do()
+    table.confirm(JOB, "success")
+    table.event(2, JOB, 7)  # not a second time
+    table.result(3, JOB)
+    assert table.numbers == ["result", "result"]
