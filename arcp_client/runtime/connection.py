@@ -233,7 +233,6 @@ class Connection:
 
     def displace(self) -> None:
         """Another connection serves the session now; this one ends."""
-        self.session = None
         self.finish()
 
     def overrun(self) -> None:

@@ -107,6 +107,19 @@ async def opened(runtime: Any, **hello: Any) -> Peer:
     return peer
 
 
+def test_an_agent_that_never_looks_is_interrupted_at_once() -> None:
+    async def scenario(runtime: Any) -> None:
+        forever(runtime)
+        peer = await opened(runtime)
+        job_id = (await peer.submit("forever"))["payload"]["job_id"]
+        await peer.until("job.event")
+        await peer.ask("job.cancel", {"job_id": job_id})
+        await peer.follow(job_id)
+        assert asyncio.get_running_loop().time() == 0.0
+
+    virtual(scenario)
+
+
 def test_the_grace_of_a_cooperative_agent_ends() -> None:
     async def scenario(runtime: Any) -> None:
         @runtime.agent("slow")

@@ -200,6 +200,25 @@ async def test_an_agent_that_cancels_itself_fails(runtime: Any, open_peer: Any) 
     assert error["payload"]["final_status"] == "error"
 
 
+async def test_an_agent_that_only_emits_lets_others_run(runtime: Any, open_peer: Any) -> None:
+    enough = asyncio.Event()
+
+    @runtime.agent("busy")
+    async def busy(input: Any, job: JobContext) -> None:
+        while not enough.is_set():
+            await job.log("again")
+
+    peer = await open_peer(runtime)
+    accepted = await peer.submit("busy")
+    await peer.cut()  # nobody holds it back
+    other = await open_peer(runtime)
+    assert (await other.ask("session.list_jobs"))["payload"]["jobs"][0]["status"] == "running"
+    enough.set()
+    watched = {"job_id": accepted["payload"]["job_id"], "history": True}
+    await other.ask("job.subscribe", watched)
+    assert (await other.follow(watched["job_id"]))[-1]["type"] == "job.result"
+
+
 async def test_nothing_can_be_emitted_after_the_end(runtime: Any, open_peer: Any) -> None:
     late: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
     gone = asyncio.Event()

@@ -89,6 +89,7 @@ async def test_pages_neither_miss_nor_repeat_while_jobs_come(runtime: Any, open_
     cursor = None
     for _ in range(10):
         page = await peer.ask("session.list_jobs", {"limit": 3, "cursor": cursor})
+        assert len(page["payload"]["jobs"]) <= 3
         seen += [job["job_id"] for job in page["payload"]["jobs"]]
         cursor = page["payload"]["next_cursor"]
         if cursor is None:

@@ -49,6 +49,21 @@ async def test_an_observer_gets_history_and_live_events_in_its_own_numbers(
     assert [f["payload"] for f in seen] == [f["payload"] for f in own]
 
 
+async def test_nothing_is_left_of_a_subscription_after_the_terminal(
+    runtime: Any, open_peer: Any
+) -> None:
+    owner, observer = await open_peer(runtime), await open_peer(runtime)
+    stepper, job_id = await started(runtime, owner)
+    await observer.ask("job.subscribe", {"job_id": job_id})
+    stepper.end.set()
+    await observer.follow(job_id)
+    job = runtime._core.jobs.get(job_id)
+    assert job.feeds == {}
+    for connection in runtime._core.connections:
+        assert connection.session.feeds == {}
+        assert connection.session.jobs == set()
+
+
 async def test_without_history_only_what_follows(runtime: Any, open_peer: Any) -> None:
     owner, observer = await open_peer(runtime), await open_peer(runtime)
     stepper, job_id = await started(runtime, owner)
