@@ -401,6 +401,45 @@ async def test_their_own_client_for_comparison(
     assert sum(got) < 50
 
 
+async def test_events_come_once_and_in_order_however_the_cable_is_cut(
+    reference: ReferenceRuntime,
+) -> None:
+    async def one(seed: int) -> Outcomes:
+        chance = random.Random(seed)
+        outcomes = Outcomes()
+        seen: dict[str, list[float]] = {}
+        ends: list[str | None] = []
+        async with FaultyProxy(reference.url) as proxy, through(proxy) as client:
+
+            @client.on(events.Progress)
+            async def keep(event: events.Progress) -> None:
+                seen.setdefault(event.job_id or "", []).append(event.current)
+
+            @client.on(events.Completed)
+            async def end(event: events.Completed) -> None:
+                ends.append(event.job_id)
+
+            for _ in range(6):
+                proxy.cut_after(
+                    chance.randrange(50, 6000), direction="down" if chance.random() < 0.5 else "up"
+                )
+            checks = []
+            for n in range(6):
+                name, steps = f"{seed}.{n}", chance.randrange(3, 25)
+                work = {"name": name, "n": steps, "pause": 0.02, "chunked": False}
+                job = await client.submit("steps", work)
+                checks.append(check(job, text_of(name, steps), outcomes))
+            await asyncio.gather(*checks)
+        for numbers_of_job in seen.values():
+            assert numbers_of_job == sorted(set(numbers_of_job))
+        assert len(ends) == len(set(ends)) == 6
+        return outcomes
+
+    runs = await asyncio.gather(*(one(seed) for seed in SEEDS))
+    assert [wrong for run in runs for wrong in run.wrong] == []
+    assert sum(run.right for run in runs) == 60
+
+
 @pytest.mark.slow
 async def test_many_more_drops(reference: ReferenceRuntime) -> None:
     for start in range(100, 200, 20):

@@ -266,6 +266,21 @@ def test_a_submit_that_was_accepted_on_the_dead_link_is_led_back(python: Table) 
     assert python.numbers == ["gap", 7]
 
 
+def test_a_stored_end_that_a_resume_brings_may_hide_a_loss(python: Table) -> None:
+    # It answered the submit over a link that died before anything of it arrived.
+    python.ask(dialect.SUBMIT)
+    python.cut()
+    python.connect()
+    python.event(1, A, 1)
+    python.said(dialect.SUBMIT)
+    python.cut()
+    python.connect()
+    python.result(2, A, "stored")
+    assert python.numbers == [1, "gap", "result"]
+    python.accept(A, at="2026-01-01T00:00:05Z")
+    assert python.numbers == [1, "gap", "result"]
+
+
 def test_a_submit_that_never_arrived_is_just_sent_again(python: Table) -> None:
     python.ask(dialect.SUBMIT)
     python.cut()

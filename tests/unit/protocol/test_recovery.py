@@ -207,6 +207,13 @@ def test_an_end_that_was_kept_is_never_lost(recovery: Recovery[str]) -> None:
         recovery.ended(JOB)
 
 
+def test_what_an_old_job_may_have_lost_is_told_before_the_next_link_brings_its_end(
+    recovery: Recovery[str],
+) -> None:
+    recovery.begin(JOB, 0.0, means=ALL, history=False, lossy=True, hold=True)
+    assert recovery.lost() == [Announce(JOB)]
+
+
 def test_of_a_job_that_had_ended_only_the_outcome_is_wanted(recovery: Recovery[str]) -> None:
     steps = recovery.told_ended(JOB, "success", 0.0, means=WATCHED, history=False)
     assert steps == [Attach(JOB, True, None, False)]
