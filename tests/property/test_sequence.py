@@ -1,4 +1,4 @@
-"""Numbers in any order, with any loss and repetition, in; what a sequence gives for them, checked."""
+"""Numbers in any order, lost and repeated, in; what a sequence gives for them, checked."""
 
 from __future__ import annotations
 
