@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import inspect
 import os
-import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,11 +18,11 @@ from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.samples import NAMES, sample_runtime
 from arcp_client.cli.settings import is_loopback, read_token
+from arcp_client.cli.stopping import Stopping
 from arcp_client.cli.verdicts import complaint
 
 __all__ = ["serve"]
 
-_SLACK = 5.0
 _FORM = "it is MODULE:ATTR, such as  my_agents:runtime"
 
 
@@ -146,16 +145,9 @@ async def _serve(
     runtime: Runtime, host: str, port: int, what: str, *, stdio: bool, grace: float
 ) -> Exit:
     console = terminal.err()
-    loop = asyncio.get_running_loop()
-    stop = asyncio.timeout(None)
-
-    def asked_to_stop() -> None:
-        if not stop.expired():
-            stop.reschedule(loop.time())
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, asked_to_stop)
+    stopping = Stopping(grace)
     async with AsyncExitStack() as stack:
+        stack.enter_context(stopping.listen())
         if not stdio:
             server = runtime.serve(host, port)
             try:
@@ -168,33 +160,23 @@ async def _serve(
                     "--port 0 takes a free one",
                 ) from None
             terminal.tell(console, f"serving {what} on {server.url}", "green")
+        scope = stopping.until_asked()
         try:
-            async with stop:
+            async with scope:
                 if stdio:
                     await runtime.serve_stdio()
                 else:
-                    await loop.create_future()
+                    await asyncio.get_running_loop().create_future()
         except TimeoutError:
-            if not stop.expired():
+            if not scope.expired():
                 raise
             terminal.tell(console, "stopping; once more to stop at once", "dim")
-        await _shut_down(runtime, console, grace)
+        scope = stopping.bounded()
+        try:
+            async with scope:
+                await runtime.close(timeout=grace)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            terminal.tell(console, "stopped before everything had ended", "yellow")
     return Exit.SUCCESS
-
-
-async def _shut_down(runtime: Runtime, console: Any, grace: float) -> None:
-    """Running jobs get ``grace`` seconds; a second signal, or more slack than that, ends it."""
-    loop = asyncio.get_running_loop()
-    hurry = asyncio.timeout(grace + _SLACK)
-
-    def at_once() -> None:
-        if not hurry.expired():
-            hurry.reschedule(loop.time())
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, at_once)
-    try:
-        async with hurry:
-            await runtime.close(timeout=grace)
-    except TimeoutError:
-        terminal.tell(console, "stopped before everything had ended", "yellow")

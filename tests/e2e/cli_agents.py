@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from arcp_client import JobContext, Runtime
@@ -45,6 +47,21 @@ def make(auth: Any = None) -> Runtime:
         while True:
             await job.log("tick")
             await asyncio.sleep(0.1)
+
+    @runtime.agent("stubborn")
+    async def stubborn(input: Any, job: JobContext) -> None:
+        while True:
+            try:
+                await job.log("I stay")
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                continue
+
+    @runtime.agent("blocks")
+    async def blocks(input: Any, job: JobContext) -> None:
+        with Path(input).open("w") as fifo:  # waits for the test to open it, too
+            fifo.write("I block")
+        time.sleep(3600)
 
     @runtime.agent("bytes")
     async def some_bytes(input: Any, job: JobContext) -> AsyncIterator[bytes]:

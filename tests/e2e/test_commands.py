@@ -459,6 +459,35 @@ def test_serve_stops_when_it_is_asked_to(env: Env, sent: signal.Signals) -> None
         assert ended(child) == 1
 
 
+def test_serve_ends_though_an_agent_swallows_its_interruption(env: Env) -> None:
+    with (
+        serving(env, "--agents", "cli_agents:make") as (url, server),
+        terminal(env, "run", "stubborn", "--reconnect-for", "1", ARCP_URL=url) as child,
+    ):
+        child.expect("I stay")
+        server.send_signal(signal.SIGINT)
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=20)
+        assert server.returncode == 1
+        assert "by force" in said
+        assert ended(child) in (1, 3)
+
+
+def test_serve_ends_though_an_agent_blocks_the_loop(env: Env, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with (
+        serving(env, "--agents", "cli_agents:make", "--grace", "0") as (url, server),
+        terminal(env, "run", "blocks", "-i", json.dumps(str(fifo)), ARCP_URL=url),
+    ):
+        assert fifo.read_text() == "I block"
+        server.send_signal(signal.SIGINT)
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=20)
+        assert server.returncode == 1
+        assert "by force" in said
+
+
 def test_serve_without_agents_offers_three(env: Env, arcp: Callable[..., Done]) -> None:
     with serving(env) as (url, _):
         done = arcp("run", "echo", "-i", "[1]", ARCP_URL=url)
