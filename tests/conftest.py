@@ -16,7 +16,7 @@ settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile(
     "ci",
     deadline=None,
-    max_examples=200,
+    max_examples=100,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
