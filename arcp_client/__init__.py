@@ -24,7 +24,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import errors, events, rx, testing
-    from ._dispatch.lanes import Registration
+    from ._dispatch.registration import Registration
     from .client import Client
     from .errors import ArcpError
     from .events import Event, Gap
@@ -54,7 +54,7 @@ _HOMES = {
     "errors": ("ArcpError",),
     "events": ("Event", "Gap"),
     "job": ("Job", "JobHandle", "JobView"),
-    "_dispatch.lanes": ("Registration",),
+    "_dispatch.registration": ("Registration",),
     "models": (
         "AgentInfo",
         "ClientInfo",

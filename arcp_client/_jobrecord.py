@@ -11,8 +11,10 @@ from pydantic import SecretStr
 from reactivex import Observable
 
 from ._dispatch.assembler import Assembler
+from ._dispatch.calls import Call, Waits
 from ._dispatch.jobstreams import JobStream
-from ._dispatch.lanes import Lane, wait_for_lanes
+from ._dispatch.lanes import Lane
+from ._dispatch.retention import Memory
 from ._dispatch.streams import Relief
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError, job_error
@@ -38,8 +40,12 @@ class JobOwner(Protocol):
     def barriers(self, job_id: str) -> Iterable[tuple[Lane, int]]:
         """The lanes that have events of the job, each with the count it must come to."""
 
-    def check_wait(self, job_id: str) -> None:
-        """Raise WouldDeadlock if the calling handler would wait for itself."""
+    def own_call(self, job_id: str) -> Call | None:
+        """The calling handler, if the end of the job would wait for it; may raise WouldDeadlock."""
+
+    @property
+    def waits(self) -> Waits:
+        """How to wait for lanes."""
 
     async def cancel_job(self, job_id: str, reason: str | None) -> None:
         """Ask the runtime to cancel it."""
@@ -72,8 +78,8 @@ class JobRecord(JobStream):
         "watched",
     )
 
-    def __init__(self, job_id: str, owner: JobOwner) -> None:
-        super().__init__(job_id, owner.relief)
+    def __init__(self, job_id: str, owner: JobOwner, memory: Memory) -> None:
+        super().__init__(job_id, owner.relief, memory)
         self.owner = owner
         self.agent = ""
         self.status = "pending"
@@ -111,12 +117,13 @@ class JobRecord(JobStream):
         elif self.status == "pending":
             self.status = "running"
 
-    def push(self, event: Event) -> None:
-        """Deliver one event: to the iterators, and to what is known of the job."""
-        observe = _OBSERVERS.get(type(event))
-        if observe is not None:
-            observe(self, event)
-        super().push(event)
+    def extend(self, events: list[Event], now: float, largest: int) -> None:
+        """Deliver events: to what is known of the job, and to the iterators."""
+        observers = _OBSERVERS
+        for event in events:
+            if type(event) in observers:
+                observers[type(event)](self, event)
+        super().extend(events, now, largest)
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """A credential has a new value."""
@@ -137,6 +144,7 @@ class JobRecord(JobStream):
         """It succeeded."""
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = "success"
+        self.ended = True
         self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
         self._tell()
@@ -145,6 +153,7 @@ class JobRecord(JobStream):
         """It ended without success."""
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = event.status
+        self.ended = True
         self._outcome = event
         self.assembler.fail(self._error(event))
         self._tell()
@@ -175,25 +184,37 @@ class JobRecord(JobStream):
 
     # -- what the handles ask
 
+    async def wait_for_chunk(self, news: asyncio.Future[None]) -> None:
+        """Wait for a piece of its result."""
+        await self.owner.relief.wanted(news, result=True)
+
     async def outcome(self) -> Completed:
         """Wait until it ended and the handlers of what came before have run (D9)."""
-        self.owner.check_wait(self.job_id)
+        what = f"the result of job {self.job_id}"
         if self._outcome is None:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await self.owner.relief.wanted(waiter)
-            finally:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
+            await self._end(self.owner.own_call(self.job_id), what)
         outcome = self._outcome
         assert outcome is not None
         if not isinstance(outcome, Event):
             raise outcome()
-        await wait_for_lanes(self.barriers, f"the result of job {self.job_id}")
+        await self.owner.waits.lanes(self.barriers, what)
         if isinstance(outcome, Failed):
             raise self._error(outcome)
         return outcome
+
+    async def _end(self, own: Call | None, what: str) -> None:
+        """Wait until it has ended."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            wait = self.owner.relief.wanted(waiter, result=True)
+            if own is None:
+                await wait
+            else:
+                await self.owner.waits.guarded(waiter, own, lambda: True, what, wait)
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
 
     async def result(self) -> Result:
         """Its result, as `JobHandle.result` has it."""

@@ -1,26 +1,18 @@
-"""What users register in, their handlers and iterators fed: the consuming half of `Client`.
-
-It owns the subject and every consumer on it; the other half, ``client``, owns the session.
-"""
+"""What users register in, their handlers called: the consuming half of `Client`."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
-from reactivex import Observable
-
-from ._dispatch.hooks import Hooks
-from ._dispatch.lanes import Handler, Lane, OnError, Registration, calling_lane
-from ._dispatch.pressure import Pressure
+from ._delivering import Delivering
+from ._dispatch.registration import Handler, OnError, Registration
 from ._dispatch.selection import Kind, Selection
-from ._dispatch.streams import EventIterator, Tap
-from ._dispatch.subject import Notifications, Subject
-from .errors import ArcpError, HandlerError, HandlerFailed, WouldDeadlock
+from .errors import ArcpError, HandlerError, HandlerFailed
 from .events import Event, Unknown
 from .job import JobHandle
-from .policy import Order
+from .policy import Buffer, Order, Timeouts
 
 __all__ = ["Observing"]
 
@@ -33,12 +25,13 @@ R = TypeVar("R")
 _log = logging.getLogger("arcp_client.dispatch")
 
 
-class Observing:
-    """Handlers, iterators and Observables over one session's events.
+class Observing(Delivering):
+    """Handlers over one session's events.
 
     Args:
         order: the order of registrations that do not choose one.
-        soft: events outstanding at which the reader stops.
+        buffer: how much may wait for slow consumers.
+        timeouts: bounds on waits.
         handler_timeout: seconds that one handler call may take.
         asked: whether a request waits for its answer.
         activity: called at the first event after a quiet time.
@@ -48,22 +41,15 @@ class Observing:
         self,
         *,
         order: Order,
-        soft: int,
+        buffer: Buffer,
+        timeouts: Timeouts,
         handler_timeout: float | None,
         asked: Callable[[], bool],
         activity: Callable[[], None],
     ) -> None:
+        super().__init__(buffer=buffer, timeouts=timeouts, asked=asked, activity=activity)
         self._order = order
         self._handler_timeout = handler_timeout
-        self._subject = Subject(activity)
-        self._registrations: list[Registration] = []
-        self._pressure = Pressure(soft=soft, backlog=lambda: self._subject.backlog, asked=asked)
-        # Iterators and Rx observers join the subject when there are any.
-        self._notifications = Notifications(
-            lambda: self._subject.attach(self._notifications), self._pressure
-        )
-        self._session_tap = Tap(self._pressure)
-        self._errors: Hooks[HandlerError] = Hooks("on_error")
 
     # ------------------------------------------------------------------ handlers
 
@@ -342,6 +328,18 @@ class Observing:
         self._errors.add(hook)
         return hook
 
+    def on_slow(self, hook: Callable[[Registration, int, float], Awaitable[Any] | Any]) -> Any:
+        """Call this function, sync or async, when a registration falls behind; also a decorator.
+
+        It gets the registration, how many events wait in it, and for how many seconds the oldest
+        of them has. Once an episode: it begins when as many wait as stop the reader
+        (``Buffer.soft``) and ends when the reader may go on.
+        """
+        if not callable(hook):
+            raise TypeError(f"on_slow takes a function, not {hook!r}")
+        self._slow.add(lambda episode: hook(*episode))
+        return hook
+
     def _handler_failed(
         self, registration: Registration, event: Event, error: Exception
     ) -> Awaitable[None] | None:
@@ -359,7 +357,7 @@ class Observing:
         else:
             _log.error("%s", failure, exc_info=error)
         if registration.on_error == "stop":
-            registration.dispose()
+            registration.freeze()
             stopped = HandlerFailed(str(failure))
             stopped.__cause__ = error
             self._stop(stopped)
@@ -368,79 +366,3 @@ class Observing:
     def _stop(self, cause: ArcpError) -> None:
         """End the client for this reason."""
         raise NotImplementedError
-
-    # ------------------------------------------------------------------ iterators, Rx
-
-    @overload
-    def events(self) -> EventIterator[Event]: ...
-    @overload
-    def events(self, k1: type[E1], /) -> EventIterator[E1]: ...
-    @overload
-    def events(self, k1: type[E1], k2: type[E2], /) -> EventIterator[E1 | E2]: ...
-    @overload
-    def events(
-        self, k1: type[E1], k2: type[E2], k3: type[E3], /
-    ) -> EventIterator[E1 | E2 | E3]: ...
-    @overload
-    def events(
-        self, k1: type[E1], k2: type[E2], k3: type[E3], k4: type[E4], /
-    ) -> EventIterator[E1 | E2 | E3 | E4]: ...
-    @overload
-    def events(self, kind: str, /, *kinds: str) -> EventIterator[Unknown]: ...
-    @overload
-    def events(self, *kinds: Kind) -> EventIterator[Any]: ...
-    def events(self, *kinds: Any) -> EventIterator[Any]:
-        """Iterate over the events of the whole session from now on, in arrival order.
-
-        A `Gap` is given in any case. Each iterator is independent; leaving the loop unregisters
-        it. It ends with ClientClosed when the client is closed.
-
-        Raises:
-            TypeError: a kind is neither a class nor a vendor's name.
-        """
-        iterator: EventIterator[Event] = EventIterator(Selection(kinds), relief=self._pressure)
-        self._session_tap.add(iterator)
-        self._subject.attach(self._session_tap)
-        return iterator
-
-    @property
-    def notifications(self) -> Observable[Event]:
-        """Every event of the session as a hot Observable, in arrival order (D4).
-
-        ::
-
-            client.notifications.pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
-
-        It completes when the client is closed and errors when it failed for good. An observer
-        that raises is removed; the others, and the link, go on.
-        """
-        return self._notifications
-
-    # ------------------------------------------------------------------ for jobs
-
-    def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes that have events of the job, each with the count it must come to."""
-        for registration in self._registrations:
-            if registration.barrier:
-                yield from registration.barriers(job_id)
-
-    def check_wait(self, job_id: str) -> None:
-        """Refuse a wait for a job's result inside a handler of one of its earlier events.
-
-        Raises:
-            WouldDeadlock: it would wait for the calling handler.
-        """
-        lane = calling_lane()
-        if lane is None or not lane.registration.barrier:
-            return
-        event = lane.running
-        if event is not None and event.job_id == job_id and not event.terminal:
-            raise WouldDeadlock(
-                f"handler {lane.registration.name} waits for the result of job {job_id}, which"
-                " waits for that handler: register it with barrier=False, or start a task"
-            )
-
-    @property
-    def relief(self) -> Pressure:
-        """Who reads on while something is awaited."""
-        return self._pressure

@@ -7,10 +7,11 @@ session on a link.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from ._dispatch.streams import EventIterator
 from ._link.driver import Driver
 from ._link.link import Link
 from ._observing import Observing
@@ -21,6 +22,7 @@ from ._wire.ids import is_trace_id, new_id, new_trace_id, now_text, time_text
 from ._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
 from ._wire.replies import JobPage
 from .errors import JobLost, JobNotFound, RemoteProtocolError
+from .events import Event
 from .job import Job, JobHandle, JobView
 from .jobtable import JobTable
 from .models import JobSummary, Lease
@@ -56,15 +58,21 @@ class Requesting(Observing):
     ) -> None:
         super().__init__(
             order=order,
-            soft=buffer.soft,
+            buffer=buffer,
+            timeouts=timeouts,
             handler_timeout=handler_timeout,
-            asked=lambda: self._session.requests.in_flight,
+            asked=lambda: any(not request.orphaned for request in self._session.requests),
             activity=activity,
         )
         self._session = session
         self._timeouts = timeouts
         self._jobs = JobTable(self)
         self._subject.attach(self._jobs.streams)
+
+    def iterators(self) -> Iterator[EventIterator[Event]]:
+        """All iterators that are in use."""
+        yield from super().iterators()
+        yield from self._jobs.streams.iterators()
 
     def _open(self) -> Driver:
         """What carries the session; raises if there is none, or no more."""
@@ -250,11 +258,12 @@ class Requesting(Observing):
         driver = self._open()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request.token = answer
-        self._session.request(request, driver.now)
-        driver.carry()
-        self._pressure.eased()
         try:
-            return await answer
+            with self._pressure.inside(answer):
+                self._session.request(request, driver.now)
+                driver.carry()
+                self._pressure.eased()
+                return await answer
         finally:
             self._session.withdraw(request)
 

@@ -36,6 +36,10 @@ class TaskOwner:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def owns(self, task: asyncio.Task[Any]) -> bool:
+        """Whether it is one of these tasks, and has not ended."""
+        return task in self._tasks
+
     def spawn(self, coro: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T]:
         """Start a coroutine as a task of this owner."""
         task = asyncio.get_running_loop().create_task(coro, name=f"{self._name}:{name}")

@@ -17,9 +17,11 @@ from typing import Any, Self
 from reactivex import Observable
 from reactivex.subject import BehaviorSubject
 
+from ._dispatch.calls import calling
 from ._dispatch.hooks import Hooks
-from ._dispatch.lanes import Registration, calling_lane
+from ._dispatch.registration import Registration
 from ._link.driver import Driver
+from ._link.intake import Intake
 from ._link.link import Link
 from ._link.reconnect import ReconnectManager, TokenSource
 from ._protocol import effects
@@ -117,6 +119,8 @@ class Client(Requesting):
         self._connector = _connector_for(target)
         self._token = token
         self._policy = reconnect
+        self._buffer = buffer
+        self._intake: Intake | None = None
         self._state_hooks: Hooks[LinkState] = Hooks("on_state")
         self._states: BehaviorSubject[LinkState] = BehaviorSubject(Connecting(0))
         self._state: LinkState = Connecting(0)
@@ -144,13 +148,19 @@ class Client(Requesting):
         """
         if self._running is None and not isinstance(self._state, Closed):
             self._driver = Driver(self._session, publish=self._subject.publish, tell=self._tell)
+            self._intake = Intake(
+                self._driver,
+                self._pressure,
+                spill=self._buffer.spill,
+                keep=self._buffer.bytes,
+            )
             self._manager = ReconnectManager(
                 self._connector,
                 self._driver,
                 token=self._token,
                 policy=self._policy,
                 timeouts=self._timeouts,
-                room=self._pressure.room,
+                intake=self._intake,
                 changed=self._change,
             )
             self._running = self._owner.spawn(self._manager.run(), name="reconnect")
@@ -253,19 +263,22 @@ class Client(Requesting):
 
     def stats(self) -> Stats:
         """Counters since the client was made."""
-        session = self._session
-        mark = self._subject.mark(session.session_id or "", session.received)
-        now = self._driver.now if self._driver is not None else 0.0
-        heard = now - session.heard_at if session.heard_at else None
-        manager = self._manager
+        session, subject, manager = self._session, self._subject, self._manager
+        if self._driver is None:
+            return Stats()
+        self._driver.flush()
+        now = self._driver.now
+        since = subject.since()
         return Stats(
-            received=self._subject.published,
-            processed=mark,
-            queued=self._subject.backlog,
+            received=subject.published,
+            processed=subject.processed,
+            queued=self._waiting(),
+            spilled=self._intake.spilled if self._intake is not None else 0,
             repeated=session.repeated,
             gaps=session.gaps,
             reconnects=max(manager.links - 1, 0) if manager is not None else 0,
-            last_message=heard,
+            lag=now - since if since is not None else 0.0,
+            last_message=now - session.heard_at if session.heard_at else None,
             last_disconnect=manager.last_failure if manager is not None else None,
         )
 
@@ -341,6 +354,8 @@ class Client(Requesting):
     def _ack(self) -> None:
         self._ack_timer = None
         session, driver = self._session, self._driver
+        if driver is not None:
+            driver.flush()  # what was read and not published is not processed
         if driver is None or not self._acks or isinstance(self._state, Closed):
             return
         mark = self._subject.mark(session.session_id or "", session.received)
@@ -359,10 +374,11 @@ class Client(Requesting):
         if self._running is None:
             self._end(None)
             return
-        mine = calling_lane()
+        call = calling()
+        mine = call.lane.registration if call is not None else None
         if mine is not None:
             # The handler that calls this cannot be waited for, nor cancelled: it waits here.
-            self._leaving.add(mine.registration)
+            self._leaving.add(mine)
         if self._closing is None:
             seconds = self._timeouts.close if timeout is None else timeout
             self._closing = self._owner.spawn(
@@ -370,7 +386,7 @@ class Client(Requesting):
             )
         await asyncio.shield(self._closing)
         if mine is not None:
-            mine.registration.dispose()
+            mine.dispose()
 
     async def _farewell(self, seconds: float, *, drain: bool, tell: bool) -> None:
         driver, running = self._driver, self._running
@@ -402,8 +418,8 @@ class Client(Requesting):
     async def _drained(self) -> None:
         for registration in tuple(self._registrations):
             if registration not in self._leaving:
-                for lane in registration.lanes:
-                    await lane.reached(lane.taken)
+                reached = [(lane, lane.taken) for lane in registration.lanes]
+                await self._waits.lanes(reached, "handlers", but_own=True)
         await self._notifications.drained()
 
     def _stop(self, cause: ArcpError) -> None:
@@ -436,11 +452,14 @@ class Client(Requesting):
         self._session_tap.end(self._closed_error)
         for registration in tuple(self._registrations):
             if registration not in self._leaving:
-                registration.dispose()
+                registration.freeze()
+        if self._intake is not None:
+            self._intake.close()
         self._notifications.end(cause)
         self._states.on_completed()
         self._state_hooks.close()
         self._errors.close()
+        self._slow.close()
 
     def _closed_error(self) -> ArcpError:
         """A new exception for each caller: a shared one would collect their tracebacks."""

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import reprlib
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -175,6 +177,14 @@ _repr = reprlib.Repr()
 _repr.maxlevel = 3
 _repr.maxdict = _repr.maxlist = 4
 _repr.maxstring = _repr.maxlong = _repr.maxother = 80
+
+
+_frame_of = operator.attrgetter("_frame")
+
+
+def sizes(events: Iterable[Event]) -> Iterator[int]:
+    """The `Event.size` of each, for callers that look at every event there is."""
+    return map(len, map(_frame_of, events))
 
 
 def _number(text: str) -> int | float | str:

@@ -169,7 +169,7 @@ class JobHandle:
             JobError: the job failed.
         """
         record = self._record
-        async for chunk in record.assembler.chunks(record.owner.relief.wanted):
+        async for chunk in record.assembler.chunks(record.wait_for_chunk):
             yield chunk
         await record.outcome()
 

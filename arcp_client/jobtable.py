@@ -51,7 +51,7 @@ class JobTable:
         """The record of a job, made if need be."""
         record = self.get(job_id)
         if record is None:
-            record = JobRecord(job_id, self._owner)
+            record = JobRecord(job_id, self._owner, self.streams.memory)
             self._open[job_id] = record
             self._held[job_id] = record
             self.streams.add(record)

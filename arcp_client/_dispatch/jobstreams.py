@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..events import Event, Gap
+from ..events import Event, Gap, sizes
+from .retention import Memory, Retention
 from .selection import Selection
-from .streams import EventIterator, Relief, Retention, Tap
+from .streams import EventIterator, Relief, Tap
 
 __all__ = ["JobStream", "JobStreams"]
 
@@ -21,23 +22,35 @@ class JobStream:
         retention: its last events, for iterators that come late.
         tap: its iterators.
         ended: its terminal event was delivered.
+
+    Args:
+        job_id: which job.
+        relief: told when iterators are read.
+        memory: what it shares with others.
     """
 
-    __slots__ = ("ended", "job_id", "relief", "retention", "tap")
+    __slots__ = ("_memory", "ended", "job_id", "relief", "retention", "tap")
 
-    def __init__(self, job_id: str, relief: Relief | None = None) -> None:
+    def __init__(self, job_id: str, relief: Relief, memory: Memory) -> None:
         self.job_id = job_id
         self.relief = relief
-        self.retention = Retention()
+        self.retention = Retention(memory)
         self.tap = Tap(relief)
         self.ended = False
+        self._memory = memory
 
-    def push(self, event: Event) -> None:
-        """Deliver one event."""
-        self.retention.add(event)
+    def extend(self, events: list[Event], now: float, largest: int) -> None:
+        """Deliver events that came at one time.
+
+        Args:
+            events: what came, in order.
+            now: when.
+            largest: bytes of the largest of them, or more.
+        """
+        self.retention.extend(events, largest)
         if self.tap.listening:
-            self.tap.push(event)
-        if event.terminal:
+            self.tap.accept(events, now)
+        if events[-1].terminal or self.ended:
             self.ended = True
             self.tap.end()
 
@@ -46,8 +59,9 @@ class JobStream:
         iterator: EventIterator[Event] = EventIterator(
             selection, until_terminal=True, relief=self.relief
         )
-        self.retention.replay(iterator, job_id=self.job_id)
+        iterator.remember(self.retention.replay(self.job_id))
         self.tap.add(iterator)
+        self._memory.listened.add(self)
         return iterator
 
 
@@ -55,17 +69,20 @@ class JobStreams:
     """The streams of a client's jobs; a consumer of the subject.
 
     Args:
-        unknown: called with a job id at its first event; gives the stream to use.
+        unknown: called with a job id at its first event; gives the stream to use, or ``None``.
         ended: called when a stream has got its terminal event.
+
+    Attributes:
+        memory: what all of them retain together.
     """
 
     def __init__(
-        self, unknown: Callable[[str], JobStream], ended: Callable[[JobStream], None]
+        self, unknown: Callable[[str], JobStream | None], ended: Callable[[JobStream], None]
     ) -> None:
+        self.memory = Memory()
         self._unknown = unknown
         self._ended = ended
         self._open: dict[str, JobStream] = {}
-        self._draining: list[JobStream] = []
 
     def add(self, stream: JobStream) -> None:
         """Route the events of its job to it, until it ended."""
@@ -78,46 +95,61 @@ class JobStreams:
     def __iter__(self) -> Iterator[JobStream]:
         return iter(tuple(self._open.values()))
 
-    def accept(self, events: list[Event]) -> None:
-        streams = self._open
+    def accept(self, events: list[Event], now: float) -> None:
+        largest = max(sizes(events))
+        self.memory.came(largest * len(events))
+        at = events[0].job_id
+        run: list[Event] = []
         for event in events:
-            stream = streams.get(event.job_id)  # type: ignore[arg-type]  # None is no key
-            if stream is None or event.terminal:
-                self._take(event)
-            else:
-                stream.push(event)
+            job_id = event.job_id
+            if job_id != at:
+                self._deliver(at, run, now, largest)
+                at, run = job_id, []
+            run.append(event)
+        self._deliver(at, run, now, largest)
 
-    def _take(self, event: Event) -> None:
-        """An event of no job, of a job not heard of before, or the last one of a job."""
-        job_id = event.job_id
+    def _deliver(self, job_id: str | None, events: list[Event], now: float, largest: int) -> None:
+        """Events in a row that are of one job, or of none."""
         if job_id is None:
-            if type(event) is Gap:  # a gap of the session concerns every open job
+            gaps: list[Event] = [event for event in events if type(event) is Gap]
+            if gaps:  # a gap of the session concerns every open job
                 for stream in self:
-                    stream.push(event)
+                    stream.extend(gaps, now, largest)
             return
-        known = self._open.get(job_id)
+        known = self._open.get(job_id) or self._unknown(job_id)
         if known is None:
-            known = self._open[job_id] = self._unknown(job_id)
-        known.push(event)
+            return
+        known.extend(events, now, largest)
         if known.ended:
-            # Its iterators may still have to be read: they hold on to the stream by themselves.
-            del self._open[job_id]
-            if known.tap.outstanding:
-                self._draining.append(known)
+            self._open.pop(job_id, None)
             self._ended(known)
 
     @property
     def outstanding(self) -> int:
         return max((stream.tap.outstanding for stream in self._busy()), default=0)
 
-    def oldest(self, session_id: str) -> int | None:
-        return min(self.numbers(session_id), default=None)
-
-    def numbers(self, session_id: str) -> Iterator[int]:
+    def waiting(self) -> Iterator[Event]:
         for stream in self._busy():
-            yield from stream.tap.numbers(session_id)
+            yield from stream.tap.waiting()
+
+    def oldest(self, session_id: str) -> int | None:
+        heads = [stream.tap.oldest(session_id) for stream in self._busy()]
+        return min((number for number in heads if number is not None), default=None)
+
+    def since(self) -> float | None:
+        moments = [stream.tap.since() for stream in self._busy()]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def iterators(self) -> Iterator[EventIterator[Event]]:
+        """All iterators over jobs."""
+        for stream in self._busy():
+            yield from stream.tap.iterators()
 
     def _busy(self) -> Iterator[JobStream]:
-        self._draining = [stream for stream in self._draining if stream.tap.outstanding]
-        yield from self._open.values()
-        yield from self._draining
+        """Those with iterators; the others, which may be many, have nothing outstanding."""
+        listened = self.memory.listened
+        for stream in tuple(listened):
+            if stream.tap.listening:
+                yield stream
+            else:
+                listened.discard(stream)

@@ -1,356 +1,262 @@
-"""Events in, handlers run: a registration is a subscription with a lane of its own (D1, D2).
+"""Events in, one of them in hand at a time: the ordered queues that handlers are run from.
 
-The lane is a unicast source drained by ``rx.concat_map_async``: the next handler starts after the
-previous one finished. Under `Order.JOB` it is ``rx.concat_map_async_by``, a lane a job.
+`SessionLane` is the inbox of its operator, so an event waits in one queue only; `JobLane` keeps the
+account of one job for an operator that has queues of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar
-from typing import Any, Literal, Protocol, cast
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
 
-from reactivex import Observable, abc
-from reactivex.disposable import Disposable
-
+from .._rx.delivery import Delivery
 from .._rx.sink import Sink
-from ..errors import WouldDeadlock
 from ..events import Event
-from ..policy import Order
-from ..rx import concat_map_async, concat_map_async_by
-from .selection import Selection
+from .calls import Edge, number_call, numbered
 
-__all__ = ["Handler", "Lane", "OnError", "Registration", "Relief", "calling_lane", "wait_for_lanes"]
+if TYPE_CHECKING:
+    from .registration import Registration
 
-Handler = Callable[[Any], Awaitable[Any] | Any]
-OnError = Literal["skip", "stop"] | Callable[[Any, Exception], Awaitable[None] | None]
-Failure = Callable[["Registration", Event, Exception], Awaitable[None] | None]
+__all__ = ["JobLane", "Lane", "Relief", "SessionLane"]
 
 
 class Relief(Protocol):
-    """Whoever may be waiting for consumers to catch up."""
+    """Who wants to know that consumers get on; nobody while ``watching`` is False."""
 
-    paused: asyncio.Future[None] | None
-    low: int
+    watching: bool
+    easing: bool
     follower: Callable[[Event | None], None] | None
 
     def eased(self) -> None:
         """An event is done."""
 
 
-class _Source(Observable[Event]):
-    """A registration's own events, for the one operator behind it, which is fed directly.
+class Lane:
+    """One ordered queue of one registration.
 
-    No `EventChannel`: the bound on what waits is the reader's, for all consumers together.
+    Attributes:
+        registration: whose it is.
+        taken: events that came here.
+        done: events whose handlers have ended; the next one is in hand, or next to be.
+        waiters: who waits for `done` to come to a count.
+        edges: what the running handler, or tasks that it started, wait for.
     """
 
-    def subscribe(
-        self,
-        on_next: Any = None,
-        on_error: Any = None,
-        on_completed: Any = None,
-        *,
-        scheduler: abc.SchedulerBase | None = None,
-    ) -> abc.DisposableBase:
-        """Attach the operator."""
-        return Disposable()
+    __slots__ = ("_over", "done", "edges", "registration", "relief", "taken", "waiters")
 
-
-class Lane:
-    """One ordered queue of one registration: what it took and has not finished, oldest first."""
-
-    __slots__ = ("done", "key", "queue", "registration", "taken", "waiters", "waits_for")
-
-    def __init__(self, registration: Registration, key: str | None) -> None:
+    def __init__(self, registration: Registration, relief: Relief) -> None:
         self.registration = registration
-        self.key = key
-        self.queue: deque[Event] = deque()
+        self.relief = relief
         self.taken = 0
         self.done = 0
         self.waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self.waits_for: list[Lane] = []
+        self.edges: list[Edge] = []
+        self._over = False
+
+    def waiting(self) -> Iterator[Event]:
+        """What came and is not done, oldest first."""
+        raise NotImplementedError
+
+    def since(self) -> float | None:
+        """When the oldest of these came."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Forget what waits here."""
+        raise NotImplementedError
 
     @property
     def running(self) -> Event | None:
         """The event whose handler runs, or is next to run."""
-        return self.queue[0] if self.queue else None
+        return next(self.waiting(), None)
 
-    def finish(self, _result: object = None) -> None:
-        """The oldest event is done."""
-        event = self.queue.popleft()
-        self.done += 1
-        _current_call.set((self, self.done))
-        if self.waiters:
-            self._wake()
-        relief = self.registration.relief
-        if relief.follower is not None:
-            relief.follower(event)
-        if relief.paused is not None and len(self.queue) <= relief.low:
-            relief.eased()
+    def runs(self, number: int) -> bool:
+        """Whether the handler of that number has not ended."""
+        return self.done == number < self.taken
 
     def last_of(self, job_id: str) -> int | None:
         """The count at which the last event of a job before its terminal one will be done."""
-        for back, event in enumerate(reversed(self.queue)):
+        last = None
+        for count, event in enumerate(self.waiting(), self.done + 1):
             if event.job_id == job_id and not event.terminal:
-                return self.taken - back
-        return None
+                last = count
+        return last
 
-    async def reached(self, count: int) -> None:
-        """Wait until so many events are done, or the registration is disposed."""
-        if self.done >= count:
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        entry = (count, waiter)
-        self.waiters.append(entry)
-        try:
-            await waiter
-        finally:
-            if entry in self.waiters:
-                self.waiters.remove(entry)
+    def reached(self, count: int) -> asyncio.Future[None]:
+        """Resolves when so many events are done, or nothing more will be."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.done >= count or self._over:
+            waiter.set_result(None)
+        else:
+            self.waiters.append((count, waiter))
+        return waiter
 
     def abandon(self) -> None:
         """Nothing more will be handled here: let nobody wait."""
-        self.queue.clear()
+        self.give_up()
         self.done = self.taken
-        self._wake()
+        self._tell()
 
-    def _wake(self) -> None:
-        due = [entry for entry in self.waiters if entry[0] <= self.done]
+    def stop(self) -> None:
+        """No more handlers run here: let nobody wait for them."""
+        self._over = True
+        for _, waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.waiters.clear()
+
+    def _tell(self) -> None:
+        due = [entry for entry in self.waiters if entry[0] <= self.done or entry[1].done()]
         for entry in due:
             self.waiters.remove(entry)
             if not entry[1].done():
                 entry[1].set_result(None)
 
 
-_current_call: ContextVar[tuple[Lane, int] | None] = ContextVar("arcp_client_call", default=None)
+class SessionLane(Lane):
+    """The lane of a registration under `Order.SESSION`, and the inbox of its operator.
 
-
-def calling_lane() -> Lane | None:
-    """The lane whose running handler this code belongs to, directly or through a child task.
-
-    A task that outlived the handler that started it belongs to none.
+    It is its own delivery token, too: the operator releases it after each handler. So an event
+    costs one ``popleft`` and one call. Which event is in hand follows from the count and from the
+    batches that came, which all consumers share.
     """
-    call = _current_call.get()
-    if call is None:
+
+    __slots__ = ("_batches", "_idle", "_sink", "queue", "take")
+
+    evicts = False
+
+    def __init__(self, registration: Registration, relief: Relief) -> None:
+        super().__init__(registration, relief)
+        self.queue: deque[Event] = deque()
+        self.take: Callable[[], Event] = self.queue.popleft
+        self._batches: deque[tuple[int, float, list[Event]]] = deque()
+        self._idle = True
+        self._sink: Any = None
+
+    # -- for the registration
+
+    def add(self, events: list[Event], now: float) -> None:
+        """Take events that were read at one time. The list must not change afterwards."""
+        batches = self._batches
+        while batches and batches[0][0] + len(batches[0][2]) <= self.done:
+            batches.popleft()
+        batches.append((self.taken, now, events))
+        self.taken += len(events)
+
+    def waiting(self) -> Iterator[Event]:
+        for first, _, events in self._batches:
+            yield from islice(events, max(self.done - first, 0), None)
+
+    def since(self) -> float | None:
+        for first, when, events in self._batches:
+            if first + len(events) > self.done:
+                return when
         return None
-    lane, number = call
-    return lane if lane.done == number and lane.queue else None
 
+    def give_up(self) -> None:
+        self._batches.clear()
 
-async def wait_for_lanes(barriers: list[tuple[Lane, int]], what: str) -> None:
-    """Wait until each lane has come to its count.
-
-    Raises:
-        WouldDeadlock: called inside a handler that one of them, directly or not, waits for.
-    """
-    mine = calling_lane()
-    for lane, count in barriers:
-        if lane.done >= count:
-            continue
-        if mine is None:
-            await lane.reached(count)
-            continue
-        if _leads_to(lane, mine):
-            raise WouldDeadlock(
-                f"waiting for {what} here would wait for handler {mine.registration.name}, which"
-                " is waiting: register it with barrier=False, or wait in a task of its own"
-            )
-        mine.waits_for.append(lane)
-        try:
-            await lane.reached(count)
-        finally:
-            mine.waits_for.remove(lane)
-
-
-def _leads_to(start: Lane, goal: Lane) -> bool:
-    seen: set[int] = set()
-    todo = [start]
-    while todo:
-        lane = todo.pop()
-        if lane is goal:
-            return True
-        if id(lane) not in seen:
-            seen.add(id(lane))
-            todo.extend(lane.waits_for)
-    return False
-
-
-class Registration:
-    """A handler that was registered with ``client.on`` or ``client.subscribe``.
-
-    Its handlers run one at a time (`Order.SESSION`) or one at a time for each job (`Order.JOB`),
-    in arrival order, beside every other registration.
-    """
-
-    def __init__(
-        self,
-        handler: Handler,
-        selection: Selection,
-        *,
-        order: Order = Order.SESSION,
-        on_error: OnError = "skip",
-        barrier: bool = True,
-        timeout: float | None = None,
-        relief: Relief,
-        failed: Failure,
-        ended: Callable[[Registration], None],
-    ) -> None:
-        self.selection = selection
-        self._by_job = order is Order.JOB
-        self.on_error = on_error
-        self.barrier = barrier
-        self.relief = relief
-        self.name = getattr(handler, "__qualname__", None) or type(handler).__qualname__
-        self._handler = handler
-        self._failed = failed
-        self._ended = ended
-        self._timeout = timeout
-        self._admits = selection.by_class
-        self._exact = selection.exact
-        self._wants_all = selection.everything
-        self._lanes: dict[str | None, Lane] = {}
-        self._sink: Sink[Event] | None = None
-        self._disposed = False
-
-    # -- for users
+    # -- for the operator: an inbox
 
     @property
-    def lag(self) -> int:
-        """Events that wait here or are being handled."""
-        return self.outstanding
+    def idle(self) -> bool:
+        """Whether the operator has no drain task."""
+        return self._idle
+
+    @idle.setter
+    def idle(self, idle: bool) -> None:
+        self._idle = idle
+        if idle:
+            self._batches.clear()  # an idle lane keeps no event alive
+        else:
+            numbered(self._sink.context, self, self.done)
+
+    def attach(self, sink: Sink[Event]) -> bool:
+        """This operator empties the lane."""
+        self._sink = sink
+        return True
+
+    def start(self) -> None:
+        """Nothing comes before the operator is there."""
 
     def dispose(self) -> None:
-        """Take no more events; the running handler is cancelled, waiting events are dropped.
+        """The operator has left."""
 
-        Called inside its own handler, that handler runs on to its end. Idempotent.
-        """
-        if self._disposed:
-            return
-        self._disposed = True
-        self._ended(self)
-        if self._sink is not None:
-            self._sink.dispose()
-        for lane in self._lanes.values():
-            lane.abandon()
-        self._lanes.clear()
-        self.relief.eased()
+    def new_slot(self) -> SessionLane:
+        """The delivery of whichever event is in hand."""
+        return self
 
-    # -- for the subject
+    def clear(self) -> None:
+        """Give up what is queued."""
+        self.queue.clear()
 
-    def accept(self, events: list[Event]) -> None:
-        wanted = events if self._wants_all else self._wanted(events)
-        if not wanted:
-            return
-        if self._sink is None:
-            self._sink = self._start()
-        if self._by_job:
-            for event in wanted:
-                lane = self._lanes.get(event.job_id)
-                if lane is None:
-                    lane = self._lanes[event.job_id] = Lane(self, event.job_id)
-                lane.queue.append(event)
-                lane.taken += 1
-        else:
-            lane = self._lanes[None]
-            lane.queue.extend(wanted)
-            lane.taken += len(wanted)
-        self._sink.feed(wanted)
+    # -- for the operator: a delivery
 
-    def _wanted(self, events: list[Event]) -> list[Event]:
-        admits = self._admits
-        if self._exact:
-            return [event for event in events if admits[type(event)]]
-        matches = self.selection.matches
-        return [event for event in events if admits[type(event)] and matches(event)]
+    def hold(self) -> Delivery:
+        """Nobody is behind the operator who could."""
+        raise NotImplementedError
 
-    @property
-    def outstanding(self) -> int:
-        return sum(len(lane.queue) for lane in self._lanes.values())
+    def release(self, processed: bool = True) -> None:
+        """The handler of the event in hand has ended; False: it was cut off."""
+        if processed:
+            self.done = done = self.done + 1
+            number_call(done)
+            if self.waiters:
+                self._tell()
+            if self.relief.watching:
+                self._report()
 
-    @property
-    def lanes(self) -> Iterator[Lane]:
-        """The lanes that have work."""
-        return iter(tuple(self._lanes.values()))
+    def _report(self) -> None:
+        relief = self.relief
+        if relief.follower is not None:
+            relief.follower(self._at(self.done - 1))
+        if relief.easing:
+            relief.eased()
 
-    def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes that still have events of a job, each with the count it must come to."""
-        for lane in self._lanes.values():
-            count = lane.last_of(job_id)
-            if count is not None:
-                yield lane, count
-
-    def would_wait(self, job_id: str) -> Iterator[Lane]:
-        """The lanes in whose running handler nobody may wait for all handlers of a job."""
-        for lane in self._lanes.values():
-            if lane.queue and lane.queue[0].job_id == job_id:
-                yield lane
-
-    def oldest(self, session_id: str) -> int | None:
-        found = (_first(lane.queue, session_id) for lane in self._lanes.values())
-        return min((number for number in found if number is not None), default=None)
-
-    def numbers(self, session_id: str) -> Iterator[int]:
-        for lane in self._lanes.values():
-            for event in lane.queue:
-                if event.session_id == session_id and event.seq is not None:
-                    yield event.seq
-
-    # -- running handlers
-
-    def _start(self) -> Sink[Event]:
-        source = _Source()
-        if self._by_job:
-            keyed = concat_map_async_by(
-                _job_of, self._in_job_lane, on_error=self._on_error, item_timeout=self._timeout
-            )
-            return cast(Sink[Event], source.pipe(keyed).subscribe(self._job_event_done))
-        lane = self._lanes[None] = Lane(self, None)
-        operator = concat_map_async(
-            self._handler, on_error=self._on_error, item_timeout=self._timeout
+    def _at(self, number: int) -> Event:
+        return next(
+            events[number - first]
+            for first, _, events in self._batches
+            if number - first < len(events)
         )
-        # The drain task inherits the context of this call: its handlers know their lane.
-        token = _current_call.set((lane, 0))
-        try:
-            return cast(Sink[Event], source.pipe(operator).subscribe(lane.finish))
-        finally:
-            _current_call.reset(token)
-
-    async def _in_job_lane(self, event: Event) -> Event:
-        lane = self._lanes[event.job_id]
-        _current_call.set((lane, lane.done))
-        result = self._handler(event)
-        if hasattr(result, "__await__"):
-            await result
-        return event
-
-    def _job_event_done(self, event: Event) -> None:
-        lane = self._lanes.get(event.job_id)
-        if lane is None:
-            return
-        lane.finish()
-        if not lane.queue:
-            del self._lanes[event.job_id]
-
-    async def _on_error(self, event: Event, error: Exception) -> None:
-        outcome = self._failed(self, event, error)
-        if outcome is not None:
-            await outcome
-        if self._disposed:
-            return  # "stop" does not move the mark
-        if not self._by_job:
-            self._lanes[None].finish()
-        else:
-            self._job_event_done(event)
 
 
-def _job_of(event: Event) -> str | None:
-    return event.job_id
+class JobLane(Lane):
+    """The lane of one job under `Order.JOB`; exists while it has work."""
 
+    __slots__ = ("_came", "_events")
 
-def _first(queue: deque[Event], session_id: str) -> int | None:
-    for event in queue:
-        if event.session_id == session_id and event.seq is not None:
-            return event.seq
-    return None
+    def __init__(self, registration: Registration, relief: Relief) -> None:
+        super().__init__(registration, relief)
+        self._events: deque[Event] = deque()
+        self._came: deque[tuple[int, float]] = deque()
+
+    def add(self, event: Event, now: float) -> None:
+        """Take one event."""
+        if not self._came or self._came[-1][1] != now:
+            self._came.append((self.taken, now))
+        self.taken += 1
+        self._events.append(event)
+
+    def finish(self) -> None:
+        """The oldest event is done."""
+        event = self._events.popleft()
+        self.done += 1
+        if len(self._came) > 1 and self._came[1][0] <= self.done:
+            self._came.popleft()
+        if self.waiters:
+            self._tell()
+        if self.relief.follower is not None:
+            self.relief.follower(event)
+
+    def waiting(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def since(self) -> float | None:
+        return self._came[0][1] if self._events else None
+
+    def give_up(self) -> None:
+        self._events.clear()

@@ -1,91 +1,272 @@
 """How far consumers are behind in, "stop reading" out: back-pressure on the reader (D6).
 
 At the soft bound the reader stops, and TCP holds the peer, unless something that only the reader
-can bring is awaited: the answer to a request, or what a running handler waits for.
+can bring is awaited: the answer to a request, or what a running handler waits for. Then it reads
+on, in the end into a file (`arcp_client._link.intake`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
+from ..errors import BufferFull
 from ..events import Event
-from .lanes import calling_lane
+from ..policy import Buffer
+from .calls import calling
 
-__all__ = ["Pressure"]
+__all__ = ["Crowd", "Pressure", "Reading", "Slow"]
+
+
+class Reading(enum.Enum):
+    """What the reader does next."""
+
+    ON = "on"
+    HELD = "held"
+    """Stop, until consumers have caught up or something is awaited."""
+    ASIDE = "aside"
+    """Read on, and keep events out of memory."""
+
+
+class Slow(Protocol):
+    """An iterator, which may be why nothing moves."""
+
+    pulls: int
+
+    @property
+    def outstanding(self) -> int:
+        """Events that wait in it."""
+
+    def cut(self) -> None:
+        """Drop them."""
+
+
+class Crowd(Protocol):
+    """All consumers together."""
+
+    def backlog(self) -> int:
+        """Events that the slowest one has outstanding."""
+
+    def weight(self, limit: int) -> int:
+        """Bytes that the slowest one has outstanding; exact only above ``limit``."""
+
+    def iterators(self) -> Iterable[Slow]:
+        """The iterators among them."""
 
 
 class Pressure:
     """The bound between the reader and the consumers of one client.
 
     Args:
-        soft: events outstanding at which the reader stops.
-        backlog: how many are outstanding.
+        buffer: the bounds.
+        crowd: the consumers.
         asked: whether a request waits for its answer.
+        stall: seconds after which an iterator that nobody pulls no longer holds up a result.
+        behind: told, every few frames, how far the slowest consumer is behind.
 
     Attributes:
-        paused: what the reader waits for, while it does.
-        low: events outstanding at which it reads on.
-        pauses: how often it has paused.
+        low: events outstanding at which the reader goes on.
+        easing: somebody waits until consumers have caught up.
         follower: told of every event that a consumer is done with, and with ``None`` when more
             may be asked for; nobody by default.
+        paused: what the reader waits for, while it does.
+        pauses: how often it has stopped.
+        refill: called when consumers have caught up while events wait in a file.
     """
 
-    def __init__(self, *, soft: int, backlog: Callable[[], int], asked: Callable[[], bool]) -> None:
-        self.paused: asyncio.Future[None] | None = None
-        self._soft = soft
-        self.low = max(soft // 2, 1)
-        self._backlog = backlog
-        self._asked = asked
-        self._wanting = 0
+    def __init__(
+        self,
+        buffer: Buffer,
+        crowd: Crowd,
+        *,
+        asked: Callable[[], bool],
+        stall: float,
+        behind: Callable[[int], None],
+    ) -> None:
+        self.low = max(buffer.soft // 2, 1)
+        self.easing = False
+        self._follower: Callable[[Event | None], None] | None = None
+        self.watching = False
         self.pauses = 0
-        self.follower: Callable[[Event | None], None] | None = None
+        self.refill: Callable[[], None] | None = None
+        self._buffer = buffer
+        self._crowd = crowd
+        self._asked = asked
+        self._stall = stall
+        self._behind = behind
+        self.paused: asyncio.Future[None] | None = None
+        self._stored = False
+        self._full = False
+        self._inside: set[asyncio.Future[Any]] = set()
+        self._results = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._suspects: list[tuple[Slow, int]] = []
 
-    def room(self) -> Awaitable[None] | None:
-        """What the reader must wait for; ``None`` if it may read on."""
-        if self._backlog() < self._soft or self._must_read():
-            return None
+    # ------------------------------------------------------------------ the reader's side
+
+    def look(self) -> Reading:
+        """What the reader does next; to be asked every few frames."""
+        buffer, crowd = self._buffer, self._crowd
+        backlog = crowd.backlog()
+        self._behind(backlog)
+        if backlog < buffer.soft and crowd.weight(buffer.bytes) < buffer.bytes:
+            return Reading.ON
+        if not self._must_read():
+            return Reading.HELD
+        return Reading.ASIDE if self.beyond else Reading.ON
+
+    @property
+    def room(self) -> bool:
+        """Whether consumers may be given more although the reader should stop."""
+        buffer, crowd = self._buffer, self._crowd
+        return crowd.backlog() < buffer.soft and crowd.weight(buffer.bytes) < buffer.bytes
+
+    @property
+    def beyond(self) -> bool:
+        """Whether no more may be kept in memory, whoever waits for what."""
+        buffer, crowd = self._buffer, self._crowd
+        return crowd.backlog() >= buffer.hard or crowd.weight(buffer.bytes) >= buffer.bytes
+
+    async def caught_up(self) -> None:
+        """Wait until consumers have caught up or something is awaited."""
         self.pauses += 1
         self.paused = asyncio.get_running_loop().create_future()
-        return self._wait(self.paused)
-
-    async def _wait(self, paused: asyncio.Future[None]) -> None:
+        self._watch()
         try:
-            await paused
+            await self.paused
         finally:
             self.paused = None
+            self._watch()
+
+    def stored(self, some: bool) -> None:
+        """Events wait in a file, or no longer do."""
+        self._stored = some
+        self._watch()
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader had to stop although something is awaited."""
+        return self._full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._full = full
+        if full:
+            # Handlers that wait for the reader, which waits for them: one of the two must give.
+            for future in tuple(self._inside):
+                if not future.done():
+                    future.set_exception(_full())
+        self._watch()
 
     def eased(self) -> None:
         """A consumer finished something, or something is awaited now: perhaps read on.
 
-        Costs next to nothing while nobody is paused; callers look at `paused` first.
+        Callers look at `easing` first.
         """
-        if self.follower is not None:
-            self.follower(None)
+        if self._follower is not None:
+            self._follower(None)
+        caught_up = self._crowd.backlog() <= self.low
+        if caught_up and self._stored and self.refill is not None:
+            self.refill()
         paused = self.paused
-        if (
-            paused is not None
-            and not paused.done()
-            and (self._must_read() or self._backlog() <= self.low)
-        ):
+        if paused is None or paused.done():
+            return
+        if self._must_read() or (caught_up and not self._stored and self.room):
             paused.set_result(None)
+
+    def _watch(self) -> None:
+        stuck = self.paused is not None or self._full
+        self.easing = stuck or self._stored
+        self.watching = self.easing or self._follower is not None
+        if stuck and self._results:
+            self._suspect()
+        elif self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._suspects.clear()
+
+    @property
+    def follower(self) -> Callable[[Event | None], None] | None:
+        return self._follower
+
+    @follower.setter
+    def follower(self, follower: Callable[[Event | None], None] | None) -> None:
+        self._follower = follower
+        self._watch()
 
     @property
     def urgent(self) -> bool:
         """Whether a running handler waits for what only later events bring."""
-        return self._wanting > 0
+        return bool(self._inside)
 
     def _must_read(self) -> bool:
-        return self._wanting > 0 or self._asked()
+        return bool(self._inside) or self._asked()
 
-    async def wanted(self, future: asyncio.Future[None]) -> None:
-        """Wait for what only the link can bring; in a handler, the reader reads on for it."""
-        if calling_lane() is None:
-            await future
-            return
-        self._wanting += 1
-        self.eased()
+    # ------------------------------------------------------------------ those who wait
+
+    async def wanted(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
+        """Wait for what only the link can bring; in a handler, the reader reads on for it.
+
+        Args:
+            future: what resolves then.
+            result: it is the end of a job, or a piece of its result.
+
+        Raises:
+            BufferFull: in a handler, the reader cannot read on.
+        """
+        if result:
+            self._results += 1
+            self._watch()
         try:
-            await future
+            with self.inside(future):
+                self.eased()
+                await future
         finally:
-            self._wanting -= 1
+            if result:
+                self._results -= 1
+                self._watch()
+
+    @contextmanager
+    def inside(self, future: asyncio.Future[Any]) -> Iterator[None]:
+        """Something is awaited; if that is in a handler, read on for it.
+
+        Raises:
+            BufferFull: in a handler, the reader cannot read on.
+        """
+        if calling() is None:
+            yield
+            return
+        if self._full:
+            raise _full()
+        self._inside.add(future)
+        try:
+            yield
+        finally:
+            self._inside.discard(future)
+
+    # ------------------------------------------------------------------ nothing moves
+
+    def _suspect(self) -> None:
+        if self._timer is None:
+            self._suspects = [(one, one.pulls) for one in self._crowd.iterators()]
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._stall, self._cut)
+
+    def _cut(self) -> None:
+        self._timer = None
+        suspects, self._suspects = self._suspects, []
+        for iterator, pulls in suspects:
+            if iterator.pulls == pulls and iterator.outstanding > self.low:
+                iterator.cut()
+        self.eased()
+        self._watch()
+
+
+def _full() -> BufferFull:
+    return BufferFull(
+        "too many events wait, in memory and on disk: what this handler waits for cannot be read"
+        " until it has returned"
+    )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..events import Event, Gap
 from .selection import Selection
 
-__all__ = ["EventIterator", "Relief", "Retention", "Tap"]
+__all__ = ["EventIterator", "Relief", "Tap"]
 
 E = TypeVar("E", bound=Event)
 
@@ -23,18 +23,15 @@ E = TypeVar("E", bound=Event)
 class Relief(Protocol):
     """The reader's side: who must read on when something is awaited, and may when it was read."""
 
-    paused: asyncio.Future[None] | None
+    watching: bool
+    easing: bool
     follower: Callable[[Event | None], None] | None
 
     def eased(self) -> None:
         """An event is done."""
 
-    async def wanted(self, future: asyncio.Future[None]) -> None:
+    async def wanted(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
         """Wait for a future that only the link can resolve."""
-
-
-_RETAINED_EVENTS = 1024
-_RETAINED_BYTES = 1024 * 1024
 
 
 class EventIterator(AsyncIterator[E], Generic[E]):
@@ -42,65 +39,110 @@ class EventIterator(AsyncIterator[E], Generic[E]):
 
     Use it from one task at a time. It ends after the terminal event of its job, with the client's
     error if the client is closed, and is unregistered when it is no longer referenced.
+
+    Attributes:
+        pulls: how often it was asked for an item.
     """
 
     def __init__(
         self, selection: Selection, *, until_terminal: bool = False, relief: Relief | None = None
     ) -> None:
         self._selection = selection
+        self._admits = selection.by_class
         self._relief = relief
         self._until_terminal = until_terminal
+        self._past: deque[Event] = deque()
         self._queue: deque[Event] = deque()
+        self._moments: deque[tuple[int, float]] = deque()
+        self._came = 0
         self._current: Event | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._overflow: Gap | None = None
         self._ended = False
         self._error: Callable[[], BaseException] | None = None
+        self.pulls = 0
 
     def __aiter__(self) -> EventIterator[E]:
         return self
 
     async def __anext__(self) -> E:
         event, self._current = self._current, None
+        self.pulls += 1
         relief = self._relief
-        if relief is not None:
+        if relief is not None and relief.watching:
             if relief.follower is not None and event is not None:
                 relief.follower(event)
-            if relief.paused is not None:
+            if relief.easing:
                 relief.eased()
+        if self._past:
+            return self._given(self._past.popleft())
         while not self._queue:
+            if self._overflow is not None:
+                break
             if self._ended:
                 if self._error is not None:
                     raise self._error()
                 raise StopAsyncIteration
-            if self._waiter is not None:
-                raise RuntimeError("this iterator is already being awaited in another task")
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await (self._waiter if relief is None else relief.wanted(self._waiter))
-            finally:
-                self._waiter = None
+            await self._arrival()
+        if self._overflow is not None:
+            gap, self._overflow = self._overflow, None
+            return self._given(gap)
         event = self._queue.popleft()
         self._current = event
+        return self._given(event)
+
+    def _given(self, event: Event) -> E:
         if self._until_terminal and event.terminal:
             self._ended = True
             self._error = None
             self._queue.clear()
         return event  # type: ignore[return-value]  # the selection saw to its class
 
+    async def _arrival(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("this iterator is already being awaited in another task")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await (self._waiter if self._relief is None else self._relief.wanted(self._waiter))
+        finally:
+            self._waiter = None
+
     async def aclose(self) -> None:
         """Take no more events. Idempotent; a waiting ``anext`` ends, from any task."""
         self.end(None)
+        self._past.clear()
         self._queue.clear()
-        self._current = None
+        self._current = self._overflow = None
+        if self._relief is not None:
+            self._relief.eased()
 
     # -- for the tap
 
-    def push(self, event: Event) -> None:
-        """Take an event if it is wanted."""
-        if self._ended or not (self._selection.matches(event) or isinstance(event, Gap)):
+    def remember(self, events: Iterable[Event]) -> None:
+        """Begin with what came before it was made; that does not count as waiting for it."""
+        self._past.extend(event for event in events if self._wants(event))
+
+    def extend(self, events: list[Event], now: float) -> None:
+        """Take those events that are wanted."""
+        if self._ended:
             return
-        self._queue.append(event)
+        admits = self._admits
+        if self._selection.exact:
+            wanted = [event for event in events if admits[type(event)] or type(event) is Gap]
+        else:
+            wanted = [event for event in events if self._wants(event)]
+        if not wanted:
+            return
+        if self._overflow is not None:
+            wanted = self._beyond(wanted)
+        self.since()  # forgets what is of no more interest
+        self._moments.append((self._came, now))
+        self._came += len(wanted)
+        self._queue.extend(wanted)
         self._wake()
+
+    def _wants(self, event: Event) -> bool:
+        return self._selection.matches(event) or isinstance(event, Gap)
 
     def end(self, error: Callable[[], BaseException] | None) -> None:
         """No more events follow those that are queued."""
@@ -108,6 +150,32 @@ class EventIterator(AsyncIterator[E], Generic[E]):
             self._ended = True
             self._error = error
             self._wake()
+
+    def cut(self) -> None:
+        """Drop what waits, since nobody asks for it: a `Gap` stands for it from now on.
+
+        It also stands for what follows, up to the next time that somebody asks, but for a
+        terminal event.
+        """
+        if self._queue:
+            dropped, self._queue = list(self._queue), deque()
+            self._queue.extend(self._beyond(dropped))
+
+    def _beyond(self, events: list[Event]) -> list[Event]:
+        """Events in, those that are kept all the same out; the gap covers the others."""
+        dropped = [event for event in events if not event.terminal]
+        if dropped:
+            first, last = dropped[0], dropped[-1]
+            gap = self._overflow
+            self._overflow = Gap(
+                seq=gap.seq if gap is not None else first.seq,
+                first=gap.first if gap is not None else first.seq or 0,
+                last=last.seq if last.seq is not None else gap.last if gap is not None else None,
+                reason="overflow",
+                session_id=first.session_id,
+                job_id=first.job_id if self._until_terminal else None,
+            )
+        return [event for event in events if event.terminal]
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -118,6 +186,14 @@ class EventIterator(AsyncIterator[E], Generic[E]):
         if self._current is not None:
             yield self._current
         yield from self._queue
+
+    def since(self) -> float | None:
+        """When the oldest of these came."""
+        moments = self._moments
+        done = self._came - self.outstanding
+        while len(moments) > 1 and moments[1][0] <= done:
+            moments.popleft()
+        return moments[0][1] if done < self._came else None
 
     @property
     def outstanding(self) -> int:
@@ -150,7 +226,7 @@ class Tap:
     def _gone(self, ref: weakref.ref[EventIterator[Event]]) -> None:
         if ref in self._iterators:
             self._iterators.remove(ref)
-        if self._relief is not None:
+        if self._relief is not None and self._relief.watching:
             self._relief.eased()
 
     @property
@@ -158,15 +234,9 @@ class Tap:
         """Whether there is anybody to push to."""
         return bool(self._iterators)
 
-    def push(self, event: Event) -> None:
-        """Give one event to every iterator."""
+    def accept(self, events: list[Event], now: float) -> None:
         for iterator in self.iterators():
-            iterator.push(event)
-
-    def accept(self, events: list[Event]) -> None:
-        for iterator in self.iterators():
-            for event in events:
-                iterator.push(event)
+            iterator.extend(events, now)
 
     def end(self, error: Callable[[], BaseException] | None = None) -> None:
         """End every iterator, now and later."""
@@ -187,67 +257,20 @@ class Tap:
             return 0
         return max((it.outstanding for it in self.iterators()), default=0)
 
-    def oldest(self, session_id: str) -> int | None:
-        return min(self.numbers(session_id), default=None)
-
-    def numbers(self, session_id: str) -> Iterator[int]:
+    def waiting(self) -> Iterator[Event]:
         for iterator in self.iterators():
-            for event in iterator.waiting():
-                if event.session_id == session_id and event.seq is not None:
-                    yield event.seq
+            yield from iterator.waiting()
 
+    def oldest(self, session_id: str) -> int | None:
+        return min(
+            (
+                event.seq
+                for event in self.waiting()
+                if event.session_id == session_id and event.seq is not None
+            ),
+            default=None,
+        )
 
-class Retention:
-    """The last events of one job, for iterators that come late.
-
-    Keeps 1,024 events or 1 MiB; what is no longer kept becomes one `Gap` in front.
-    """
-
-    __slots__ = ("_bytes", "_bytes_limit", "_first", "_kept", "_lean", "_total")
-
-    def __init__(self, *, events: int = _RETAINED_EVENTS, bytes_: int = _RETAINED_BYTES) -> None:
-        self._kept: deque[Event] = deque(maxlen=events)
-        self._bytes_limit = bytes_
-        # Frames up to this size fit the bound by their number alone: they are not weighed.
-        self._lean = bytes_ // events
-        self._bytes: int | None = None
-        self._first: int | None = None
-        self._total = 0
-
-    def add(self, event: Event) -> None:
-        """Keep an event, and forget the oldest beyond the bounds."""
-        if event.size > self._lean or self._bytes is not None:
-            self._weigh(event)
-        if not self._total:
-            self._first = event.seq
-        self._total += 1
-        self._kept.append(event)
-
-    def _weigh(self, event: Event) -> None:
-        """Make room for a heavy event."""
-        kept = self._kept
-        if self._bytes is None:
-            self._bytes = sum(one.size for one in kept)
-        if len(kept) == kept.maxlen:
-            self._bytes -= kept.popleft().size
-        self._bytes += event.size
-        while self._bytes > self._bytes_limit and kept:
-            self._bytes -= kept.popleft().size
-
-    def replay(self, iterator: EventIterator[Event], *, job_id: str) -> None:
-        """Give a new iterator what is kept, behind a `Gap` for what is not."""
-        kept = self._kept
-        if self._total > len(kept):
-            oldest = kept[0].seq if kept else None
-            iterator.push(
-                Gap(
-                    seq=self._first,
-                    first=self._first or 0,
-                    last=oldest - 1 if oldest is not None else None,
-                    reason="not_retained",
-                    session_id=kept[0].session_id if kept else "",
-                    job_id=job_id,
-                )
-            )
-        for event in kept:
-            iterator.push(event)
+    def since(self) -> float | None:
+        moments = (iterator.since() for iterator in self.iterators())
+        return min((moment for moment in moments if moment is not None), default=None)

@@ -107,6 +107,10 @@ class Driver:
             batch, self._batch = self._batch, []
             self._publish(batch)
 
+    def heard(self) -> None:
+        """A frame came that the session is not given yet."""
+        self.session.heard(self.now)
+
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
         self._tell(effects.Report(str(error), error))

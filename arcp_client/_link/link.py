@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
 
 from pydantic import SecretStr
 
@@ -19,10 +18,12 @@ from .._tasks import TaskOwner
 from ..errors import ArcpError, HandshakeTimeout, LinkLost, LocalProtocolError, RemoteProtocolError
 from ..transports.base import Transport
 from .driver import Driver
+from .intake import Intake
 
 __all__ = ["Link"]
 
 _CHECK_EVERY = 32
+_LARGE = 64 * 1024  # bytes of a frame after which it is looked at once
 
 
 class Link:
@@ -31,7 +32,7 @@ class Link:
     Args:
         transport: open, and owned by the link from now on.
         driver: what carries the session.
-        room: called every few frames; gives something to wait for while consumers are behind.
+        intake: what the reader gives frames to.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class Link:
         transport: Transport,
         driver: Driver,
         *,
-        room: Callable[[], Awaitable[None] | None],
+        intake: Intake,
     ) -> None:
         self._transport = transport
         self._driver = driver
-        self._room = room
+        self._intake = intake
         self._outbox: deque[effects.Send] = deque()
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
@@ -77,6 +78,7 @@ class Link:
             try:
                 await self._transport.close(timeout=close_timeout)
             finally:
+                self._intake.link_lost()
                 self._driver.detach()
 
     # -- for the driver
@@ -98,31 +100,26 @@ class Link:
     # -- tasks
 
     async def _read(self) -> None:
-        receive = self._transport.receive
-        received = self._driver.received
-        count = 0
+        receive, received, intake = self._transport.receive, self._driver.received, self._intake
         while True:
             try:
-                data = await receive()
+                for _ in range(_CHECK_EVERY):
+                    data = await receive()
+                    if intake.aside:
+                        await intake.set_aside(data)
+                    else:
+                        received(data)
+                    if len(data) > _LARGE:
+                        break
             except RemoteProtocolError as error:
                 self._driver.unreadable(error)
                 continue
             except ArcpError as error:
                 self.drop(error)
                 return
-            received(data)
-            count += 1
-            if count >= _CHECK_EVERY:
-                count = 0
-                self._driver.flush()
-                waiting = self._room()
-                if waiting is not None:
-                    session = self._driver.session
-                    session.pause(self._driver.now)
-                    try:
-                        await waiting
-                    finally:
-                        session.unpause(self._driver.now)
+            waiting = intake.look()
+            if waiting is not None:
+                await waiting
 
     async def _write(self) -> None:
         while True:

@@ -27,6 +27,7 @@ from ..policy import Reconnect, Timeouts
 from ..state import Connecting, LinkState, Reconnecting
 from ..transports.base import Connector, Transport
 from .driver import Driver
+from .intake import Intake
 from .link import Link
 
 __all__ = ["Backoff", "Credential", "ReconnectManager", "TokenSource", "may_retry"]
@@ -136,7 +137,7 @@ class ReconnectManager:
         token: the bearer token, or a provider of it.
         policy: delays, stop, classification.
         timeouts: bounds of connecting and closing.
-        room: see `Link`.
+        intake: see `Link`.
         changed: told of every change of state.
 
     Attributes:
@@ -153,7 +154,7 @@ class ReconnectManager:
         token: TokenSource,
         policy: Reconnect,
         timeouts: Timeouts,
-        room: Callable[[], Awaitable[None] | None],
+        intake: Intake,
         changed: Callable[[LinkState], None],
     ) -> None:
         self.link: Link | None = None
@@ -164,7 +165,7 @@ class ReconnectManager:
         self._credential = Credential(token)
         self._policy = policy
         self._timeouts = timeouts
-        self._room = room
+        self._intake = intake
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(policy)
@@ -203,7 +204,7 @@ class ReconnectManager:
             transport = await self._connect()
         except ArcpError as error:
             return error
-        self.link = Link(transport, self._driver, room=self._room)
+        self.link = Link(transport, self._driver, intake=self._intake)
         left = self._timeouts.connect - (self._loop.time() - started)
         try:
             return await self.link.run(

@@ -241,6 +241,14 @@ class Session:
             self._returns.check(doubtful, now)
         self._answers.flush(now)
 
+    def heard(self, now: float) -> None:
+        """A frame came that is given to `receive` later."""
+        self._out.liveness.heard_at = now
+
+    def refuses(self, frame: ControlFrame) -> bool:
+        """Whether a job.error answers a request instead of ending a job."""
+        return self._answers.refuses(frame)
+
     def pause(self, now: float) -> None:
         """Nobody reads the link for a while."""
         self._out.liveness.pause(now)

@@ -114,20 +114,24 @@ class Watchdog:
 
 
 class HandlerSink(Emitter[T, R]):
-    """A sink whose items go through a handler. Subclasses decide which item is next."""
+    """A sink whose items go through a handler. Subclasses decide which item is next.
+
+    Attributes:
+        context: what drain tasks start with, a copy each.
+    """
 
     def __init__(self, options: Options[T, R], down: Downstream[R]) -> None:
         super().__init__(down)
         self.options = options
         self._owner = TaskOwner("arcp_client.rx")
         # Handlers see the context of the subscriber, not that of whoever pushed while they slept.
-        self._context = contextvars.copy_context()
+        self.context = contextvars.copy_context()
         self._inner: dict[asyncio.Task[Any], asyncio.Task[Any]] = {}
 
     def spawn(self, drain: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a drain task. It ends by itself; only one that never began can be cancelled."""
         # A copy: with an eager task factory the drain starts in here, and may come back here.
-        task = self._context.copy().run(self._owner.spawn, drain)
+        task = self.context.copy().run(self._owner.spawn, drain)
         task.add_done_callback(self.drained)
         return task
 
@@ -140,6 +144,10 @@ class HandlerSink(Emitter[T, R]):
         """A watchdog for a new drain, if items have a time limit."""
         seconds = self.options.item_timeout
         return None if seconds is None else Watchdog(self._loop, seconds)
+
+    def runs_in(self, task: asyncio.Task[Any]) -> bool:
+        """Whether handlers are run by this task itself."""
+        return self._owner.owns(task) or task in self._inner
 
     def cancel(self, task: asyncio.Task[Any]) -> bool:
         """Cancel a drain, unless the call comes from the handler that it runs."""
@@ -154,7 +162,7 @@ class HandlerSink(Emitter[T, R]):
 
     async def isolated(self, item: T) -> R:
         """Run the handler in a copy of the context, and in a task of its own if it is async."""
-        context = self._context.copy()
+        context = self.context.copy()
         result = context.run(self.options.handler, item)
         if not inspect.isawaitable(result):
             return result

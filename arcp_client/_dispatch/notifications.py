@@ -1,0 +1,169 @@
+"""Events in, ``client.notifications`` out: a hot Observable whose observers may lag (D4)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from .._rx.delivery import Delivery, publish
+from ..events import Event
+from .lanes import Relief
+
+__all__ = ["Notifications"]
+
+_log = logging.getLogger("arcp_client.dispatch")
+
+
+class Notifications(Observable[Event]):
+    """``client.notifications``: hot, in arrival order, each observer on its own (D4).
+
+    An operator of `arcp_client.rx` keeps its event outstanding until its handler ended. Through
+    other operators, and for plain observers, an event is done when ``on_next`` returned.
+
+    Args:
+        observed: called at every subscription.
+        relief: told when an event that was held is done.
+    """
+
+    def __init__(self, observed: Callable[[], None], relief: Relief) -> None:
+        super().__init__()
+        self._observed = observed
+        self._relief = relief
+        self._observers: dict[object, _Observer] = {}
+        self._pending: dict[int, tuple[Event, float]] = {}
+        self._drained: list[asyncio.Future[None]] = []
+        self._count = 0
+        self._ended = False
+        self._error: Exception | None = None
+
+    # -- for users
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[Event] | abc.OnNext[Event] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Observe every event from now on.
+
+        Raises:
+            TypeError: ``on_next`` is a coroutine function, which Rx would never await; put
+                ``concat_map_async(handler)`` in a pipe, or use ``client.on``.
+        """
+        observer = _Observer(on_next, on_error, on_completed)
+        if self._ended:
+            observer.end(self._error)
+            return Disposable()
+        key = object()
+        self._observers[key] = observer
+        self._observed()
+
+        def leave() -> None:
+            self._observers.pop(key, None)
+
+        return Disposable(leave)
+
+    # -- for the subject
+
+    def accept(self, events: list[Event], now: float) -> None:
+        for event in events:
+            self._emit(event, now)
+
+    def _emit(self, event: Event, now: float) -> None:
+        for key, observer in tuple(self._observers.items()):
+            self._count += 1
+            number = self._count
+            self._pending[number] = (event, now)
+            try:
+                publish(Delivery(partial(self._done, number)), observer.next, event)
+            except Exception as error:  # noqa: BLE001  an observer of the user's
+                self._observers.pop(key, None)
+                _log.exception("an observer of notifications failed and was removed")
+                observer.end(error)
+
+    def _done(self, number: int, _processed: bool) -> None:
+        done = self._pending.pop(number, None)
+        relief = self._relief
+        if relief.follower is not None and done is not None:
+            relief.follower(done[0])
+        if not self._pending and self._drained:
+            waiting, self._drained = self._drained, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+        if relief.easing:
+            relief.eased()
+
+    async def drained(self) -> None:
+        """Wait until the operators of `arcp_client.rx` behind it hold no event."""
+        if self._pending:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drained.append(future)
+            await future
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._pending)
+
+    def waiting(self) -> Iterator[Event]:
+        return (event for event, _ in self._pending.values())
+
+    def oldest(self, session_id: str) -> int | None:
+        for event in self.waiting():
+            if event.session_id == session_id and event.seq is not None:
+                return event.seq
+        return None
+
+    def since(self) -> float | None:
+        return next((when for _, when in self._pending.values()), None)
+
+    def end(self, error: Exception | None) -> None:
+        """Complete, or fail, every observer; later ones too."""
+        if self._ended:
+            return
+        self._ended = True
+        self._error = error
+        observers, self._observers = self._observers, {}
+        for observer in observers.values():
+            observer.end(error)
+
+
+class _Observer:
+    def __init__(
+        self,
+        on_next: Any,
+        on_error: Callable[[Exception], None] | None,
+        on_completed: Callable[[], None] | None,
+    ) -> None:
+        if callable(getattr(on_next, "on_next", None)):
+            self.next: Callable[[Event], None] = on_next.on_next
+            self._on_error = on_next.on_error
+            self._on_completed = on_next.on_completed
+        else:
+            if inspect.iscoroutinefunction(on_next):
+                raise TypeError(
+                    "on_next is a coroutine function, which Rx never awaits:"
+                    " use .pipe(concat_map_async(handler)) or client.on"
+                )
+            self.next = on_next if on_next is not None else lambda _event: None
+            self._on_error = on_error
+            self._on_completed = on_completed
+
+    def end(self, error: Exception | None) -> None:
+        try:
+            if error is None:
+                if self._on_completed is not None:
+                    self._on_completed()
+            elif self._on_error is not None:
+                self._on_error(error)
+        except Exception:  # noqa: BLE001  nobody is behind it
+            _log.exception("an observer failed in its terminal event")

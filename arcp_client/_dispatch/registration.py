@@ -1,0 +1,297 @@
+"""Events in, handlers run: a registration is a subscription with lanes of its own (D1, D2).
+
+Under `Order.SESSION` it has one lane, drained by ``rx.concat_map_async``: the next handler starts
+after the previous one finished. Under `Order.JOB` it has a lane a job, by
+``rx.concat_map_async_by``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Literal, cast
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from .._rx.handling import HandlerSink
+from .._rx.sink import Unicast
+from ..events import Event, Gap
+from ..policy import Order
+from ..rx import concat_map_async, concat_map_async_by
+from .calls import set_lane
+from .lanes import JobLane, Lane, Relief, SessionLane
+from .selection import Selection
+
+__all__ = ["Handler", "OnError", "Registration"]
+
+_log = logging.getLogger("arcp_client.dispatch")
+
+Handler = Callable[[Any], Awaitable[Any] | Any]
+OnError = Literal["skip", "stop"] | Callable[[Any, Exception], Awaitable[None] | None]
+Failure = Callable[["Registration", Event, Exception], Awaitable[None] | None]
+
+
+class _Fed(Observable[Event]):
+    """A source whose one operator is fed directly."""
+
+    def subscribe(
+        self,
+        on_next: Any = None,
+        on_error: Any = None,
+        on_completed: Any = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Attach the operator."""
+        return Disposable()
+
+
+class Registration:
+    """A handler that was registered with ``client.on`` or ``client.subscribe``.
+
+    Its handlers run one at a time (`Order.SESSION`) or one at a time for each job (`Order.JOB`),
+    in arrival order, beside every other registration.
+
+    Attributes:
+        name: the handler's, for messages.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        selection: Selection,
+        *,
+        order: Order = Order.SESSION,
+        on_error: OnError = "skip",
+        barrier: bool = True,
+        timeout: float | None = None,
+        relief: Relief,
+        failed: Failure,
+        ended: Callable[[Registration], None],
+    ) -> None:
+        self.selection = selection
+        self.on_error = on_error
+        self.barrier = barrier
+        self.name = getattr(handler, "__qualname__", None) or type(handler).__qualname__
+        self._handler = handler
+        self._relief = relief
+        self._failed = failed
+        self._ended = ended
+        self._timeout = timeout
+        self._admits = selection.by_class
+        self._exact = selection.exact
+        self._wants_all = selection.everything
+        self._sink: HandlerSink[Event, Any] | None = None
+        self._disposed = False
+        self._frozen = False
+        self._lane = SessionLane(self, relief) if order is Order.SESSION else None
+        self._by_job: dict[str | None, JobLane] = {}
+        self._taken = 0
+        self._done = 0
+        self._behind: deque[tuple[Event, float]] = deque()
+
+    # -- for users
+
+    @property
+    def lag(self) -> int:
+        """Events that wait here or are being handled."""
+        return self.outstanding
+
+    def dispose(self) -> None:
+        """Take no more events; the running handler is cancelled, waiting events are dropped.
+
+        Called inside its own handler, that handler runs on to its end. Idempotent.
+        """
+        if self._disposed:
+            return
+        self._disposed = True
+        self._ended(self)
+        self._halt()
+        for lane in self.lanes:
+            lane.abandon()
+        self._by_job.clear()
+        self._behind.clear()
+        self._done = self._taken
+        self._relief.eased()
+
+    def freeze(self) -> None:
+        """Run no more handlers, and count what is not handled as not processed, for good."""
+        if not self._frozen:
+            self._frozen = True
+            self._halt()
+            for lane in self.lanes:
+                lane.stop()
+
+    def _halt(self) -> None:
+        if self._sink is not None:
+            self._sink.dispose()
+
+    # -- for the subject
+
+    def accept(self, events: list[Event], now: float) -> None:
+        wanted = events if self._wants_all else self._wanted(events)
+        if not wanted:
+            return
+        if self._sink is None:
+            self._sink = self._start()
+        if self._lane is not None:
+            self._lane.add(wanted, now)
+            self._sink.feed(wanted)
+        else:
+            self._taken += len(wanted)
+            self._line_up(wanted, now)
+
+    def _wanted(self, events: list[Event]) -> list[Event]:
+        admits = self._admits
+        if self._exact:
+            return [event for event in events if admits[type(event)]]
+        matches = self.selection.matches
+        return [event for event in events if admits[type(event)] and matches(event)]
+
+    @property
+    def outstanding(self) -> int:
+        lane = self._lane
+        return lane.taken - lane.done if lane is not None else self._taken - self._done
+
+    @property
+    def lanes(self) -> Iterator[Lane]:
+        """The lanes that have work."""
+        if self._lane is not None:
+            return iter((self._lane,))
+        return iter(tuple(self._by_job.values()))
+
+    def waiting(self) -> Iterator[Event]:
+        for lane in self.lanes:
+            yield from lane.waiting()
+        for event, _ in self._behind:
+            yield event
+
+    def oldest(self, session_id: str) -> int | None:
+        heads = [_first(lane.waiting(), session_id) for lane in self.lanes]
+        heads.append(_first((event for event, _ in self._behind), session_id))
+        return min((number for number in heads if number is not None), default=None)
+
+    def since(self) -> float | None:
+        moments = [lane.since() for lane in self.lanes]
+        if self._behind:
+            moments.append(self._behind[0][1])
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    # -- for results
+
+    def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
+        """The lanes that still have events of a job, each with the count it must come to."""
+        for lane in self.lanes:
+            count = lane.last_of(job_id)
+            if count is not None:
+                yield lane, count
+
+    def drains(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task is one that runs the handlers themselves."""
+        return self._sink is not None and task is not None and self._sink.runs_in(task)
+
+    # -- running handlers
+
+    def _start(self) -> HandlerSink[Event, Any]:
+        source: Observable[Event]
+        if self._lane is not None:
+            source = Unicast(cast(Any, self._lane))
+            operator = concat_map_async(
+                self._handler, on_error=self._on_error, item_timeout=self._timeout
+            )
+            subscribed = source.pipe(operator).subscribe(on_error=self._cut_off)
+        else:
+            source = _Fed()
+            keyed = concat_map_async_by(
+                _job_of, self._in_lane, on_error=self._on_error, item_timeout=self._timeout
+            )
+            subscribed = source.pipe(keyed).subscribe(self._finished, on_error=self._cut_off)
+        return cast("HandlerSink[Event, Any]", subscribed)
+
+    async def _on_error(self, event: Event, error: Exception) -> None:
+        outcome = self._failed(self, event, error)
+        if outcome is not None:
+            await outcome
+        if self._frozen:
+            raise asyncio.CancelledError  # tells the operator that the event is not done
+        if self._lane is None and not self._disposed:
+            self._finished(event)
+
+    def _cut_off(self, error: Exception) -> None:
+        """Somebody cancelled the task that runs the handlers: nothing is handled here any more."""
+        _log.warning("handler %s is not called any more: %s", self.name, error)
+        self.dispose()
+
+    # -- Order.JOB
+
+    def _line_up(self, events: list[Event], now: float) -> None:
+        """Give events to their lanes, as far as none that belongs to no lane is in the way."""
+        if self._behind:
+            self._behind.extend((event, now) for event in events)
+            return
+        for at, event in enumerate(events):
+            if _concerns_all(event):
+                self._enter(events[:at], now)
+                self._behind.extend((event, now) for event in events[at:])
+                self._go_on()
+                return
+        self._enter(events, now)
+
+    def _enter(self, events: list[Event], now: float) -> None:
+        lanes = self._by_job
+        for event in events:
+            lane = lanes.get(event.job_id)
+            if lane is None:
+                lane = lanes[event.job_id] = JobLane(self, self._relief)
+            lane.add(event, now)
+        if events and self._sink is not None:
+            self._sink.feed(events)
+
+    def _go_on(self) -> None:
+        """All lanes are done: the event that waited for that, or all up to the next such one."""
+        while self._behind and not self._by_job:
+            event, now = self._behind.popleft()
+            together = [event]
+            if not _concerns_all(event):
+                while self._behind and not _concerns_all(self._behind[0][0]):
+                    together.append(self._behind.popleft()[0])
+            self._enter(together, now)
+
+    async def _in_lane(self, event: Event) -> Event:
+        set_lane(self._by_job[event.job_id])
+        result = self._handler(event)
+        if hasattr(result, "__await__"):
+            await result
+        return event
+
+    def _finished(self, event: Event) -> None:
+        lane = self._by_job.get(event.job_id)
+        if lane is None:
+            return
+        self._done += 1
+        lane.finish()
+        if lane.done == lane.taken:
+            del self._by_job[event.job_id]
+            if self._behind and not self._by_job:
+                self._go_on()
+        if self._relief.easing:
+            self._relief.eased()
+
+
+def _job_of(event: Event) -> str | None:
+    return event.job_id
+
+
+def _concerns_all(event: Event) -> bool:
+    """Whether it has its place between all that came before and all that came after it (D2)."""
+    return event.job_id is None or isinstance(event, Gap)
+
+
+def _first(events: Iterator[Event], session_id: str) -> int | None:
+    for event in events:
+        if event.session_id == session_id and event.seq is not None:
+            return event.seq
+    return None

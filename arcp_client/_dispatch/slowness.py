@@ -1,0 +1,64 @@
+"""How far each registration is behind in, "this one is slow" out, once an episode."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from .registration import Registration
+
+__all__ = ["Episode", "Slowness"]
+
+
+class Episode(NamedTuple):
+    """A registration has come so far behind that it holds up the reader.
+
+    Attributes:
+        registration: which.
+        events: how many wait in it.
+        seconds: since the oldest of them came.
+    """
+
+    registration: Registration
+    events: int
+    seconds: float
+
+
+class Slowness:
+    """Watches the registrations of one client.
+
+    An episode begins when as many events wait as stop the reader, and ends when it may go on.
+
+    Args:
+        soft: where one begins.
+        registrations: whom to watch.
+        tell: told of each episode.
+    """
+
+    def __init__(
+        self,
+        soft: int,
+        registrations: Sequence[Registration],
+        tell: Callable[[Episode], None],
+    ) -> None:
+        self._soft = soft
+        self._low = max(soft // 2, 1)
+        self._registrations = registrations
+        self._tell = tell
+        self._slow: list[Registration] = []
+
+    def look(self, backlog: int) -> None:
+        """Look again; the slowest consumer has so many events outstanding."""
+        if self._slow:
+            self._slow = [one for one in self._slow if one.outstanding > self._low]
+        if backlog < self._soft:
+            return
+        for registration in self._registrations:
+            events = registration.outstanding
+            if events >= self._soft and registration not in self._slow:
+                self._slow.append(registration)
+                since = registration.since()
+                now = asyncio.get_running_loop().time()
+                seconds = now - since if since is not None else 0.0
+                self._tell(Episode(registration, events, seconds))

@@ -1,0 +1,179 @@
+"""Frames as they are read in, to the session out: at once, or when consumers have caught up (D6).
+
+While something is awaited that only the link can bring, the reader goes on although consumers are
+behind. Beyond the hard bound events then wait in a file. The session has not *received* those: it
+gets them, in order, when there is room. Everything that is no event goes to it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from .._dispatch.pressure import Pressure, Reading
+from .._protocol.session import Session, State
+from .._wire import dialect
+from .._wire.codec import BadFrame, ControlFrame, Frame, decode, encode, parse, to_json
+from .driver import Driver
+from .spill import Spill
+
+__all__ = ["Intake"]
+
+_log = logging.getLogger("arcp_client.link")
+
+_SLICE = 64  # frames that are taken out of the file in one turn of the loop
+
+
+class Intake:
+    """What stands between the reader of a client's links and its session.
+
+    Args:
+        driver: carries the session.
+        pressure: how far consumers are behind.
+        spill: bytes that may wait in a file.
+        keep: bytes of them that are read into memory when the link ends.
+
+    Attributes:
+        aside: the reader gives frames to `set_aside` instead of the driver.
+    """
+
+    def __init__(self, driver: Driver, pressure: Pressure, *, spill: int, keep: int) -> None:
+        self.aside = False
+        self._driver = driver
+        self._pressure = pressure
+        self._keep = keep
+        self._spill = Spill(spill)
+        self._refilling = False
+        self._room: asyncio.Future[None] | None = None
+        pressure.refill = self._refill_soon
+
+    @property
+    def spilled(self) -> int:
+        """Frames that wait in the file."""
+        return len(self._spill)
+
+    def look(self) -> Awaitable[None] | None:
+        """Decide how to read on; gives what to wait for before that, if anything."""
+        self._driver.flush()
+        reading = self._pressure.look()
+        self.aside = reading is Reading.ASIDE or bool(self._spill)
+        if reading is not Reading.HELD:
+            return None
+        return self._quietly(self._pressure.caught_up())
+
+    async def set_aside(self, data: bytes) -> None:
+        """Take a frame while events must not stay in memory; waits while there is no room."""
+        driver = self._driver
+        if not self._spill and not self._pressure.beyond:
+            driver.received(data)
+            return
+        frame = decode(data)
+        if not _waits_its_turn(driver.session, frame):
+            if frame.event_seq is None:
+                driver.received(data)
+                return
+            # Some runtimes number other frames, too: the number waits its turn in its place.
+            at_once, data = _without_number(data, frame.event_seq)
+            driver.received(at_once)
+        if not self._spill.append(data):
+            await self._quietly(self._until_stored(data))
+        driver.heard()
+        self._pressure.stored(bool(self._spill))
+        self._refill_soon()
+
+    async def _until_stored(self, data: bytes) -> None:
+        """The file is full: the reader stops, whoever waits for what."""
+        self._pressure.full = True
+        try:
+            while not self._spill.append(data):
+                if not self._spill and not self._pressure.beyond:
+                    self._driver.received(data)  # larger than the file
+                    return
+                self._room = asyncio.get_running_loop().create_future()
+                self._pressure.stored(True)
+                self._refill_soon()
+                await self._room
+        finally:
+            self._room = None
+            self._pressure.full = False
+
+    async def _quietly(self, waiting: Awaitable[None]) -> None:
+        """Wait, and take no silence of the peer for its death in the meantime (D7)."""
+        session, driver = self._driver.session, self._driver
+        session.pause(driver.now)
+        try:
+            await waiting
+        finally:
+            session.unpause(driver.now)
+
+    # -- from the file to the session
+
+    def _refill_soon(self) -> None:
+        if not self._refilling:
+            self._refilling = True
+            asyncio.get_running_loop().call_soon(self._refill)
+
+    def _refill(self) -> None:
+        self._refilling = False
+        spill, driver = self._spill, self._driver
+        taken = 0
+        while spill and taken < _SLICE and self._pressure.room:
+            for _ in range(min(_SLICE // 2, len(spill))):
+                driver.received(spill.pop())
+                taken += 1
+            driver.flush()
+        self._pressure.stored(bool(spill) or self._room is not None)
+        room = self._room
+        if room is not None and not room.done() and (taken or not spill):
+            room.set_result(None)
+        if spill and taken:
+            self._refill_soon()
+        elif taken:
+            self._pressure.eased()
+
+    # -- the end of a link
+
+    def link_lost(self) -> None:
+        """What waits in the file came over this link: take it in now, or have it sent again.
+
+        The next link resumes from what the session has received, which this is not. So nothing is
+        lost if it is too much to be taken in; but a runtime that keeps no events could not help.
+        """
+        spill = self._spill
+        if spill and spill.size <= self._keep and self._driver.session.state is State.LIVE:
+            for frame in spill:
+                self._driver.received(frame)
+            self._driver.flush()
+        elif spill:
+            _log.warning(
+                "the link ended while %d events waited on disk: they are asked for again",
+                len(spill),
+            )
+        spill.clear()
+        self.aside = False
+        self._pressure.stored(False)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._spill.close()
+        self._pressure.stored(False)
+
+
+def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
+    """A numbered control frame as one without, and one that says nothing with the number."""
+    content = parse(data)
+    content.pop("event_seq", None)
+    return to_json(content), encode(dialect.PONG, {}, id="", event_seq=number)
+
+
+def _waits_its_turn(session: Session, frame: Frame) -> bool:
+    """Whether a frame has its place behind the events that came before it.
+
+    Events have, and the ends of jobs; an error that answers a request has not.
+    """
+    if isinstance(frame, ControlFrame):
+        if frame.type == dialect.JOB_ERROR:
+            return not session.refuses(frame)
+        return frame.type in dialect.TERMINALS
+    return not isinstance(frame, BadFrame) or frame.event_seq is not None

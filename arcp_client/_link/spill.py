@@ -1,0 +1,128 @@
+"""Frames in, the same frames out in the same order: a queue in an unlinked temporary file (D6)."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from collections.abc import Iterator
+
+__all__ = ["Spill"]
+
+_HEAD = struct.Struct("!I")
+_READ_AHEAD = 256 * 1024
+
+
+class Spill:
+    """A queue of frames on disk.
+
+    The file is made when it is needed first, has no name and mode 0600, is used as a ring and never
+    grows beyond the limit.
+
+    Args:
+        limit: bytes of the file.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._file: int | None = None
+        self._first = 0  # where the oldest frame begins, as if the file had no end
+        self._end = 0
+        self._count = 0
+        self._ahead = b""
+        self._ahead_at = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return self._end - self._first
+
+    def append(self, frame: bytes) -> bool:
+        """Store a frame at the end. False if there is no room, be it on the disk.
+
+        Raises:
+            OSError: there can be no such file at all.
+        """
+        record = _HEAD.pack(len(frame)) + frame
+        if self.size + len(record) > self._limit:
+            return False
+        if self._file is None:
+            with tempfile.TemporaryFile(buffering=0) as file:
+                self._file = os.dup(file.fileno())
+        try:
+            self._write(self._end, record)
+        except OSError:
+            return False
+        self._end += len(record)
+        self._count += 1
+        return True
+
+    def pop(self) -> bytes:
+        """Take out the oldest frame.
+
+        Raises:
+            IndexError: there is none.
+        """
+        if not self._count:
+            raise IndexError("no frame is stored")
+        (size,) = _HEAD.unpack(self._take(_HEAD.size))
+        frame = self._take(size)
+        self._count -= 1
+        if not self._count:
+            self.clear()
+        return frame
+
+    def clear(self) -> None:
+        """Forget every frame, and give the disk its room back."""
+        self._first = self._end = self._count = 0
+        self._ahead = b""
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+
+    def close(self) -> None:
+        """Let go of the file. What is stored is gone."""
+        self._first = self._end = self._count = 0
+        self._ahead = b""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._count:
+            yield self.pop()
+
+    def __del__(self) -> None:
+        self.close()
+
+    # -- the ring
+
+    def _take(self, size: int) -> bytes:
+        start = self._first - self._ahead_at
+        if start < 0 or start + size > len(self._ahead):
+            wanted = min(max(size, _READ_AHEAD), self._end - self._first)
+            self._ahead = self._read(self._first, wanted)
+            self._ahead_at, start = self._first, 0
+        self._first += size
+        return self._ahead[start : start + size]
+
+    def _write(self, at: int, data: bytes) -> None:
+        assert self._file is not None
+        while data:
+            place = at % self._limit
+            written = os.pwrite(self._file, data[: self._limit - place], place)
+            at, data = at + written, data[written:]
+
+    def _read(self, at: int, size: int) -> bytes:
+        assert self._file is not None
+        pieces = []
+        while size:
+            place = at % self._limit
+            piece = os.pread(self._file, min(size, self._limit - place), place)
+            if not piece:
+                raise OSError("the spill file is shorter than what was written to it")
+            pieces.append(piece)
+            at, size = at + len(piece), size - len(piece)
+        return b"".join(pieces)
