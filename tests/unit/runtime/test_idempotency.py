@@ -113,3 +113,11 @@ async def test_keys_are_forgotten_when_there_are_too_many(make: Any, open_peer: 
     for key in ("a", "b", "c", "d", "a"):
         await peer.run("count", idempotency_key=key)
     assert len(runs) == 5
+
+
+async def test_any_json_can_be_submitted_under_a_key(runtime: Any, open_peer: Any) -> None:
+    runs = counting(runtime)
+    peer = await open_peer(runtime)
+    for value in ("\ud800", 10**400, {"a": [None, 1e308]}, "\u2028"):
+        await peer.run("count", value, idempotency_key=repr(value)[:200])
+    assert runs == ["\ud800", 10**400, {"a": [None, 1e308]}, "\u2028"]
