@@ -1,0 +1,72 @@
+"""Chunked results after a gap: complete, or said to be incomplete; never short (S4, §8.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_client._dispatch.assembler import Assembler
+from arcp_client.errors import ResultIncomplete
+from arcp_client.events import ResultChunk
+
+
+def assembled(*texts: str, last: bool = False, doubted: bool = True) -> Assembler:
+    """An assembler that got these chunks, the first one being number 0."""
+    assembler = Assembler("job")
+    for number, text in enumerate(texts):
+        more = not (last and number == len(texts) - 1)
+        assembler.add(ResultChunk(result_id="r", chunk_seq=number, data=text, more=more))
+    if doubted:
+        assembler.doubt()
+    return assembler
+
+
+def test_a_last_chunk_shows_that_nothing_is_missing() -> None:
+    assembler = assembled("a", "b", last=True)
+    assembler.finish("r", None)
+    assert assembler.value() == "ab"
+
+
+def test_so_does_the_size_that_the_runtime_states() -> None:
+    assembler = assembled("a", "b")
+    assembler.finish("r", 2)
+    assert assembler.value() == "ab"
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_else_the_end_may_be_among_what_was_lost(size: int | None) -> None:
+    assembler = assembled("a", "b")
+    assembler.finish("r", size)
+    with pytest.raises(ResultIncomplete) as caught:
+        assembler.value()
+    assert caught.value.partial == "ab"
+    assert caught.value.missing == (2,)
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_without_a_gap_the_terminal_message_is_the_end(size: int | None) -> None:
+    # Some runtimes mark no chunk as the last one, and state a size that is not exact.
+    assembler = assembled("a", "b", doubted=False)
+    assembler.finish("r", size)
+    assert assembler.value() == "ab"
+
+
+def test_a_result_of_which_nothing_came_is_incomplete() -> None:
+    assembler = Assembler("job")
+    assembler.finish("r", 10)
+    with pytest.raises(ResultIncomplete) as caught:
+        assembler.value()
+    assert caught.value.missing == (0,)
+
+
+async def test_reading_along_ends_with_the_error_and_not_quietly() -> None:
+    assembler = assembled("a")
+    assembler.finish("r", 2)
+    came: list[bytes] = []
+
+    async def never(_: object) -> None:
+        raise AssertionError("nothing more comes")
+
+    with pytest.raises(ResultIncomplete):
+        async for chunk in assembler.chunks(never):
+            came += [chunk]
+    assert came == [b"a"]
