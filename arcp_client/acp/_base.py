@@ -1,0 +1,85 @@
+"""What all generated types share: their encoding, what is unknown, where an update is from."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, cast
+
+import msgspec
+
+__all__ = ["NOWHERE", "Base", "Origin", "Unknown", "UnknownUpdate", "Update"]
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """A value of the protocol. Immutable; ``camelCase`` on the wire; what is None is not sent."""
+
+    unstable: ClassVar[bool] = False
+    """Whether only the unstable schema has it."""
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A variant that this package does not know, kept as it came.
+
+    Attributes:
+        kind: the value of the tag on the wire, such as an unknown ``sessionUpdate`` or ``type``.
+        raw: the whole value.
+    """
+
+    kind: str
+    raw: Any
+
+
+class Origin(NamedTuple):
+    """Where in its session an update came.
+
+    Attributes:
+        session_id: the session.
+        turn: which prompt of this session was being answered, counted from 1; None outside a turn.
+        replay: it is history that ``session/load`` (or ``session/resume``) sent.
+    """
+
+    session_id: str
+    turn: int | None
+    replay: bool
+
+
+NOWHERE = Origin("", None, False)
+
+
+class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
+    """Something that an agent reports about a session. What it says of itself beside its fields:"""
+
+    @property
+    def origin(self) -> Origin:
+        """Where in its session it came; empty for one that was made by hand."""
+        return cast(Origin, self.__dict__.get("origin", NOWHERE))
+
+    @property
+    def turn(self) -> int | None:
+        """The turn that it belongs to, counted from 1; None outside a turn."""
+        return self.origin.turn
+
+    @property
+    def replay(self) -> bool:
+        """Whether it is history, sent while the session was loaded."""
+        return self.origin.replay
+
+    @property
+    def notification(self) -> dict[str, Any]:
+        """The whole notification's ``params`` as they came, with all that has no field here."""
+        line = self.__dict__.get("line")
+        return {} if line is None else cast("dict[str, Any]", msgspec.json.decode(line)["params"])
+
+    @property
+    def raw(self) -> Any:
+        """The update as it came, with members that have no field here."""
+        return self.notification.get("update")
+
+
+class UnknownUpdate(Update, frozen=True, kw_only=True):
+    """An update that this package does not know, or not in this shape; see ``raw``.
+
+    Attributes:
+        kind: its ``sessionUpdate``; empty if it has none.
+    """
+
+    kind: str = ""
