@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import SecretStr
 from reactivex import Observable
 
-from ._dispatch.assembler import Assembler
+from ._dispatch.assembler import Assembler, Log
 from ._dispatch.calls import Call, Waits
 from ._dispatch.jobstreams import JobStream
 from ._dispatch.lanes import Lane
@@ -39,6 +39,9 @@ class JobOwner(Protocol):
 
     def barriers(self, job_id: str) -> Iterable[tuple[Lane, int]]:
         """The lanes that have events of the job, each with the count it must come to."""
+
+    def chunk_log(self, job_id: str) -> Log | None:
+        """Where the chunks of its result outlive the process; ``None`` if nowhere."""
 
     def own_call(self, job_id: str) -> Call | None:
         """The calling handler, if the end of the job would wait for it; may raise WouldDeadlock."""
@@ -91,7 +94,7 @@ class JobRecord(JobStream):
         self.children: list[str] = []
         self.progress: Progress | None = None
         self.key: str | None = None
-        self.assembler = Assembler(job_id)
+        self.assembler = Assembler(job_id, log=lambda: owner.chunk_log(job_id))
         self.barriers: list[tuple[Lane, int]] = []
         self.mine = False
         self.watched = False

@@ -78,6 +78,9 @@ class Requesting(Observing):
         """What carries the session; raises if there is none, or no more."""
         raise NotImplementedError
 
+    async def _kept(self) -> None:
+        """Return when a restart would know of what is known here."""
+
     @property
     def _link(self) -> Link | None:
         """The link that is up."""
@@ -143,7 +146,9 @@ class Requesting(Observing):
             fresh=is_own_key(submission.key),
         )
         accepted = await self._ask(request)
-        return self._jobs.submitted(accepted.job_id, submission)
+        job = self._jobs.submitted(accepted.job_id, submission)
+        await self._kept()
+        return job
 
     async def watch(
         self,

@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from reactivex import Observable
 from reactivex.subject import BehaviorSubject
 
+from ._dispatch.assembler import Log
 from ._dispatch.calls import calling
 from ._dispatch.hooks import Hooks
 from ._dispatch.registration import Registration
+from ._link.acks import Acknowledger
 from ._link.driver import Driver
+from ._link.durability import Durability
 from ._link.intake import Intake
 from ._link.link import Link
 from ._link.reconnect import ReconnectManager, TokenSource
@@ -34,12 +39,14 @@ from ._wire.dialect import DIALECTS
 from .errors import (
     ArcpError,
     ClientClosed,
+    ConnectFailed,
     LinkLost,
     LocalProtocolError,
 )
-from .models import ClientInfo, SessionInfo, Stats
+from .models import Checkpoint, ClientInfo, OpenJob, SessionInfo, Stats
 from .policy import Buffer, Order, Reconnect, Timeouts
 from .state import Closed, Connecting, LinkState, Live
+from .stores.base import CheckpointStore
 from .transports.base import Connector
 from .transports.websocket import WebSocketConnector
 from .version import __version__
@@ -48,7 +55,6 @@ __all__ = ["Client"]
 
 _log = logging.getLogger("arcp_client.client")
 
-_ACK_EVERY = 0.25
 _GRACE = 1.0
 
 
@@ -79,6 +85,9 @@ class Client(Requesting):
         order: the order of registrations that do not choose one.
         buffer: how much may wait for slow consumers.
         reconnect: delays and limits of reconnecting.
+        store: where to keep what lets another client, in this process or after a restart, go on
+            with the session; nowhere by default.
+        key: which of several sessions with the same target it is; one client at a time holds it.
         timeouts: bounds on every wait.
         dialect: the runtime's dialect, where it must not be recognised from its welcome.
         handler_timeout: seconds that one handler call may take; no limit by default.
@@ -94,6 +103,8 @@ class Client(Requesting):
         order: Order = Order.SESSION,
         buffer: Buffer = Buffer(),  # noqa: B008  frozen
         reconnect: Reconnect = Reconnect(),  # noqa: B008  frozen
+        store: CheckpointStore | None = None,
+        key: str = "default",
         timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         dialect: str | None = None,
         handler_timeout: float | None = None,
@@ -102,21 +113,31 @@ class Client(Requesting):
             raise ValueError("handler_timeout is a number of seconds above 0")
         if dialect is not None and dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
-        session = Session(
+        self._new_session = partial(
+            Session,
             info=info or ClientInfo(name="arcp-client", version=__version__),
             features=tuple(features) if features is not None else wire.FEATURES,
             limit=buffer.hard,
             spoken=DIALECTS[dialect] if dialect is not None else None,
         )
         super().__init__(
-            session,
+            self._new_session(),
             order=order,
             buffer=buffer,
             timeouts=timeouts,
             handler_timeout=handler_timeout,
-            activity=self._plan_ack,
+            activity=self._active,
         )
         self._connector = _connector_for(target)
+        self._durability: Durability | None = None
+        if store is not None:
+            self._durability = Durability(
+                store,
+                self._connector.target,
+                key,
+                subject=self._subject,
+                pressure=self._pressure,
+            )
         self._token = token
         self._policy = reconnect
         self._buffer = buffer
@@ -129,9 +150,8 @@ class Client(Requesting):
         self._manager: ReconnectManager | None = None
         self._running: asyncio.Task[None] | None = None
         self._changes: list[asyncio.Future[None]] = []
-        self._acked = 0
-        self._ack_timer: asyncio.TimerHandle | None = None
-        self._acks = True
+        self._acks: Acknowledger | None = None
+        self._connecting = 0
         self._closing: asyncio.Task[None] | None = None
         self._leaving: set[Registration] = set()
         self._resumed = False
@@ -141,30 +161,78 @@ class Client(Requesting):
     async def connect(self) -> None:
         """Open the session; returns once it is live. Further calls wait for the same.
 
+        With a store, the session of an earlier client is gone on with, and its open jobs are in
+        `open_jobs`. When nobody waits for the first link any more, because every call was
+        cancelled, the client is closed and nothing connects.
+
         Raises:
             ConnectFailed: no session within ``Timeouts.open``; names the last cause.
             Unauthenticated: the runtime refused the token.
+            StoreLocked: another client, in this or another process, holds the checkpoint.
             ClientClosed: the client was closed before.
         """
         if self._running is None and not isinstance(self._state, Closed):
-            self._driver = Driver(self._session, publish=self._subject.publish, tell=self._tell)
-            self._intake = Intake(
-                self._driver,
-                self._pressure,
-                spill=self._buffer.spill,
-                keep=self._buffer.bytes,
-            )
-            self._manager = ReconnectManager(
-                self._connector,
-                self._driver,
-                token=self._token,
-                policy=self._policy,
-                timeouts=self._timeouts,
-                intake=self._intake,
-                changed=self._change,
-            )
-            self._running = self._owner.spawn(self._manager.run(), name="reconnect")
-        await self.connected()
+            self._running = self._owner.spawn(self._run(), name="reconnect")
+        running = self._running
+        self._connecting += 1
+        try:
+            await self.connected()
+        except ArcpError:
+            if running is not None:
+                await asyncio.wait({running})  # it lets go of the store
+            raise
+        except asyncio.CancelledError:
+            if self._connecting == 1 and self._manager_links == 0:
+                await self._leave(0.0, drain=False, tell=False)
+            raise
+        finally:
+            self._connecting -= 1
+
+    async def _run(self) -> None:
+        """Take hold of the checkpoint, keep the session on a link, let go of the checkpoint."""
+        durability = self._durability
+        try:
+            checkpoint = await durability.open() if durability is not None else None
+        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+            self._end(error if isinstance(error, ArcpError) else _store_failed(error))
+            return
+        driver, manager = self._assemble(checkpoint)
+        try:
+            await manager.run()
+        finally:
+            driver.stop()
+            if durability is not None and self._closing is None:
+                await durability.close(forget=False)
+
+    def _assemble(self, checkpoint: Checkpoint | None) -> tuple[Driver, ReconnectManager]:
+        """Put together what keeps the session on a link."""
+        durability = self._durability
+        publish = self._subject.publish if durability is None else durability.offer
+        if checkpoint is not None:
+            self._session = self._new_session(checkpoint=checkpoint)
+        self._driver = driver = Driver(self._session, publish=publish, tell=self._tell)
+        self._intake = Intake(
+            driver, self._pressure, spill=self._buffer.spill, keep=self._buffer.bytes
+        )
+        self._manager = ReconnectManager(
+            self._connector,
+            driver,
+            token=self._token,
+            policy=self._policy,
+            timeouts=self._timeouts,
+            intake=self._intake,
+            changed=self._change,
+        )
+        self._acks = Acknowledger(driver, self._subject, safe=self._safe_mark)
+        if durability is not None:
+            for job in checkpoint.jobs if checkpoint is not None else ():
+                self._jobs.resume(job, durability.log_for(job.job_id) or ())
+            durability.start(driver)
+        return driver, self._manager
+
+    @property
+    def _manager_links(self) -> int:
+        return self._manager.links if self._manager is not None else 0
 
     async def connected(self) -> None:
         """Wait until the session is live, whether for the first time or again.
@@ -186,7 +254,7 @@ class Client(Requesting):
 
         Running handlers get until ``timeout`` to finish what arrived; then the runtime is told,
         and everything here ends. Idempotent, from any task, also inside a handler, which is then
-        not waited for. Nothing connects afterwards.
+        not waited for. Nothing connects afterwards. With a store, the checkpoint is deleted.
 
         Args:
             timeout: seconds for all of it; ``Timeouts.close`` by default.
@@ -195,6 +263,8 @@ class Client(Requesting):
 
     async def detach(self, *, timeout: float | None = None) -> None:
         """Drop the link without ending the session, so that it can be resumed within its window.
+
+        With a store, the checkpoint is kept: the next client goes on from it.
 
         Args:
             timeout: seconds for handlers to finish what arrived; ``Timeouts.close`` by default.
@@ -223,7 +293,9 @@ class Client(Requesting):
         traceback: TracebackType | None,
     ) -> None:
         # After an exception nobody is interested in what handlers would still do.
-        await self._leave(None, drain=exc_type is None, tell=True)
+        failed = exc_type is not None
+        keep = failed and self._durability is not None and self._durability.durable
+        await self._leave(None, drain=not failed, tell=not keep)
 
     # ------------------------------------------------------------------ state
 
@@ -305,9 +377,11 @@ class Client(Requesting):
                 _reject(request, error)
             case effects.JobKnown():
                 self._job_known(effect)
-            case effects.JobGone(job_id, error, status):
-                self._jobs.record(job_id).lose(lambda: error, status=status)
-                self._jobs.forget(job_id)
+            case effects.JobGone():
+                if self._durability is not None:
+                    self._durability.after(partial(self._job_gone, effect))
+                else:
+                    self._job_gone(effect)
             case effects.Rotated(job_id, name, value):
                 self._jobs.record(job_id).rotate(name, value)
             case effects.Opened(_, resumed):
@@ -322,16 +396,34 @@ class Client(Requesting):
     def _job_known(self, effect: effects.JobKnown) -> None:
         told = effect.job
         record = self._jobs.known(told, mine=effect.mine)
-        if effect.mine and not record.over and self._session.jobs.has_ended(told.job_id):
-            self._session.wanted(told.job_id, self._open().now)
+        if effect.mine and not record.over:
+            if self._session.jobs.has_ended(told.job_id):
+                self._session.wanted(told.job_id, self._open().now)
+            request = effect.request
+            if self._durability is not None and request is not None:
+                payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
+                self._durability.opened(
+                    OpenJob(told.job_id, record.agent, request.key or "", payload)
+                )
+
+    def _job_gone(self, effect: effects.JobGone) -> None:
+        self._jobs.record(effect.job_id).lose(lambda: effect.error, status=effect.status)
+        self._jobs.forget(effect.job_id)
+        if self._durability is not None:
+            self._durability.gone(effect.job_id)
 
     def _opened(self, resumed: bool) -> None:
         assert self._manager is not None
+        assert self._acks is not None
         self._manager.opened()
         self._resumed = resumed
         if not resumed:
-            self._acked = 0
+            self._acks.renewed()
+        # Whoever waits for this state runs first, before an event of the replay is delivered: so
+        # a handler registered there, or a look at the open jobs, comes in time.
         self._change(Live(resumed))
+        if self._durability is not None:
+            self._durability.renewed(self._session.session_id or "", fresh=not resumed)
 
     def _change(self, state: LinkState) -> None:
         if isinstance(self._state, Closed):
@@ -344,28 +436,29 @@ class Client(Requesting):
             if not change.done():
                 change.set_result(None)
 
-    # ------------------------------------------------------------------ acknowledgements (S1)
+    # ------------------------------------------------------------------ what is processed (S1)
 
-    def _plan_ack(self) -> None:
-        if self._ack_timer is None:
-            loop = asyncio.get_running_loop()
-            self._ack_timer = loop.call_later(_ACK_EVERY, self._ack)
+    def _active(self) -> None:
+        """The first event after a quiet time."""
+        if self._acks is not None:
+            self._acks.plan()
+        if self._durability is not None:
+            self._durability.changed()
 
-    def _ack(self) -> None:
-        self._ack_timer = None
-        session, driver = self._session, self._driver
-        if driver is not None:
-            driver.flush()  # what was read and not published is not processed
-        if driver is None or not self._acks or isinstance(self._state, Closed):
-            return
-        mark = self._subject.mark(session.session_id or "", session.received)
-        if mark > self._acked and session.ack(mark, driver.now):
-            self._acked = mark
-            driver.carry()
-        if mark < session.received:
-            self._plan_ack()
-        else:
-            self._subject.quiet = True
+    def _safe_mark(self, mark: int) -> int:
+        return mark if self._durability is None else min(mark, self._durability.mark)
+
+    async def _kept(self) -> None:
+        if self._durability is not None:
+            await self._durability.flush()
+
+    def _waiting(self) -> int:
+        held = self._durability.held if self._durability is not None else 0
+        return self._subject.backlog + held
+
+    def chunk_log(self, job_id: str) -> Log | None:
+        """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
+        return self._durability.log_for(job_id) if self._durability is not None else None
 
     # ------------------------------------------------------------------ the end
 
@@ -390,8 +483,13 @@ class Client(Requesting):
 
     async def _farewell(self, seconds: float, *, drain: bool, tell: bool) -> None:
         driver, running = self._driver, self._running
-        assert driver is not None
         assert running is not None
+        if driver is None:  # the store has not answered yet
+            self._end(None)
+            await cancel_and_wait([running])
+            if self._durability is not None:
+                await self._durability.close(forget=False)
+            return
         if drain:
             try:
                 async with asyncio.timeout(seconds):
@@ -399,9 +497,14 @@ class Client(Requesting):
             except TimeoutError:
                 _log.warning(
                     "closed while handlers still ran: %d events were not handled",
-                    self._subject.backlog,
+                    self._waiting(),
                 )
-        self._ack()
+        if not tell:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    await self._kept()
+        if self._acks is not None:
+            self._acks.now()
         if tell:
             self._session.close(driver.now)
             driver.carry()
@@ -414,8 +517,13 @@ class Client(Requesting):
         await cancel_and_wait([running])
         self._session.end(None)
         driver.carry()
+        if self._durability is not None:
+            await self._durability.close(forget=tell)
 
     async def _drained(self) -> None:
+        passed = self._durability.passed() if self._durability is not None else None
+        if passed is not None:
+            await self._pressure.wanted(passed)
         for registration in tuple(self._registrations):
             if registration not in self._leaving:
                 reached = [(lane, lane.taken) for lane in registration.lanes]
@@ -424,7 +532,8 @@ class Client(Requesting):
 
     def _stop(self, cause: ArcpError) -> None:
         """A handler failed for good: what it did not handle must not count as handled."""
-        self._acks = False
+        if self._acks is not None:
+            self._acks.stop()
         self._session.end(cause)
         if self._driver is not None:
             self._driver.carry()
@@ -440,9 +549,10 @@ class Client(Requesting):
         """The session is over: everybody who waits is told, nothing runs on."""
         if isinstance(self._state, Closed):
             return
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
+        if self._acks is not None:
+            self._acks.stop()
+        if self._durability is not None:
+            self._durability.freeze()
         if self._driver is not None:
             self._driver.stop()
         self._change(Closed(cause))
@@ -479,6 +589,13 @@ def _connector_for(target: str | Connector) -> Connector:
     raise TypeError(
         f"target is a ws:// or wss:// URL, a Connector or a Runtime, not {type(target).__name__}"
     )
+
+
+def _store_failed(error: Exception) -> ArcpError:
+    # Its text may quote what is kept.
+    failure = ConnectFailed(f"the store failed: {type(error).__name__}", permanent=True)
+    failure.__cause__ = error
+    return failure
 
 
 def _resolve(request: Request, value: Any) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ._dispatch.jobstreams import JobStream, JobStreams
 from ._jobrecord import JobOwner, JobRecord
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError
+from .events import ResultChunk
 from .job import Job, JobHandle, JobView
+from .models import OpenJob
 from .submission import Submission
 
 __all__ = ["JobTable"]
@@ -105,6 +107,16 @@ class JobTable:
             record.key = submission.key
             self._keys[submission.key] = (submission.fingerprint, record)
         return self.job(record)
+
+    def resume(self, job: OpenJob, chunks: Iterable[ResultChunk]) -> None:
+        """A job of an earlier process had not ended; these pieces of its result were kept."""
+        record = self.record(job.job_id)
+        record.mine = True
+        record.agent = job.agent
+        record.status = "running"
+        record.key = job.idempotency_key
+        record.assembler.restore(chunks)
+        self._keys[job.idempotency_key] = (job.payload_hash, record)
 
     def forget(self, job_id: str) -> None:
         """Nothing more will come of it."""

@@ -11,28 +11,45 @@ import binascii
 import io
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import IO
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import IO, Protocol
 
 from ..errors import ArcpError, ResultIncomplete
 from ..events import ResultChunk
 
-__all__ = ["Assembler"]
+__all__ = ["Assembler", "Log"]
 
 _IN_MEMORY = 8 * 1024 * 1024
 _AHEAD = 1024
 
 
+class Log(Protocol):
+    """Where chunks outlive the process."""
+
+    def append(self, chunk: ResultChunk) -> None:
+        """Keep one; must not raise."""
+
+    def close(self) -> None:
+        """Nothing more follows."""
+
+
 class Assembler:
     """The chunks of one result.
+
+    Args:
+        job_id: whose result it is.
+        log: where to keep each chunk before it counts as processed; asked for with the first one,
+            ``None`` if nowhere.
 
     Attributes:
         result_id: the result that is assembled; a chunk of another id starts anew.
         size: bytes assembled so far.
     """
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, *, log: Callable[[], Log | None] = lambda: None) -> None:
         self.job_id = job_id
+        self._find_log = log
+        self._log: Log | None = None
         self.result_id: str | None = None
         self.size = 0
         self._file: IO[bytes] = io.BytesIO()
@@ -66,12 +83,27 @@ class Assembler:
             self._final = chunk.chunk_seq
         if chunk.chunk_seq < len(self._ends):
             return
-        if len(self._ahead) >= _AHEAD and chunk.chunk_seq not in self._ahead:
-            return
-        self._ahead.setdefault(chunk.chunk_seq, chunk)
+        if chunk.chunk_seq not in self._ahead:
+            if len(self._ahead) >= _AHEAD:
+                return
+            self._keep(chunk)
+            self._ahead[chunk.chunk_seq] = chunk
         while (following := self._ahead.pop(len(self._ends), None)) is not None:
             self._append(following)
         self._tell()
+
+    def restore(self, kept: Iterable[ResultChunk]) -> None:
+        """Take in what an earlier process kept in the log."""
+        find, self._find_log = self._find_log, lambda: None
+        for chunk in kept:
+            self.add(chunk)
+        self._find_log = find
+
+    def _keep(self, chunk: ResultChunk) -> None:
+        if self._log is None:
+            self._log = self._find_log()
+        if self._log is not None:
+            self._log.append(chunk)
 
     def _append(self, chunk: ResultChunk) -> None:
         try:
@@ -125,12 +157,16 @@ class Assembler:
             self._problem = f"the result is {result_id}, the chunks are of {self.result_id}"
         self.result_id = self.result_id or result_id
         self._complete = True
+        if self._log is not None:
+            self._log.close()
         self._tell()
 
     def fail(self, error: ArcpError) -> None:
         """The job will never finish this result here."""
         if not self._complete and self._error is None:
             self._error = error
+            if self._log is not None:
+                self._log.close()
             self._tell()
 
     def value(self) -> str | bytes:

@@ -1,0 +1,286 @@
+"""A store's checkpoint in, a session that goes on out: what survives a restart (S1, S5, S9, S10).
+
+Composes the checkpoints of one client and keeps the lock on them. When and how far to write is
+decided in ``checkpoints``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from .._dispatch.pressure import Pressure
+from .._dispatch.subject import Subject
+from .._tasks import TaskOwner
+from ..events import Event
+from ..models import Checkpoint, OpenJob
+from ..stores.base import CheckpointStore
+from ..stores.spool import ChunkLog
+from .checkpoints import Checkpointer
+from .driver import Driver
+
+__all__ = ["Durability"]
+
+_log = logging.getLogger("arcp_client.checkpoints")
+
+_PATIENCE = 5.0
+"""Seconds that a store has for its last save and for its release."""
+
+
+class Durability:
+    """What one client keeps in a store.
+
+    Args:
+        store: where to keep it.
+        target: who the client talks to.
+        key: which of the client's sessions with it.
+        subject: who consumes, and how far each one is.
+        pressure: told by consumers of what they are done with.
+
+    Attributes:
+        durable: it outlives the process.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, target: str, key: str, *, subject: Subject, pressure: Pressure
+    ) -> None:
+        self.durable = store.durable
+        self._store = store
+        self._target = target
+        self._key = key
+        self._subject = subject
+        self._pressure = pressure
+        self._spool: Path | None = None
+        self._holds = False
+        self._driver: Driver | None = None
+        self._writer: Checkpointer | None = None
+        self._jobs: dict[str, OpenJob] = {}
+        self._ended: dict[str, tuple[str, int]] = {}
+        self._logs: dict[str, ChunkLog] = {}
+        self._restored: tuple[tuple[int, int], ...] = ()
+        self._session_restored = ""
+        self._session = ""
+        self._last: Checkpoint | None = None
+        self._final: Checkpoint | None = None
+        self._owner = TaskOwner("arcp_client.durability")
+
+    # ------------------------------------------------------------------ life
+
+    async def open(self) -> Checkpoint | None:
+        """Take hold of the checkpoint, and give it if there is one.
+
+        Raises:
+            StoreLocked: another client holds it.
+        """
+        checkpoint = await self._store.acquire(self._target, self._key)
+        self._holds = True
+        if self._store.durable:
+            self._spool = self._store.spool(self._target, self._key)
+        if checkpoint is not None:
+            self._jobs = {job.job_id: job for job in checkpoint.jobs}
+            self._restored = checkpoint.processed
+            self._session = self._session_restored = checkpoint.session_id
+        if self._spool is not None:
+            _sweep(self._spool, {ChunkLog.name_for(job_id) for job_id in self._jobs})
+        self._last = checkpoint
+        return checkpoint
+
+    def start(self, driver: Driver) -> None:
+        """Save from now on what that driver carries."""
+        self._driver = driver
+        self._writer = Checkpointer(
+            save=self._save,
+            snapshot=self._snapshot,
+            saved=self._was_saved,
+            publish=self._publish,
+            idle=lambda: self._subject.backlog == 0,
+            urgent=lambda: self._pressure.urgent,
+            every=self._store.every,
+            interval=self._store.interval,
+        )
+        self._pressure.follower = self._writer.finished
+        self._writer.start(self._last)
+
+    def freeze(self) -> None:
+        """The client ends: what was processed until now is what counts."""
+        if self._writer is None or self._final is not None:
+            return
+        self._final = self._snapshot(self._writer.seen)
+        self._pressure.follower = None
+
+    async def close(self, *, forget: bool) -> None:
+        """Save a last time, or delete the checkpoint with ``forget``, and let go of it. Idempotent.
+
+        What the store raises here is logged: the client is over all the same.
+        """
+        if not self._holds:
+            return
+        self._holds = False
+        self.freeze()
+        try:
+            if self._writer is not None:
+                await self._writer.stop()
+            async with asyncio.timeout(_PATIENCE):
+                if forget:
+                    await self._store.delete(self._target, self._key)
+                elif self._writer is not None and self._final not in (None, self._writer.last):
+                    assert self._final is not None
+                    await self._store.save(self._target, self._key, self._final)
+        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+            _log.error("the last checkpoint was not saved (%s)", type(error).__name__)
+        finally:
+            for log in self._logs.values():
+                log.remove() if forget else log.close()
+            # In a task of its own, since the lock must be let go of however this ends.
+            await asyncio.shield(self._owner.spawn(self._release(), name="release"))
+
+    async def _release(self) -> None:
+        try:
+            await self._store.release(self._target, self._key)
+        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+            _log.error("the store did not let go of a checkpoint (%s)", type(error).__name__)
+
+    # ------------------------------------------------------------------ what happens
+
+    def offer(self, events: list[Event]) -> None:
+        """Events arrived, in order."""
+        assert self._writer is not None
+        for event in events:
+            if event.terminal and event.job_id in self._jobs:
+                self._ended[event.job_id] = (event.session_id, event.seq or 0)
+        self._writer.offer(events)
+
+    def after(self, action: Callable[[], None]) -> None:
+        """Do something in its turn among the events."""
+        assert self._writer is not None
+        self._writer.after(action)
+
+    def renewed(self, session_id: str, *, fresh: bool) -> None:
+        """A welcome came: its token is saved before anything else is delivered (S5)."""
+        assert self._writer is not None
+        self._session = session_id
+        self._writer.renewed(session_id, fresh=fresh)
+
+    def changed(self) -> None:
+        """Something is going on: save it before long."""
+        if self._writer is not None:
+            self._writer.changed()
+
+    def opened(self, job: OpenJob) -> None:
+        """A job of this client was accepted."""
+        self._jobs[job.job_id] = job
+        self.changed()
+
+    def gone(self, job_id: str) -> None:
+        """A job's end will never come."""
+        if job_id in self._jobs:
+            self._ended[job_id] = ("", 0)
+            self.changed()
+
+    async def flush(self) -> None:
+        """Save now; returns after the attempt."""
+        if self._writer is not None and self._final is None:
+            await self._writer.flush()
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def held(self) -> int:
+        """Events that wait until a restart could know of them."""
+        return self._writer.held if self._writer is not None else 0
+
+    @property
+    def mark(self) -> int:
+        """The mark of the present session that was saved last."""
+        last = self._writer.last if self._writer is not None else None
+        return last.mark if last is not None and last.session_id == self._session else 0
+
+    def passed(self) -> asyncio.Future[None] | None:
+        """Done when what arrived until now is with its consumers; ``None`` if it is."""
+        return self._writer.passed() if self._writer is not None and self._writer.held else None
+
+    def log_for(self, job_id: str) -> ChunkLog | None:
+        """Where to keep the chunks of a job of this client; ``None``: in memory only."""
+        if self._spool is None or not self._holds or job_id not in self._jobs:
+            return None
+        log = self._logs.get(job_id)
+        if log is None:
+            log = self._logs[job_id] = ChunkLog(self._spool, job_id)
+        return log
+
+    # ------------------------------------------------------------------ for the writer
+
+    async def _save(self, checkpoint: Checkpoint) -> None:
+        await self._store.save(self._target, self._key, checkpoint)
+
+    def _publish(self, events: list[Event]) -> None:
+        self._subject.publish(events)
+        if self._pressure.paused is not None:
+            self._pressure.eased()
+
+    def _snapshot(self, reserved: int) -> Checkpoint | None:
+        driver, writer = self._driver, self._writer
+        if self._final is not None:
+            return self._final
+        assert driver is not None
+        assert writer is not None
+        driver.flush()  # what was read in this turn counts as received
+        session = driver.session
+        session_id = session.session_id
+        if session_id is None:
+            return None
+        received = session.received
+        first_held = writer.first_held
+        if first_held is not None:
+            received = min(received, first_held - 1)
+        mark = self._subject.mark(session_id, received)
+        processed = self._subject.processed_above(session_id, received) if mark < received else ()
+        if session_id == self._session_restored:
+            processed = (*processed, *self._not_yet_reached(received))
+        self._forget_ended(session_id, mark, processed)
+        token = session.resume_token
+        return Checkpoint(
+            session_id=session_id,
+            resume_token=token.get_secret_value() if token is not None else "",
+            mark=mark,
+            processed=processed,
+            reserved=reserved,
+            jobs=tuple(self._jobs.values()),
+        )
+
+    def _not_yet_reached(self, received: int) -> list[tuple[int, int]]:
+        """What an earlier life processed and the replay has not come to."""
+        return [
+            (max(first, received + 1), last) for first, last in self._restored if last > received
+        ]
+
+    def _forget_ended(
+        self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
+    ) -> None:
+        """A job is kept until every consumer is done with its end."""
+        for job_id, (where, seq) in tuple(self._ended.items()):
+            if where != session_id or seq <= mark or any(a <= seq <= b for a, b in processed):
+                del self._ended[job_id]
+                self._jobs.pop(job_id, None)
+
+    def _was_saved(self, checkpoint: Checkpoint) -> None:
+        kept = {job.job_id for job in checkpoint.jobs}
+        for job_id in [job_id for job_id in self._logs if job_id not in kept | self._jobs.keys()]:
+            self._logs.pop(job_id).remove()
+        if self._driver is not None and checkpoint.mark < self._driver.session.received:
+            self.changed()
+
+
+def _sweep(spool: Path, kept: set[str]) -> None:
+    """Remove what earlier lives left of results that nobody is waiting for."""
+    if not spool.is_dir():
+        return
+    if not kept:
+        shutil.rmtree(spool, ignore_errors=True)
+        return
+    for path in spool.iterdir():
+        if path.name not in kept:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,403 @@
+"""What a client with a store goes on with: after a detach, a crash, an expired session (S10)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arcp_client import Client, JobContext, MemoryStore, Order, Runtime, SqliteStore, events
+from arcp_client.errors import ConnectFailed, StoreLocked
+from arcp_client.models import Checkpoint
+from arcp_client.state import Closed, Live
+
+from .conftest import Gates
+
+Open = Callable[..., Client]
+
+
+class Crashed(Exception):
+    """Stands for the death of a process: nothing is written after it."""
+
+
+class Dying(MemoryStore):
+    """A durable store whose client can be cut off: from then on nothing reaches it."""
+
+    durable = True
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.dead = False
+        self.saves: list[Checkpoint] = []
+
+    async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
+        if self.dead:
+            raise Crashed
+        await asyncio.sleep(0)
+        if self.dead:
+            raise Crashed
+        self.saves.append(checkpoint)
+        await super().save(target, key, checkpoint)
+
+    async def delete(self, target: str, key: str) -> None:
+        if not self.dead:
+            await super().delete(target, key)
+
+    async def crash(self, client: Client) -> None:
+        """As far as the store can tell, the client's process is killed now."""
+        self.dead = True
+        await client.detach(timeout=0.01)
+        self.dead = False
+
+
+async def test_a_detached_session_is_gone_on_with_by_the_next_client(
+    runtime: Runtime, gates: Gates, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "kept.db")
+    first = Client(runtime, store=store)
+    seen: list[tuple[str, bool]] = []
+    await first.connect()
+    assert not first.resumed
+    job = await first.submit("gated", "go", idempotency_key="one")
+    log = await anext(aiter(job))
+    assert log.kind == "log"
+    await first.detach()
+    gates["go"].set()
+
+    second = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+
+    @second.on(events.Event)
+    async def handle(event: events.Event) -> None:
+        seen.append((event.kind, event.redelivered))
+
+    async with second:
+        assert second.resumed
+        (again,) = second.open_jobs()
+        assert (again.id, again.agent) == (job.id, "gated")
+        assert await second.submit("gated", "go", idempotency_key="one") is again
+        assert (await again.result()).value == "go"
+        assert second.open_jobs() == []
+    assert seen == [("log", False), ("result", False)]  # the one that says "after"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.db"]
+
+    third = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    async with third:  # close() deleted the checkpoint
+        assert not third.resumed
+        assert third.open_jobs() == []
+
+
+async def test_a_second_client_of_the_same_key_gets_store_locked(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    async with Client(runtime, store=SqliteStore(tmp_path / "kept.db")):
+        second = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+        with pytest.raises(StoreLocked):
+            await second.connect()
+        assert isinstance(second.state, Closed)
+        await second.close()
+        async with Client(runtime, store=SqliteStore(tmp_path / "kept.db"), key="other"):
+            pass
+    async with Client(runtime, store=SqliteStore(tmp_path / "kept.db")):
+        pass
+
+
+async def test_the_lock_is_let_go_of_when_connect_fails_or_is_cancelled(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kept.db")
+    with pytest.raises(ConnectFailed):
+        await Client("http://nowhere", store=store).connect()
+    async with Runtime(auth={"right": "alice"}) as runtime:
+        with pytest.raises(Exception, match="refused"):
+            await Client(runtime, token="wrong", store=store).connect()
+    assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.parametrize("raised", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+async def test_leaving_the_block_by_an_exception_keeps_what_is_durable(
+    runtime: Runtime, tmp_path: Path, raised: bool, durable: bool
+) -> None:
+    store = SqliteStore(tmp_path / "kept.db") if durable else MemoryStore()
+    try:
+        async with Client(runtime, store=store) as client:
+            await client.submit("stuck")
+            if raised:
+                raise KeyError
+    except KeyError:
+        pass
+    async with Client(runtime, store=store) as second:
+        assert second.resumed is (raised and durable)
+        assert len(second.open_jobs()) == (raised and durable)
+
+
+@pytest.mark.parametrize("every", [1, 4, 64])
+async def test_after_a_crash_repeats_are_few_and_marked_and_no_first_one_is_lost(
+    runtime: Runtime, every: int
+) -> None:
+    lines = [str(n) for n in range(200)]
+    store = Dying(every=every, interval=0.002)
+    seen: list[list[tuple[int, bool]]] = []
+    client = None
+    for life in range(30):
+        client = Client(runtime, store=store)
+        handled: list[tuple[int, bool]] = []
+        enough = asyncio.Event()
+        seen.append(handled)
+
+        @client.on(events.Log)
+        async def handle(
+            event: events.Log,
+            handled: list[tuple[int, bool]] = handled,
+            enough: asyncio.Event = enough,
+            wanted: int = every + 3 + 5 * life % 17,
+        ) -> None:
+            handled.append((int(event.message), event.redelivered))
+            if len(handled) >= wanted or event.message == lines[-1]:
+                enough.set()
+                await asyncio.sleep(0.001)
+
+        await client.connect()
+        if not client.open_jobs() and not life:
+            await client.submit("say", lines)
+        await enough.wait()
+        if handled[-1][0] == len(lines) - 1:
+            await client.close()
+            break
+        await store.crash(client)
+    assert len(seen) > 2
+    done: set[int] = set()
+    for handled in seen:
+        numbers = [n for n, _ in handled]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert numbers[0] <= len(done), "an event was lost"
+        repeats = [n for n in numbers if n in done]
+        assert len(repeats) <= every
+        marked = {n for n, again in handled if again}
+        assert set(repeats) <= marked, "a repeat was not marked"
+        assert len(marked - done) <= every, "first ones were marked"
+        done |= set(numbers)
+    assert done == set(range(len(lines)))
+
+
+async def test_a_slow_handler_does_not_hold_back_a_fast_one(runtime: Runtime) -> None:
+    client = Client(runtime, store=Dying(every=2))
+    blocked = asyncio.Event()
+    fast: list[str] = []
+    all_there = asyncio.Event()
+
+    @client.on(events.Log)
+    async def audit(event: events.Log) -> None:
+        await blocked.wait()
+
+    @client.on(events.Log)
+    async def show(event: events.Log) -> None:
+        fast.append(event.message)
+        if len(fast) == 100:
+            all_there.set()
+
+    async with client:
+        await client.submit("say", [str(n) for n in range(100)])
+        await all_there.wait()
+        blocked.set()
+    assert fast == [str(n) for n in range(100)]
+
+
+async def test_a_handler_may_wait_for_what_only_later_events_bring(runtime: Runtime) -> None:
+    client = Client(runtime, store=Dying(every=1))
+    results: list[Any] = []
+
+    @client.on(events.Status, barrier=False)
+    async def handle(event: events.Status) -> None:
+        job = await client.submit("say", [str(n) for n in range(20)])
+        results.append((await job.result()).value)
+
+    async with client:
+        job = await client.submit("stuck")
+        while not results:
+            await asyncio.sleep(0.001)
+        await job.cancel()
+    assert results == [20]
+
+
+async def test_what_several_lanes_did_beyond_the_slowest_is_not_done_again(
+    runtime: Runtime,
+) -> None:
+    store = Dying(every=64, interval=0.001)
+    client = Client(runtime, store=store, order=Order.JOB)
+    seen: list[tuple[str | None, str]] = []
+    never = asyncio.Event()
+    done = asyncio.Event()
+
+    @client.on(events.Log)
+    async def handle(event: events.Log) -> None:
+        if event.message == "before":
+            await never.wait()
+        seen.append((event.job_id, event.message))
+        if len(seen) == 10:
+            done.set()
+
+    await client.connect()
+    slow = await client.submit("gated", "go")
+    quick = await client.submit("say", [str(n) for n in range(10)])
+    await done.wait()
+    while sum(last - first + 1 for first, last in store.saves[-1].processed) < 10:
+        await asyncio.sleep(0.001)
+    await store.crash(client)
+
+    second = Client(runtime, store=store)
+    again: list[tuple[str | None, str, bool]] = []
+    came = asyncio.Event()
+
+    @second.on(events.Log)
+    async def once_more(event: events.Log) -> None:
+        again.append((event.job_id, event.message, event.redelivered))
+        came.set()
+
+    async with second:
+        await came.wait()
+    assert again == [(slow.id, "before", True)]
+    assert quick.id not in {job_id for job_id, _, _ in again}
+
+
+async def test_a_chunked_result_survives_a_restart_half_way(gates: Gates, tmp_path: Path) -> None:
+    async with Runtime() as runtime:
+
+        @runtime.agent("report")
+        async def report(input: Any, job: JobContext) -> AsyncIterator[str]:
+            async def pieces() -> AsyncIterator[str]:
+                for n in range(20):
+                    if n == 10:
+                        await gates["half"].wait()
+                    yield f"{n},"
+
+            return pieces()
+
+        store = SqliteStore(tmp_path / "kept.db", interval=0.01)
+        first = Client(runtime, store=store)
+        await first.connect()
+        job = await first.submit("report")
+        async for event in job:
+            if isinstance(event, events.ResultChunk) and event.chunk_seq == 9:
+                break
+        spool = store.spool("", "")
+        await first.detach()
+        (kept,) = tmp_path.glob("kept.db.*.results")
+        assert len(list(kept.iterdir())) == 1
+        gates["half"].set()
+
+        second = Client(runtime, store=SqliteStore(tmp_path / "kept.db", interval=0.01))
+        await second.connect()
+        (again,) = second.open_jobs()
+        assert (await again.result()).value == "".join(f"{n}," for n in range(20))
+        assert spool is not None
+        await second.detach()
+        assert list(kept.iterdir()) == []  # removed with the job
+        third = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+        async with third:
+            assert third.open_jobs() == []
+        assert not kept.exists()
+
+
+async def test_a_session_that_expired_is_followed_by_a_fresh_one_with_its_jobs(
+    gates: Gates, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "kept.db")
+    async with Runtime() as runtime:
+
+        @runtime.agent("gated")
+        async def gated(input: Any, job: JobContext) -> Any:
+            await job.log("before")
+            await gates[input].wait()
+            await job.log("after")
+            return input
+
+        first = Client(runtime, store=store)
+        await first.connect()
+        job = await first.submit("gated", "go")
+        assert (await anext(aiter(job))).kind == "log"
+        await first.detach()
+        kept = await store.acquire(runtime.target, "default")
+        assert kept is not None
+        forgotten = dataclasses.replace(kept, session_id="sess_forgotten")
+        await store.save(runtime.target, "default", forgotten)
+        await store.release(runtime.target, "default")
+        second = Client(runtime, store=store)
+        gaps: list[events.Gap] = []
+
+        @second.on(events.Gap)
+        async def gap(event: events.Gap) -> None:
+            gaps.append(event)
+
+        async with second:
+            assert not second.resumed
+            (again,) = second.open_jobs()
+            gates["go"].set()
+            assert (await again.result()).value == "go"
+        assert [gap.reason for gap in gaps] == ["unknown_end"]
+
+
+async def test_a_save_that_fails_stops_acks_is_reported_once_and_tried_again(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Dying(every=1, interval=0.001)
+    client = Client(runtime, store=store)
+    handled: list[str] = []
+    some = asyncio.Event()
+
+    @client.on(events.Log)
+    async def handle(event: events.Log) -> None:
+        handled.append(event.message)
+        if event.message == "2":
+            store.dead = True
+        some.set()
+
+    with caplog.at_level(logging.WARNING, logger="arcp_client.checkpoints"):
+        await client.connect()
+        await client.submit("say", [str(n) for n in range(10)])
+        while not any(record.levelname == "ERROR" for record in caplog.records):
+            await asyncio.sleep(0.001)
+        assert handled == ["0", "1", "2"]  # no event goes out that a restart would not know of
+        store.dead = False
+        while len(handled) < 10:
+            await asyncio.sleep(0.01)
+        await client.close()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "rt" not in caplog.records[0].getMessage().split()
+
+
+async def test_the_newest_token_is_saved_before_anything_is_delivered(runtime: Runtime) -> None:
+    saving = asyncio.Event()
+    order: list[str] = []
+
+    class Slow(Dying):
+        async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
+            await saving.wait()
+            order.append("saved")
+            await super().save(target, key, checkpoint)
+
+    client = Client(runtime, store=Slow())
+
+    @client.on(events.Log)
+    async def handle(event: events.Log) -> None:
+        order.append("handled")
+
+    connecting = asyncio.ensure_future(client.connect())
+    submitting = None
+    while submitting is None:  # connect() itself waits for the store
+        await asyncio.sleep(0)
+        if isinstance(client.state, Live):
+            submitting = asyncio.ensure_future(client.submit("say", ["one"]))
+    async with Client(runtime) as other:
+        while not [job async for job in other.jobs(status=["success"])]:
+            await asyncio.sleep(0.001)
+    assert order == []
+    saving.set()
+    await connecting
+    await (await submitting).result()
+    await client.close()
+    assert order[0] == "saved"
+    assert order.count("handled") == 1

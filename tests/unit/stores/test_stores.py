@@ -1,0 +1,154 @@
+"""Checkpoints are given back as they were saved, to one holder at a time, in every store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arcp_client import MemoryStore, SqliteStore
+from arcp_client.errors import StoreLocked
+from arcp_client.models import Checkpoint, OpenJob
+from arcp_client.stores import CheckpointStore
+from arcp_client.testing import VirtualClock
+
+CHECKPOINT = Checkpoint(
+    session_id="sess_1",
+    resume_token="rt-secret",
+    mark=7,
+    processed=((9, 12), (20, 20)),
+    reserved=30,
+    jobs=(OpenJob("job_1", "echo@1.0.0", "key-1", "ab" * 32),),
+)
+WHERE = ("ws://127.0.0.1:7777/arcp", "default")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kept.db")
+
+
+async def test_what_was_saved_is_given_to_the_next_holder(store: CheckpointStore) -> None:
+    assert await store.acquire(*WHERE) is None
+    await store.save(*WHERE, CHECKPOINT)
+    await store.release(*WHERE)
+    assert await store.acquire(*WHERE) == CHECKPOINT
+    await store.delete(*WHERE)
+    await store.delete(*WHERE)
+    await store.release(*WHERE)
+    await store.release(*WHERE)
+    assert await store.acquire(*WHERE) is None
+    await store.release(*WHERE)
+
+
+async def test_a_second_holder_is_refused_until_the_first_lets_go(store: CheckpointStore) -> None:
+    await store.acquire(*WHERE)
+    with pytest.raises(StoreLocked, match="default"):
+        await store.acquire(*WHERE)
+    await store.acquire(WHERE[0], "another")
+    await store.release(*WHERE)
+    await store.acquire(*WHERE)
+    await store.release(*WHERE)
+    await store.release(WHERE[0], "another")
+
+
+@pytest.mark.parametrize("bad", [{"every": 0}, {"interval": 0}])
+def test_bounds_that_make_no_sense_are_refused(bad: dict[str, int], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="every"):
+        MemoryStore(**bad)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="every"):
+        SqliteStore(tmp_path / "x.db", **bad)  # type: ignore[arg-type]
+
+
+# -- of the file
+
+
+async def test_the_files_are_their_owners_only_and_no_lock_is_left(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kept.db")
+    await store.acquire(*WHERE)
+    await store.save(*WHERE, CHECKPOINT)
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
+    await store.release(*WHERE)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.db"]
+
+
+async def test_rows_that_nobody_asked_for_in_a_month_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = VirtualClock()
+    store = SqliteStore(tmp_path / "kept.db")
+    await store.acquire(*WHERE)
+    await store.save(*WHERE, CHECKPOINT)
+    await store.release(*WHERE)
+    clock.jump_wall(31 * 24 * 3600.0)
+    with clock.installed():
+        assert await store.acquire(*WHERE) is None
+        await store.release(*WHERE)
+    with sqlite3.connect(tmp_path / "kept.db") as database:
+        assert database.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
+    database.close()
+
+
+async def test_a_directory_that_is_missing_is_an_error_and_holds_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "no" / "kept.db")
+    with pytest.raises(OSError, match="no"):
+        await store.acquire(*WHERE)
+    (tmp_path / "no").mkdir()
+    assert await store.acquire(*WHERE) is None
+    await store.release(*WHERE)
+
+
+async def test_a_cancelled_acquire_holds_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kept.db")
+    for ticks in range(6):
+        acquiring = asyncio.ensure_future(store.acquire(*WHERE))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        acquiring.cancel()
+        result = (await asyncio.gather(acquiring, return_exceptions=True))[0]
+        if not isinstance(result, asyncio.CancelledError):
+            await store.release(*WHERE)
+        assert await store.acquire(*WHERE) is None
+        await store.release(*WHERE)
+    assert not list(tmp_path.glob("*.lock"))
+
+
+HOLD = """
+import asyncio, sys
+from arcp_client import SqliteStore
+async def main():
+    await SqliteStore(sys.argv[1]).acquire(sys.argv[2], sys.argv[3])
+    print("held", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+async def test_the_lock_reaches_across_processes_and_dies_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), *WHERE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        store = SqliteStore(path)
+        with pytest.raises(StoreLocked):
+            await store.acquire(*WHERE)
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        assert await store.acquire(*WHERE) is None
+        await store.release(*WHERE)
+    finally:
+        holder.kill()
+        holder.communicate()
