@@ -17,6 +17,7 @@ from ..errors import BufferFull
 from ..events import Event
 from ..policy import Buffer
 from .calls import calling
+from .slowness import SLOW_AFTER
 
 __all__ = ["Crowd", "Pressure", "Reading", "Slow"]
 
@@ -65,7 +66,7 @@ class Pressure:
         crowd: the consumers.
         asked: whether a request waits for its answer.
         stall: seconds after which an iterator that nobody pulls no longer holds up a result.
-        behind: told, every few frames, how far the slowest consumer is behind.
+        behind: called every few frames, and when the reader has stopped for a moment.
 
     Attributes:
         low: events outstanding at which the reader goes on.
@@ -84,7 +85,7 @@ class Pressure:
         *,
         asked: Callable[[], bool],
         stall: float,
-        behind: Callable[[int], None],
+        behind: Callable[[], None],
     ) -> None:
         self.low = max(buffer.soft // 2, 1)
         self.easing = False
@@ -101,6 +102,7 @@ class Pressure:
         self._stored = False
         self._full = False
         self._inside: set[asyncio.Future[Any]] = set()
+        self._events: set[asyncio.Future[Any]] = set()
         self._results = 0
         self._timer: asyncio.TimerHandle | None = None
         self._suspects: list[tuple[Slow, int]] = []
@@ -109,10 +111,8 @@ class Pressure:
 
     def look(self) -> Reading:
         """What the reader does next; to be asked every few frames."""
-        buffer, crowd = self._buffer, self._crowd
-        backlog = crowd.backlog()
-        self._behind(backlog)
-        if backlog < buffer.soft and crowd.weight(buffer.bytes) < buffer.bytes:
+        self._behind()
+        if self._fits(self._buffer.soft):
             return Reading.ON
         if not self._must_read():
             return Reading.HELD
@@ -120,24 +120,42 @@ class Pressure:
 
     @property
     def room(self) -> bool:
-        """Whether consumers may be given more although the reader should stop."""
-        buffer, crowd = self._buffer, self._crowd
-        return crowd.backlog() < buffer.soft and crowd.weight(buffer.bytes) < buffer.bytes
+        """Whether consumers may be given more of what waits in a file.
+
+        What a handler waits for may be in there. So for events that it waits for, memory is
+        bounded by bytes alone, and where that is not enough, its wait fails.
+        """
+        if not self._events:
+            return self._fits(self._buffer.soft)
+        if self._fits(None):
+            return True
+        for future in tuple(self._events):
+            if not future.done():
+                future.set_exception(_full())
+        return False
 
     @property
     def beyond(self) -> bool:
-        """Whether no more may be kept in memory, whoever waits for what."""
-        buffer, crowd = self._buffer, self._crowd
-        return crowd.backlog() >= buffer.hard or crowd.weight(buffer.bytes) >= buffer.bytes
+        """Whether no more may be kept in memory, although something is awaited."""
+        return not self._fits(None if self._events else self._buffer.hard)
+
+    def _fits(self, events: int | None) -> bool:
+        limit = self._buffer.bytes
+        if events is not None and self._crowd.backlog() >= events:
+            return False
+        return self._crowd.weight(limit) < limit
 
     async def caught_up(self) -> None:
         """Wait until consumers have caught up or something is awaited."""
         self.pauses += 1
-        self.paused = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.paused = loop.create_future()
         self._watch()
+        moment = loop.call_later(SLOW_AFTER, self._behind)
         try:
             await self.paused
         finally:
+            moment.cancel()
             self.paused = None
             self._watch()
 
@@ -168,13 +186,13 @@ class Pressure:
         """
         if self._follower is not None:
             self._follower(None)
-        caught_up = self._crowd.backlog() <= self.low
+        caught_up = bool(self._events) or self._crowd.backlog() <= self.low
         if caught_up and self._stored and self.refill is not None:
             self.refill()
         paused = self.paused
         if paused is None or paused.done():
             return
-        if self._must_read() or (caught_up and not self._stored and self.room):
+        if self._must_read() or (caught_up and not self._stored and self._fits(None)):
             paused.set_result(None)
 
     def _watch(self) -> None:
@@ -221,7 +239,7 @@ class Pressure:
             self._results += 1
             self._watch()
         try:
-            with self.inside(future):
+            with self.inside(future, events=True):
                 self.eased()
                 await future
         finally:
@@ -230,8 +248,12 @@ class Pressure:
                 self._watch()
 
     @contextmanager
-    def inside(self, future: asyncio.Future[Any]) -> Iterator[None]:
+    def inside(self, future: asyncio.Future[Any], *, events: bool = False) -> Iterator[None]:
         """Something is awaited; if that is in a handler, read on for it.
+
+        Args:
+            future: what is awaited.
+            events: it comes with an event, and not with an answer.
 
         Raises:
             BufferFull: in a handler, the reader cannot read on.
@@ -242,10 +264,13 @@ class Pressure:
         if self._full:
             raise _full()
         self._inside.add(future)
+        if events:
+            self._events.add(future)
         try:
             yield
         finally:
             self._inside.discard(future)
+            self._events.discard(future)
 
     # ------------------------------------------------------------------ nothing moves
 

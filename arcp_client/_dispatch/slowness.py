@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 from .registration import Registration
 
-__all__ = ["Episode", "Slowness"]
+__all__ = ["SLOW_AFTER", "Episode", "Slowness"]
+
+SLOW_AFTER = 0.1
+"""Seconds."""
 
 
 class Episode(NamedTuple):
@@ -28,7 +31,8 @@ class Episode(NamedTuple):
 class Slowness:
     """Watches the registrations of one client.
 
-    An episode begins when as many events wait as stop the reader, and ends when it may go on.
+    An episode begins when as many events wait as stop the reader, and the oldest of them does so
+    for `SLOW_AFTER`: a burst alone is none. It ends when the reader may go on.
 
     Args:
         soft: where one begins.
@@ -48,17 +52,16 @@ class Slowness:
         self._tell = tell
         self._slow: list[Registration] = []
 
-    def look(self, backlog: int) -> None:
-        """Look again; the slowest consumer has so many events outstanding."""
+    def look(self) -> None:
+        """Look again."""
         if self._slow:
             self._slow = [one for one in self._slow if one.outstanding > self._low]
-        if backlog < self._soft:
-            return
         for registration in self._registrations:
             events = registration.outstanding
-            if events >= self._soft and registration not in self._slow:
+            if events < self._soft or registration in self._slow:
+                continue
+            since = registration.since()
+            now = asyncio.get_running_loop().time()
+            if since is not None and now - since >= SLOW_AFTER:
                 self._slow.append(registration)
-                since = registration.since()
-                now = asyncio.get_running_loop().time()
-                seconds = now - since if since is not None else 0.0
-                self._tell(Episode(registration, events, seconds))
+                self._tell(Episode(registration, events, now - since))

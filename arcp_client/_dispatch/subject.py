@@ -54,6 +54,7 @@ class Subject:
         self._others: list[Consumer] = []
         self._consumers: tuple[Consumer, ...] = ()
         self._heaviest = 0
+        self._weighed = (0, 0)
 
     def attach(self, consumer: Consumer, *, first: bool = False) -> None:
         """All later events go to it. Idempotent.
@@ -99,6 +100,7 @@ class Subject:
         backlog = max([consumer.outstanding for consumer in self._consumers], default=0)
         if not backlog:
             self._heaviest = 0
+            self._weighed = (0, self.published)
         return backlog
 
     def weight(self, limit: int) -> int:
@@ -110,7 +112,13 @@ class Subject:
         at_most = self.backlog * self._heaviest
         if at_most < limit:
             return at_most
-        return max((sum(sizes(one.waiting())) for one in self._consumers), default=0)
+        weight, published = self._weighed
+        at_most = weight + (self.published - published) * self._heaviest
+        if at_most < limit:
+            return at_most
+        weight = max((sum(sizes(one.waiting())) for one in self._consumers), default=0)
+        self._weighed = (weight, self.published)
+        return weight
 
     def since(self) -> float | None:
         """When the oldest event came that somebody has outstanding."""
