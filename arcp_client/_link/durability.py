@@ -58,7 +58,8 @@ class Durability:
         self._driver: Driver | None = None
         self._writer: Checkpointer | None = None
         self._jobs: dict[str, OpenJob] = {}
-        self._ended: dict[str, tuple[str, int]] = {}
+        self._ended: dict[str, str] = {}
+        self._job_of: dict[int, str] = {}
         self._logs: dict[str, ChunkLog] = {}
         self._restored: tuple[tuple[int, int], ...] = ()
         self._session_restored = ""
@@ -149,8 +150,12 @@ class Durability:
         """Events arrived, in order."""
         assert self._writer is not None
         for event in events:
-            if event.terminal and event.job_id in self._jobs:
-                self._ended[event.job_id] = (event.session_id, event.seq or 0)
+            job_id = event.job_id
+            if job_id in self._jobs:
+                if event.seq is not None:
+                    self._job_of[event.seq] = job_id
+                if event.terminal:
+                    self._ended[job_id] = event.session_id
         self._writer.offer(events)
 
     def after(self, action: Callable[[], None]) -> None:
@@ -162,6 +167,8 @@ class Durability:
         """A welcome came: its token is saved before anything else is delivered (S5)."""
         assert self._writer is not None
         self._session = session_id
+        if fresh:
+            self._job_of.clear()
         self._writer.renewed(session_id, fresh=fresh)
 
     def changed(self) -> None:
@@ -177,7 +184,7 @@ class Durability:
     def gone(self, job_id: str) -> None:
         """A job's end will never come."""
         if job_id in self._jobs:
-            self._ended[job_id] = ("", 0)
+            self._ended[job_id] = ""
             self.changed()
 
     async def flush(self) -> None:
@@ -260,9 +267,15 @@ class Durability:
     def _forget_ended(
         self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
     ) -> None:
-        """A job is kept until every consumer is done with its end."""
-        for job_id, (where, seq) in tuple(self._ended.items()):
-            if where != session_id or seq <= mark or any(a <= seq <= b for a, b in processed):
+        """A job is kept until every consumer is done with all of it, its end included."""
+        self._job_of = {
+            seq: job_id
+            for seq, job_id in self._job_of.items()
+            if seq > mark and not any(first <= seq <= last for first, last in processed)
+        }
+        open_still = set(self._job_of.values())
+        for job_id, where in tuple(self._ended.items()):
+            if where != session_id or job_id not in open_still:
                 del self._ended[job_id]
                 self._jobs.pop(job_id, None)
 
