@@ -222,7 +222,8 @@ class JobRecord(JobStream):
     async def result(self) -> Result:
         """Its result, as `JobHandle.result` has it."""
         completed = await self.outcome()
-        chunked = self.assembler.started or completed.result_id is not None
+        inline = completed.value is not None
+        chunked = self.assembler.started or (completed.result_id is not None and not inline)
         return Result(
             value=self.assembler.value() if chunked else completed.value,
             result_id=self.assembler.result_id if chunked else None,
@@ -230,6 +231,11 @@ class JobRecord(JobStream):
             summary=completed.summary,
             completed_at=completed.completed_at,
         )
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody iterates over it or waits for its end."""
+        return self.tap.listening or bool(self._waiters)
 
     @property
     def over(self) -> bool:

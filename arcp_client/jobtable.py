@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from ._dispatch.jobstreams import JobStream, JobStreams
+from ._dispatch.unclaimed import EVENTS, Unclaimed
 from ._jobrecord import JobOwner, JobRecord
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError
@@ -42,6 +43,7 @@ class JobTable:
         self._handles: weakref.WeakValueDictionary[str, JobHandle] = weakref.WeakValueDictionary()
         self._keys: dict[str, tuple[str, JobRecord]] = {}
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
+        self._unclaimed = Unclaimed(wanted=self._in_use, drop=self._give_up)
 
     # -- looking up
 
@@ -50,13 +52,20 @@ class JobTable:
         return self._open.get(job_id) or self._held.get(job_id)
 
     def record(self, job_id: str) -> JobRecord:
-        """The record of a job, made if need be."""
+        """The record of a job, made if need be. The runtime, or a caller, told of it."""
         record = self.get(job_id)
+        if self._unclaimed.claim(job_id) and record is not None:
+            record.retention.limit()
         if record is None:
-            record = JobRecord(job_id, self._owner, self.streams.memory)
-            self._open[job_id] = record
-            self._held[job_id] = record
-            self.streams.add(record)
+            return self._follow(JobRecord(job_id, self._owner, self.streams.memory))
+        if job_id not in self._open and not record.over:
+            self._follow(record)  # it had been given up, and somebody held on to it
+        return record
+
+    def _follow(self, record: JobRecord) -> JobRecord:
+        self._open[record.job_id] = record
+        self._held[record.job_id] = record
+        self.streams.add(record)
         return record
 
     def handle(self, record: JobRecord) -> JobHandle:
@@ -131,11 +140,26 @@ class JobTable:
             record.lose(error)
         self._open.clear()
         self._keys.clear()
+        self._unclaimed.close()
 
-    def _unknown(self, job_id: str) -> JobStream:
-        return self.record(job_id)
+    def _unknown(self, job_id: str) -> JobStream | None:
+        """An event came of a job that nobody told of (D12)."""
+        if not self._unclaimed.admits(job_id):
+            return None
+        record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))
+        record.retention.limit(EVENTS)
+        return record
+
+    def _give_up(self, job_id: str) -> None:
+        self._open.pop(job_id, None)
+        self.streams.drop(job_id)
+
+    def _in_use(self, job_id: str) -> bool:
+        record = self._open.get(job_id)
+        return record is not None and record.in_use
 
     def _ended(self, stream: JobStream) -> None:
+        self._unclaimed.claim(stream.job_id)
         record = self._open.pop(stream.job_id, None)
         if record is not None:
             self._release(record)

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 import io
+import logging
 import tempfile
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -18,6 +19,8 @@ from ..errors import ArcpError, ResultIncomplete
 from ..events import ResultChunk
 
 __all__ = ["Assembler", "Log"]
+
+_logger = logging.getLogger("arcp_client.dispatch")
 
 _IN_MEMORY = 8 * 1024 * 1024
 _AHEAD = 1024
@@ -54,6 +57,7 @@ class Assembler:
         self.size = 0
         self._file: IO[bytes] = io.BytesIO()
         self._ends: list[int] = []
+        self._hashes: list[int] = []
         self._ahead: dict[int, ResultChunk] = {}
         self._text = True
         self._half = ""
@@ -82,8 +86,10 @@ class Assembler:
         if not chunk.more:
             self._final = chunk.chunk_seq
         if chunk.chunk_seq < len(self._ends):
-            return
-        if chunk.chunk_seq not in self._ahead:
+            self._compare(chunk, self._hashes[chunk.chunk_seq])
+        elif chunk.chunk_seq in self._ahead:
+            self._compare(chunk, _hash_of(self._ahead[chunk.chunk_seq]))
+        else:
             if len(self._ahead) >= _AHEAD:
                 return
             self._keep(chunk)
@@ -105,18 +111,27 @@ class Assembler:
         if self._log is not None:
             self._log.append(chunk)
 
+    def _compare(self, chunk: ResultChunk, known: int) -> None:
+        """A chunk that came again: after a resume it may, but not with another content."""
+        if _hash_of(chunk) != known:
+            self._problem = f"chunk {chunk.chunk_seq} came twice, with different contents"
+
     def _append(self, chunk: ResultChunk) -> None:
+        self._hashes.append(_hash_of(chunk))
         try:
             data = self._decoded(chunk)
         except (binascii.Error, ValueError) as error:
             self._problem = f"chunk {chunk.chunk_seq} cannot be decoded: {error}"
             data = b""
+        self._write(data)
+        self._ends.append(self.size)
+
+    def _write(self, data: bytes) -> None:
         self._file.seek(self.size)
         self._file.write(data)
         if self.size + len(data) > _IN_MEMORY and isinstance(self._file, io.BytesIO):
             self._spill(self._file)
         self.size += len(data)
-        self._ends.append(self.size)
 
     def _spill(self, memory: io.BytesIO) -> None:
         file = tempfile.TemporaryFile()  # noqa: SIM115  closed with this object
@@ -157,6 +172,13 @@ class Assembler:
             self._problem = f"the result is {result_id}, the chunks are of {self.result_id}"
         self.result_id = self.result_id or result_id
         self._complete = True
+        if self._half:  # of a character whose other half never came
+            self._half = ""
+            self._write("\ufffd".encode())
+            self._ends[-1] = self.size
+        if size is not None and self.started and size != self.size:
+            # Several runtimes count characters, or not at all.
+            _logger.info("the result of job %s is said to be of %d bytes", self.job_id, size)
         if self._log is not None:
             self._log.close()
         self._tell()
@@ -236,6 +258,10 @@ class Assembler:
         for news in waiting:
             if not news.done():
                 news.set_result(None)
+
+
+def _hash_of(chunk: ResultChunk) -> int:
+    return hash((chunk.encoding, chunk.data))
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

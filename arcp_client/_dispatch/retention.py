@@ -131,8 +131,8 @@ class Retention:
             self._bytes -= freed
         return freed
 
-    def limit(self, events: int) -> None:
-        """Keep fewer, or more, from now on."""
+    def limit(self, events: int = _EVENTS) -> None:
+        """Keep fewer from now on, or as many as usual."""
         self._kept = deque(self._kept, maxlen=events)
 
     def replay(self, job_id: str) -> Iterator[Event]:

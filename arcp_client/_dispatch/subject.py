@@ -149,6 +149,8 @@ class Subject:
                 if event.session_id == session_id and event.seq is not None
             }
         )
+        if not waiting:
+            return ()
         ranges = []
         for number, following in zip(waiting, [*waiting[1:], received + 1], strict=True):
             if following - number > 1:

@@ -50,38 +50,42 @@ async def test_breaking_out_of_an_iterator_frees_the_reader_for_the_result() -> 
 async def test_an_iterator_that_nobody_pulls_is_cut_when_a_result_waits_and_says_so() -> None:
     """D8 (d): cut after `Timeouts.stall`; its next item is a Gap, and then it goes on."""
     timeouts = Timeouts(stall=0.2)
-    async with serving(Script()) as peer:
-        async with Client(peer.url, buffer=SMALL, timeouts=timeouts) as client:
-            kept = client.events()
-            job = await client.submit("flood", {"events": 20_000, "result": 1})
-            mine = aiter(job)
-            assert (await anext(mine)).seq == 1
-            assert (await asyncio.wait_for(job.result(), 30)).value == 1
-            *given, gap, end = [event async for event in mine]
-            assert [event.seq for event in given] == list(range(2, len(given) + 2))
-            assert isinstance(gap, Gap)
-            assert (gap.first, gap.last, gap.reason) == (len(given) + 2, 20_000, "overflow")
-            assert isinstance(end, events.Completed)
-            gap = await anext(kept)
-            assert isinstance(gap, Gap)
-            assert (gap.first, gap.last, gap.reason) == (1, 20_000, "overflow")
-            assert isinstance(await anext(kept), events.Completed)
+    async with (
+        serving(Script()) as peer,
+        Client(peer.url, buffer=SMALL, timeouts=timeouts) as client,
+    ):
+        kept = client.events()
+        job = await client.submit("flood", {"events": 20_000, "result": 1})
+        mine = aiter(job)
+        assert (await anext(mine)).seq == 1
+        assert (await asyncio.wait_for(job.result(), 30)).value == 1
+        *given, gap, end = [event async for event in mine]
+        assert [event.seq for event in given] == list(range(2, len(given) + 2))
+        assert isinstance(gap, Gap)
+        assert (gap.first, gap.last, gap.reason) == (len(given) + 2, 20_000, "overflow")
+        assert isinstance(end, events.Completed)
+        gap = await anext(kept)
+        assert isinstance(gap, Gap)
+        assert (gap.first, gap.last, gap.reason) == (1, 20_000, "overflow")
+        assert isinstance(await anext(kept), events.Completed)
 
 
 async def test_an_iterator_that_is_pulled_now_and_then_is_never_cut() -> None:
     """D8: slow is not stuck."""
     timeouts = Timeouts(stall=0.2)
-    async with serving(Script()) as peer:
-        async with Client(peer.url, buffer=Buffer(soft=8, hard=8), timeouts=timeouts) as client:
-            job = await client.submit("flood", {"events": 40, "result": 1})
-            iterator = aiter(job)
-            waiting = asyncio.create_task(job.result())
-            numbers = []
-            async for event in iterator:
-                numbers.append(event.seq)
-                await asyncio.sleep(0.02)
-            assert numbers == list(range(1, 42))
-            assert (await waiting).value == 1
+    async with (
+        serving(Script()) as peer,
+        Client(peer.url, buffer=Buffer(soft=8, hard=8), timeouts=timeouts) as client,
+    ):
+        job = await client.submit("flood", {"events": 40, "result": 1})
+        iterator = aiter(job)
+        waiting = asyncio.create_task(job.result())
+        numbers = []
+        async for event in iterator:
+            numbers.append(event.seq)
+            await asyncio.sleep(0.02)
+        assert numbers == list(range(1, 42))
+        assert (await waiting).value == 1
 
 
 async def test_nobody_consumes_and_everything_still_arrives() -> None:
@@ -118,30 +122,32 @@ async def test_a_session_level_handler_iterates_over_a_child_job() -> None:
 async def test_a_hundred_parents_each_await_their_childs_result() -> None:
     """D6, D10 (g): under Order.JOB a parent's handler waits for its child in lanes of its own."""
     done: list[object] = []
-    async with serving(Script()) as peer:
-        async with Client(peer.url, order=Order.JOB, buffer=SMALL) as client:
-            parents: set[str] = set()
+    async with (
+        serving(Script()) as peer,
+        Client(peer.url, order=Order.JOB, buffer=SMALL) as client,
+    ):
+        parents: set[str] = set()
 
-            @client.on(events.Log)
-            async def handle(event: events.Log) -> None:
-                if event.job_id in parents and event.message == "0 ":
-                    child = await client.submit("child", {"events": 20, "result": event.job_id})
-                    done.append((await child.result()).value)
+        @client.on(events.Log)
+        async def handle(event: events.Log) -> None:
+            if event.job_id in parents and event.message == "0 ":
+                child = await client.submit("child", {"events": 20, "result": event.job_id})
+                done.append((await child.result()).value)
 
-            jobs = [await client.submit("parent", {"events": 0}) for _ in range(100)]
-            parents.update(job.id for job in jobs)
-            await peer.say(
-                [
-                    frame
-                    for job in jobs
-                    for n in range(10)
-                    for frame in [peer.script.log(job.id, f"{n} ")]
-                ]
-                + [peer.script.end(job.id) for job in jobs]
-            )
-            for job in jobs:
-                await asyncio.wait_for(job.result(), 30)
-            assert sorted(map(str, done)) == sorted(parents)
+        jobs = [await client.submit("parent", {"events": 0}) for _ in range(100)]
+        parents.update(job.id for job in jobs)
+        await peer.say(
+            [
+                frame
+                for job in jobs
+                for n in range(10)
+                for frame in [peer.script.log(job.id, f"{n} ")]
+            ]
+            + [peer.script.end(job.id) for job in jobs]
+        )
+        for job in jobs:
+            await asyncio.wait_for(job.result(), 30)
+        assert sorted(map(str, done)) == sorted(parents)
 
 
 async def test_live_events_ahead_of_a_replay_longer_than_soft_wait_for_it() -> None:

@@ -1,0 +1,111 @@
+"""The delivering half of a client without a session: events are published by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from arcp_client import Buffer, Order, Timeouts
+from arcp_client._observing import Observing
+from arcp_client.errors import ArcpError
+from arcp_client.events import Event, Gap, Log
+
+SESSION = "sess_1"
+
+
+class Hub(Observing):
+    """Handlers, iterators and Observables, and who waits for the reader."""
+
+    def __init__(
+        self,
+        *,
+        order: Order = Order.SESSION,
+        buffer: Buffer = Buffer(),  # noqa: B008
+        timeouts: Timeouts = Timeouts(),  # noqa: B008
+        handler_timeout: float | None = None,
+        asked: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(
+            order=order,
+            buffer=buffer,
+            timeouts=timeouts,
+            handler_timeout=handler_timeout,
+            asked=asked,
+            activity=lambda: None,
+        )
+        self.stopped: ArcpError | None = None
+        self.published = 0
+
+    def _stop(self, cause: ArcpError) -> None:
+        self.stopped = cause
+        for registration in self._registrations:
+            registration.freeze()
+
+    def publish(self, *events: Event) -> None:
+        self.published += len(events)
+        self._subject.publish(list(events))
+
+    @property
+    def subject(self) -> Any:
+        return self._subject
+
+    @property
+    def pressure(self) -> Any:
+        return self._pressure
+
+    @property
+    def mark(self) -> int:
+        return self._subject.mark(SESSION, self.published)
+
+    @property
+    def above(self) -> tuple[tuple[int, int], ...]:
+        return self._subject.processed_above(SESSION, self.published)
+
+    @property
+    def processed(self) -> int:
+        return self._subject.processed
+
+
+def log(seq: int, job: str | None = "job_1", message: str = "") -> Log:
+    return Log(seq=seq, session_id=SESSION, job_id=job, message=message or str(seq))
+
+
+def gap(seq: int, last: int | None = None) -> Gap:
+    return Gap(seq=seq, session_id=SESSION, first=seq, last=last or seq)
+
+
+class Tape:
+    """Handlers that wait until they are let go, and what they did in which order."""
+
+    def __init__(self) -> None:
+        self.starts: list[int | None] = []
+        self.ends: list[int | None] = []
+        self.running: set[int | None] = set()
+        self.gates: dict[int | None, asyncio.Event] = {}
+
+    def gate(self, seq: int | None) -> asyncio.Event:
+        return self.gates.setdefault(seq, asyncio.Event())
+
+    def let_go(self, *numbers: int) -> None:
+        for seq in numbers:
+            self.gate(seq).set()
+
+    async def handle(self, event: Event) -> None:
+        self.starts.append(event.seq)
+        self.running.add(event.seq)
+        try:
+            await self.gate(event.seq).wait()
+            self.ends.append(event.seq)
+        finally:
+            self.running.discard(event.seq)
+
+    async def free(self, event: Event) -> None:
+        self.starts.append(event.seq)
+        self.ends.append(event.seq)
+
+
+async def turns(count: int = 10) -> None:
+    """Let everything run that can."""
+    for _ in range(count):
+        await asyncio.sleep(0)

@@ -1,0 +1,193 @@
+"""In which order handlers run (D1, D2, D5)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from arcp_client import Order, events
+from tests.unit.dispatch.kit import Hub, Tape, gap, log, turns
+
+
+async def test_the_next_handler_starts_after_the_previous_one_has_ended() -> None:
+    """D1."""
+    hub, tape = Hub(), Tape()
+    hub.on(events.Log)(tape.handle)
+    hub.publish(log(1), log(2), log(3))
+    await turns()
+    assert tape.starts == [1]
+    tape.let_go(2, 3)
+    await turns()
+    assert tape.starts == [1]
+    tape.let_go(1)
+    await turns()
+    assert tape.starts == tape.ends == [1, 2, 3]
+
+
+async def test_each_registration_has_a_lane_of_its_own() -> None:
+    """D2: a slow auditor does not hold back the screen."""
+    hub, slow, quick = Hub(), Tape(), Tape()
+    auditor = hub.subscribe(slow.handle)
+    screen = hub.subscribe(quick.free)
+    hub.publish(log(1), log(2))
+    await turns()
+    assert quick.ends == [1, 2]
+    assert slow.starts == [1]
+    assert (auditor.lag, screen.lag) == (2, 0)
+    auditor.dispose()
+
+
+async def test_under_order_job_a_gap_stands_between_all_before_and_all_after_it() -> None:
+    """D2: it runs after all earlier and before all later events of every lane."""
+    hub, tape = Hub(order=Order.JOB), Tape()
+    hub.on()(tape.handle)
+    hub.publish(log(1, "a"), log(2, "b"), gap(3), log(4, "a"), log(5, "b"))
+    await turns()
+    assert sorted(tape.running) == [1, 2]
+    tape.let_go(1)
+    await turns()
+    assert tape.running == {2}
+    tape.let_go(2)
+    await turns()
+    assert tape.running == {3}
+    hub.publish(log(6, "c"))
+    await turns()
+    assert tape.running == {3}
+    tape.let_go(3)
+    await turns()
+    assert tape.running == {4, 5, 6}
+    tape.let_go(4, 5, 6)
+    await turns()
+    assert not tape.running
+    assert hub.mark == 6
+
+
+async def test_under_order_job_an_event_of_no_job_waits_for_every_lane_too() -> None:
+    """D2, also several in a row, alone at first, and in batches."""
+    hub, tape = Hub(order=Order.JOB), Tape()
+    hub.on()(tape.handle)
+    hub.publish(log(1, None))
+    hub.publish(log(2, None), log(3, "a"))
+    hub.publish(log(4, "b"), gap(5))
+    order = []
+    for expected in ({1}, {2}, {3, 4}, {5}):
+        await turns()
+        assert tape.running == expected
+        order.append(expected)
+        tape.let_go(*expected)
+    await turns()
+    assert hub.mark == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_under_order_job_random_jobs_and_gaps_keep_every_order(seed: int) -> None:
+    """D2: per job in order, nothing of a job across a Gap."""
+    rng = random.Random(seed)
+    hub = Hub(order=Order.JOB)
+    running: set[int] = set()
+    done: list[events.Event] = []
+
+    @hub.on()
+    async def handle(event: events.Event) -> None:
+        if isinstance(event, events.Gap):
+            assert not running
+        running.add(event.seq or 0)
+        for _ in range(rng.randrange(4)):
+            await asyncio.sleep(0)
+        running.discard(event.seq or 0)
+        done.append(event)
+
+    seq = 0
+    while seq < 300:
+        batch = []
+        for _ in range(rng.randrange(1, 30)):
+            seq += 1
+            batch.append(gap(seq) if rng.random() < 0.05 else log(seq, f"job_{rng.randrange(5)}"))
+        hub.publish(*batch)
+        await turns(rng.randrange(3))
+    await turns(2000)
+    assert len(done) == seq
+    gaps = [event.seq or 0 for event in done if isinstance(event, events.Gap)]
+    assert gaps == sorted(gaps)
+    for job in {event.job_id for event in done}:
+        numbers = [event.seq for event in done if event.job_id == job]
+        assert numbers == sorted(numbers)
+    for at, event in enumerate(done):
+        if isinstance(event, events.Gap):
+            assert {one.seq for one in done[:at]} == set(range(1, event.seq or 0))
+    assert hub.processed == seq
+
+
+async def test_a_foreign_cancellation_is_an_error_like_any_other() -> None:
+    """D5."""
+    hub = Hub()
+    failures: list[object] = []
+    seen: list[int | None] = []
+    hub.on_error(failures.append)
+
+    @hub.on()
+    async def handle(event: events.Event) -> None:
+        if event.seq == 1:
+            other = asyncio.get_running_loop().create_future()
+            other.cancel()
+            await other
+        seen.append(event.seq)
+
+    hub.publish(log(1), log(2))
+    await turns()
+    assert seen == [2]
+    assert len(failures) == 1
+    assert hub.mark == 2
+
+
+async def test_a_handlers_own_timeout_never_touches_the_publisher() -> None:
+    """D5."""
+    hub = Hub()
+    ends: list[str] = []
+
+    @hub.on()
+    async def handle(event: events.Event) -> None:
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.sleep(1)
+        except TimeoutError:
+            ends.append("timeout")
+
+    hub.publish(log(1), log(2))
+    await asyncio.sleep(0.01)
+    assert ends == ["timeout", "timeout"]
+
+
+async def test_a_handler_that_cancels_its_own_task_ends_its_registration_alone() -> None:
+    """D5: nothing waits for it any more, and nobody else notices."""
+    hub, other = Hub(), Tape()
+
+    @hub.on()
+    async def handle(event: events.Event) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    hub.subscribe(other.free)
+    hub.publish(log(1), log(2))
+    await turns()
+    assert other.ends == [1, 2]
+    assert hub.mark == 2
+
+
+async def test_handlers_may_be_plain_functions_and_callable_objects() -> None:
+    hub = Hub()
+    seen: list[object] = []
+
+    class Recorder:
+        async def __call__(self, event: events.Event) -> None:
+            seen.append(event.seq)
+
+    hub.subscribe(Recorder())
+    hub.subscribe(lambda event: seen.append(event.seq))
+    hub.publish(log(1))
+    await turns()
+    assert seen == [1, 1]

@@ -1,0 +1,223 @@
+"""Iterators and what is kept for late ones (D8)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from arcp_client import Gap, events
+from arcp_client._dispatch.jobstreams import JobStream, JobStreams
+from arcp_client._dispatch.retention import Memory, Retention
+from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.streams import EventIterator
+from arcp_client.errors import ClientClosed
+from arcp_client.events import Event
+from tests.unit.dispatch.kit import SESSION, Hub, log
+
+
+class Streams:
+    """The streams of jobs, fed by hand."""
+
+    def __init__(self) -> None:
+        self.hub = Hub()
+        self.ended: list[str] = []
+        self.streams = JobStreams(self.make, lambda stream: self.ended.append(stream.job_id))
+
+    def make(self, job_id: str) -> JobStream:
+        stream = JobStream(job_id, self.hub.pressure, self.streams.memory)
+        self.streams.add(stream)
+        return stream
+
+    def push(self, *events: Event) -> None:
+        self.streams.accept(list(events), 0.0)
+
+
+def done(seq: int, job: str = "job_1") -> events.Completed:
+    return events.Completed(seq=seq, session_id=SESSION, job_id=job)
+
+
+def sized(seq: int, size: int, job: str = "job_1") -> events.Log:
+    return events.Log(seq=seq, session_id=SESSION, job_id=job, message="", _frame=b"x" * size)
+
+
+async def test_each_iterator_gets_every_event_and_then_ends_after_the_terminal_one() -> None:
+    """D8: independent of each other."""
+    world = Streams()
+    stream = world.make("job_1")
+    one, two = stream.iterate(Selection()), stream.iterate(Selection())
+    world.push(log(1), log(2, "job_2"), log(3))
+    assert [(await anext(one)).seq for _ in range(2)] == [1, 3]
+    world.push(done(4))
+    assert [event.seq async for event in one] == [4]
+    assert [event.seq async for event in two] == [1, 3, 4]
+    assert world.ended == ["job_1"]
+    late = stream.iterate(Selection())
+    assert [event.seq async for event in late] == [1, 3, 4]
+
+
+async def test_a_late_iterator_begins_with_a_gap_for_what_is_no_longer_kept() -> None:
+    """D8: 1,024 events a job."""
+    world = Streams()
+    stream = world.make("job_1")
+    for seq in range(1, 2001):
+        world.push(log(seq))
+    world.push(done(2001))
+    given = [event async for event in stream.iterate(Selection())]
+    gap = given[0]
+    assert isinstance(gap, Gap)
+    assert (gap.first, gap.last, gap.reason, gap.job_id) == (1, 977, "not_retained", "job_1")
+    assert [event.seq for event in given[1:]] == list(range(978, 2002))
+
+
+async def test_a_job_keeps_at_most_a_mebibyte() -> None:
+    """D8."""
+    retention = Retention()
+    for seq in range(1, 101):
+        retention.extend([sized(seq, 100_000)], 100_000)
+    kept = list(retention.replay("job_1"))
+    assert isinstance(kept[0], Gap)
+    assert [event.seq for event in kept[1:]] == list(range(91, 101))
+    assert retention.weigh() <= 1024 * 1024
+
+
+async def test_one_event_larger_than_the_bound_is_not_kept() -> None:
+    """D8."""
+    retention = Retention()
+    retention.extend([sized(1, 2_000_000)], 2_000_000)
+    [gap] = retention.replay("job_1")
+    assert isinstance(gap, Gap)
+    retention.extend([sized(2, 10)], 10)
+    assert [event.seq for event in retention.replay("job_1")] == [1, 2]
+
+
+async def test_all_jobs_together_keep_at_most_sixteen_mebibytes() -> None:
+    """D8: the job that was heard of longest ago forgets first."""
+    memory = Memory()
+    retentions = [Retention(memory) for _ in range(40)]
+    for round_ in range(900):
+        for retention in retentions:
+            retention.extend([sized(round_ + 1, 1000)], 1000)
+            memory.came(1000)
+    total = sum(retention.weigh() for retention in retentions)
+    assert 8 * 1024 * 1024 < total <= 16 * 1024 * 1024
+
+
+async def test_what_is_kept_does_not_count_as_waiting() -> None:
+    """D8: neither for back-pressure nor for the mark."""
+    world = Streams()
+    stream = world.make("job_1")
+    world.push(*(log(seq) for seq in range(1, 501)))
+    iterator = stream.iterate(Selection())
+    assert world.streams.outstanding == 0
+    assert world.streams.oldest(SESSION) is None
+    world.push(log(501))
+    assert world.streams.outstanding == 1
+    assert world.streams.oldest(SESSION) == 501
+    assert [(await anext(iterator)).seq for _ in range(501)] == list(range(1, 502))
+
+
+async def test_an_iterator_that_nobody_refers_to_is_gone() -> None:
+    """D8: held weakly, so ``break`` unregisters it."""
+    world = Streams()
+    stream = world.make("job_1")
+    async for _ in _with_one(world, stream):
+        break
+    gc.collect(0)
+    world.push(log(2))
+    assert world.streams.outstanding == 0
+    assert not stream.tap.listening
+    assert not world.streams.memory.listened
+
+
+def _with_one(world: Streams, stream: JobStream) -> EventIterator[Event]:
+    iterator = stream.iterate(Selection())
+    world.push(log(1))
+    return iterator
+
+
+async def test_a_selection_passes_gaps_in_any_case() -> None:
+    """S4: every iterator gets Gaps."""
+    hub = Hub()
+    iterator = hub.events(events.Progress)
+    vendor = hub.events("acme.thing")
+    gap = Gap(seq=2, session_id=SESSION, first=2, last=2)
+    unknown = events.Unknown(seq=3, session_id=SESSION, kind="acme.thing", job_id="job_1")
+    hub.publish(log(1), gap, unknown)
+    assert await anext(iterator) is gap
+    assert await anext(vendor) is gap
+    assert await anext(vendor) is unknown
+
+
+async def test_a_second_task_may_not_wait_for_the_same_iterator() -> None:
+    hub = Hub()
+    iterator = hub.events()
+    waiting = asyncio.create_task(anext(iterator))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="already"):
+        await anext(iterator)
+    hub.publish(log(1))
+    assert (await waiting).seq == 1
+
+
+async def test_a_cancelled_wait_loses_nothing() -> None:
+    hub = Hub()
+    iterator = hub.events()
+    waiting = asyncio.create_task(anext(iterator))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    hub.publish(log(1))
+    assert (await anext(iterator)).seq == 1
+
+
+async def test_aclose_ends_it_quietly_from_any_task() -> None:
+    hub = Hub()
+    iterator = hub.events()
+    waiting = asyncio.create_task(anext(iterator, None))
+    await asyncio.sleep(0)
+    await iterator.aclose()
+    await iterator.aclose()
+    assert await waiting is None
+    hub.publish(log(1))
+    assert [event async for event in iterator] == []
+
+
+async def test_the_end_of_the_client_is_an_error_and_never_quiet() -> None:
+    """D8."""
+    hub = Hub()
+    iterator = hub.events()
+    hub.publish(log(1))
+    hub._session_tap.end(lambda: ClientClosed("over"))
+    assert (await anext(iterator)).seq == 1
+    for _ in range(2):
+        with pytest.raises(ClientClosed):
+            await anext(iterator)
+    with pytest.raises(ClientClosed):
+        await anext(hub.events())
+
+
+async def test_a_cut_iterator_counts_what_it_missed_and_goes_on_when_it_is_pulled() -> None:
+    """D8: one Gap for all that it missed until it was pulled again."""
+    hub = Hub()
+    iterator = hub.events()
+    hub.publish(*(log(seq) for seq in range(1, 11)))
+    iterator.cut()
+    assert iterator.outstanding == 0
+    hub.publish(log(11), log(12))
+    assert iterator.outstanding == 0
+    gap = await anext(iterator)
+    assert isinstance(gap, Gap)
+    assert (gap.first, gap.last, gap.reason) == (1, 12, "overflow")
+    hub.publish(log(13))
+    assert (await anext(iterator)).seq == 13
+
+
+async def test_a_gap_of_the_session_reaches_the_iterators_of_every_open_job() -> None:
+    world = Streams()
+    streams = [world.make("job_1"), world.make("job_2")]
+    iterators = [stream.iterate(Selection()) for stream in streams]
+    gap = Gap(seq=1, session_id=SESSION, first=1, last=3)
+    world.push(gap, log(4, "job_1"))
+    assert [await anext(iterator) for iterator in iterators] == [gap, gap]
+    assert (await anext(iterators[0])).seq == 4

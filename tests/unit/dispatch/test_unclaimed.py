@@ -1,0 +1,110 @@
+"""Events of jobs that the runtime has not told of (D12)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from arcp_client import JobHandle
+from arcp_client._wire.replies import Accepted
+from arcp_client.events import Event, Gap
+from arcp_client.jobtable import JobTable
+from arcp_client.models import Lease, LeaseConstraints
+from arcp_client.testing import VirtualClock
+from tests.unit.dispatch.kit import Hub, log
+
+
+class Owner(Hub):
+    async def cancel_job(self, job_id: str, reason: str | None) -> None: ...
+
+    async def unwatch_job(self, job_id: str) -> None: ...
+
+
+@pytest.fixture
+def table() -> JobTable:
+    return JobTable(Owner())
+
+
+def push(table: JobTable, *events: Event) -> None:
+    table.streams.accept(list(events), 0.0)
+
+
+def accepted(job_id: str) -> Accepted:
+    return Accepted(job_id=job_id, agent="a@1", lease=Lease(), constraints=LeaseConstraints())
+
+
+async def test_a_job_is_known_from_its_first_event_on(table: JobTable, clock: VirtualClock) -> None:
+    """D12: and its events are there when it is told of."""
+    push(table, log(1), log(2))
+    record = table.get("job_1")
+    assert record is not None
+    assert isinstance(table.handle(record), JobHandle)
+    assert table.known(accepted("job_1"), mine=True) is record
+    await clock.advance(60)
+    push(table, log(3))
+    iterator = table.job(record).events()
+    assert [(await anext(iterator)).seq for _ in range(3)] == [1, 2, 3]
+
+
+async def test_at_most_256_events_are_kept_of_each(table: JobTable, clock: VirtualClock) -> None:
+    """D12: what is beyond is a Gap in front."""
+    for seq in range(1, 301):
+        push(table, log(seq))
+    record = table.known(accepted("job_1"), mine=True)
+    push(table, *(log(seq) for seq in range(301, 401)))
+    iterator = table.job(record).events()
+    gap = await anext(iterator)
+    assert isinstance(gap, Gap)
+    assert (gap.first, gap.last, gap.reason) == (1, 44, "not_retained")
+    assert [(await anext(iterator)).seq for _ in range(356)] == list(range(45, 401))
+
+
+async def test_after_thirty_seconds_they_are_given_up_with_one_log_line(
+    table: JobTable, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D12."""
+    push(table, log(1))
+    await clock.advance(20)
+    push(table, log(2, "job_2"))
+    await clock.advance(10)
+    assert table.get("job_1") is None
+    assert table.get("job_2") is not None
+    push(table, log(3))
+    await clock.advance(60)
+    lines = [line for line in caplog.messages if "job_1" in line]
+    assert len(lines) == 1
+    assert caplog.records[0].levelno == logging.WARNING
+    record = table.known(accepted("job_1"), mine=True)  # better late
+    push(table, log(4))
+    assert (await anext(table.job(record).events())).seq == 4
+
+
+async def test_more_than_64_push_out_the_oldest(
+    table: JobTable, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D12."""
+    push(table, *(log(n, f"job_{n}") for n in range(1, 66)))
+    assert table.get("job_1") is None
+    assert table.get("job_2") is not None
+    assert len(caplog.messages) == 1
+    table.close(lambda: ValueError())  # type: ignore[arg-type,return-value]
+
+
+async def test_one_that_somebody_follows_stays(table: JobTable, clock: VirtualClock) -> None:
+    """D12: giving it up would leave them waiting for ever."""
+    push(table, log(1))
+    record = table.get("job_1")
+    assert record is not None
+    iterator = table.handle(record).events()
+    await clock.advance(60)
+    push(table, log(2))
+    assert [(await anext(iterator)).seq for _ in range(2)] == [1, 2]
+
+
+async def test_the_closed_table_has_no_timer(table: JobTable, clock: VirtualClock) -> None:
+    push(table, log(1))
+    table.close(lambda: ValueError())  # type: ignore[arg-type,return-value]
+    jumps = clock.jumps
+    await clock.advance(60)
+    assert clock.jumps == jumps + 1
