@@ -42,7 +42,16 @@ if TYPE_CHECKING:
         Stats,
     )
     from .policy import Buffer, Order, Reconnect, Timeouts
-    from .runtime import JobContext, Limits, MemoryEventLog, Runtime, SqliteEventLog
+    from .runtime import (
+        JobContext,
+        Limits,
+        MemoryEventLog,
+        Observation,
+        Provision,
+        Provisioner,
+        Runtime,
+        SqliteEventLog,
+    )
     from .state import Closed, Connecting, LinkState, Live, Reconnecting
     from .stores import CheckpointStore, MemoryStore, SqliteStore
     from .transports.base import Connector, Transport
@@ -68,7 +77,16 @@ _HOMES = {
         "Stats",
     ),
     "policy": ("Buffer", "Order", "Reconnect", "Timeouts"),
-    "runtime": ("JobContext", "Limits", "MemoryEventLog", "Runtime", "SqliteEventLog"),
+    "runtime": (
+        "JobContext",
+        "Limits",
+        "MemoryEventLog",
+        "Observation",
+        "Provision",
+        "Provisioner",
+        "Runtime",
+        "SqliteEventLog",
+    ),
     "state": ("Closed", "Connecting", "LinkState", "Live", "Reconnecting"),
     "stores": ("CheckpointStore", "MemoryStore", "SqliteStore"),
     "transports.base": ("Connector", "Transport"),
@@ -103,7 +121,10 @@ __all__ = [
     "Live",
     "MemoryEventLog",
     "MemoryStore",
+    "Observation",
     "Order",
+    "Provision",
+    "Provisioner",
     "Reconnect",
     "Reconnecting",
     "Registration",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -46,13 +47,14 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "parse_agent",
+    "parse_amount",
 ]
 
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 Seq = Annotated[int, Field(ge=0, le=2**63 - 1, strict=True)]
 
 _AGENT = re.compile(r"[a-z0-9][a-z0-9._-]*(@[a-zA-Z0-9.+_-]+)?")
-_AMOUNT = re.compile(r"[^:\s]+:[0-9]{1,40}(\.[0-9]{1,40})?")
+_AMOUNT = re.compile(r"([^:\s]+):([0-9]{1,40}(?:\.[0-9]{1,40})?)")
 
 
 def parse_agent(reference: str) -> tuple[str, str | None]:
@@ -67,6 +69,18 @@ def parse_agent(reference: str) -> tuple[str, str | None]:
         )
     name, _, version = reference.partition("@")
     return name, version or None
+
+
+def parse_amount(text: str) -> tuple[str, Decimal]:
+    """Currency and value of an amount such as ``USD:5.00`` (§9.6).
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:80]!r} is no amount such as 'USD:5.00' (§9.6)")
+    return match[1], Decimal(match[2])
 
 
 class _Lenient(BaseModel):
@@ -304,8 +318,7 @@ class Submit(Request):
     @classmethod
     def _amounts(cls, value: dict[str, list[str]] | None) -> dict[str, list[str]] | None:
         for amount in (value or {}).get(dialect.BUDGETS, ()):
-            if not _AMOUNT.fullmatch(amount):
-                raise ValueError(f"{amount[:80]!r} is no amount such as 'USD:5.00' (§9.6)")
+            parse_amount(amount)
         return value
 
     @field_validator("lease_constraints", mode="before")

@@ -11,6 +11,8 @@ import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -94,19 +96,62 @@ def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError: the body holds what JSON cannot.
     """
-    return payload_bytes({"kind": kind, "ts": timestamp(), "body": body})
+    payload = {"kind": kind, "ts": timestamp(), "body": body}
+    if _FLAT.issuperset(map(type, body.values())):
+        try:
+            data = _encode(payload)
+        except (OverflowError, UnicodeEncodeError):
+            pass
+        else:
+            if b"null" not in data:  # which NaN would have become
+                return data
+    return payload_bytes(payload)
 
 
 def payload_bytes(payload: Mapping[str, Any]) -> bytes:
-    """Any payload as JSON.
+    """Any payload as JSON, by the rules of `codec.snapshot`.
 
     Raises:
-        ValueError: it holds what JSON cannot.
+        ValueError: it holds what JSON cannot: NaN, bytes, a set, a cycle.
     """
-    try:
-        return _encode(payload)
-    except (TypeError, UnicodeEncodeError, RecursionError):
-        return bytes(snapshot(payload))
+    if _plain(payload):
+        try:
+            return _encode(payload)
+        except (OverflowError, RecursionError, UnicodeEncodeError):
+            pass  # huge integers, deep nesting, lone surrogates
+    return bytes(snapshot(payload))
+
+
+def _plain(payload: Mapping[str, Any]) -> bool:
+    """Whether the fast encoder, which guesses a form for bytes and NaN, has nothing to guess."""
+    left: list[Any] = [payload]
+    for value in left:
+        kind = type(value)
+        if kind is dict:
+            for key in value:
+                if type(key) is not str:
+                    return False
+            if len(left) > _MANY:
+                return False
+            left.extend(value.values())
+        elif kind is list or kind is tuple:
+            if len(left) > _MANY:  # also the end of a cycle
+                return False
+            left.extend(value)
+        elif kind is float:
+            if value - value != 0.0:  # infinite or no number
+                return False
+        elif kind is Decimal:
+            if not value.is_finite():
+                return False
+        elif kind not in _SCALARS:
+            return False
+    return True
+
+
+_SCALARS = frozenset({str, int, bool, NoneType, msgspec.Raw})
+_FLAT = frozenset({str, int, bool, NoneType, float})
+_MANY = 10_000
 
 
 class EventIds:

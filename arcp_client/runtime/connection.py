@@ -8,10 +8,10 @@ nothing can overtake anything.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
@@ -25,38 +25,18 @@ from arcp_client.errors import (
     request_error,
 )
 from arcp_client.runtime import frames
+from arcp_client.runtime.desk import Desk
 from arcp_client.runtime.heartbeat import Heartbeat
 from arcp_client.runtime.session import Session
 from arcp_client.transports.base import Transport
 
-__all__ = ["Connection", "Desk"]
+__all__ = ["Connection"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
 _CONTROL_HIGH = 256
 _PROGRESS = 64
 _FAREWELL = 1.0
-
-
-class Desk(Protocol):
-    """What a connection turns to with what it reads."""
-
-    @property
-    def handshake_timeout(self) -> float:
-        """Seconds until a connection that did not authenticate is closed."""
-
-    @property
-    def heartbeat_interval(self) -> float | None:
-        """Seconds, ``None`` if this runtime does not use heartbeats."""
-
-    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
-        """Open or resume a session for a first frame; False if the client may try again."""
-
-    def handle(self, connection: Connection, session: Session, frame: ControlFrame) -> None:
-        """Act on a frame of an open session; raises RequestError for one that is refused."""
-
-    def left(self, connection: Connection, session: Session) -> None:
-        """The connection of a session has ended."""
 
 
 class Connection:
@@ -107,7 +87,7 @@ class Connection:
             if await self._handshake():
                 await self._serve()
         except LinkLost:
-            pass
+            await self._last_answers()
         finally:
             self._leave()
             self._stop_timers()
@@ -118,6 +98,15 @@ class Connection:
                 self._writer.cancel()
             self._over.set()
             self._on_end(self)
+
+    async def _last_answers(self) -> None:
+        """Nothing more is read; a peer that closed only its own half still gets what it asked."""
+        if self._dead or self._finishing:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self._desk.answered()
+        await self.drain(_FAREWELL)
 
     async def ended(self) -> None:
         """Wait until everything of the connection is gone."""

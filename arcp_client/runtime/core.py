@@ -184,6 +184,11 @@ class Core:
         except RequestError as error:
             connection.refuse(frame, error)
 
+    async def answered(self) -> None:
+        """Wait until every request that was read has its answer queued."""
+        await self._requests.settled()
+        await self._journal.flushed()
+
     def left(self, connection: Connection, session: Session) -> None:
         """A session has lost its connection."""
         self.sessions.left(session)
@@ -245,9 +250,15 @@ class Core:
 
     async def _end_jobs(self, timeout: float) -> None:
         await self._ended(timeout)
-        for job in self.jobs.open():
+        jobs = self.jobs.open()
+        for job in jobs:
             self.jobs.runner.stop(job, _SHUT_DOWN)
         await self._ended(self.limits.kill_grace + 1)
+        tasks = {job.task for job in jobs if job.task is not None}
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_LAST_WORDS)
+            for task in left:
+                _log.error("task %s of an agent lives on: what it waits for never ends", task)
 
     async def _ended(self, timeout: float) -> None:
         """Wait until no job is open, at most ``timeout`` seconds."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import datetime
+from decimal import Context, Decimal
 from typing import Any
 
 from arcp_client._wire import dialect
-from arcp_client._wire.ids import parse_time, time_text
+from arcp_client._wire.ids import parse_utc, time_text
+from arcp_client._wire.messages import parse_amount
 from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
 from arcp_client.models import Lease
 from arcp_client.runtime.globs import covers, normal_path, normal_url
@@ -20,7 +21,8 @@ from arcp_client.runtime.globs import covers, normal_path, normal_url
 __all__ = ["Budget", "Grant", "NoRoom", "parse_grant"]
 
 _NAMESPACE = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
-_AMOUNT = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,31}):([0-9]{1,18}(?:\.[0-9]{1,18})?)")
+
+_EXACT = Context(prec=512)  # the default keeps 28 digits of a difference
 
 BUDGET = dialect.BUDGETS
 MODELS = dialect.MODEL_USE
@@ -55,7 +57,7 @@ class Budget:
         budget: Budget | None = self
         while budget is not None:
             if currency in budget.remaining:
-                budget.remaining[currency] -= amount
+                budget.remaining[currency] = _EXACT.subtract(budget.remaining[currency], amount)
                 charged.append(budget)
             budget = budget.parent
         return charged
@@ -174,22 +176,17 @@ def _check(namespace: str, pattern: str) -> None:
 
 
 def _amount(text: str) -> tuple[str, Decimal]:
-    match = _AMOUNT.fullmatch(text)
-    if match is None:
-        raise InvalidRequest(f"{text[:80]!r} is not an amount such as USD:5.00")
-    return match[1], Decimal(match[2])
+    try:
+        return parse_amount(text)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
 
 
 def _expiry(value: Any, now: datetime) -> datetime | None:
     if value is None:
         return None
-    moment = parse_time(value)
-    if (
-        not isinstance(value, str)
-        or moment is None
-        or not value.endswith(("Z", "+00:00"))
-        or moment.utcoffset() != UTC.utcoffset(moment)
-    ):
+    moment = parse_utc(value) if isinstance(value, str) else None
+    if moment is None:
         raise InvalidRequest("expires_at is a moment in UTC such as 2026-05-13T23:42:00Z")
     if moment <= now:
         raise InvalidRequest("expires_at lies in the past")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -63,13 +64,14 @@ class Requests:
         admission: Admission,
         limits: Limits,
         then: Callable[[Callable[[], None]], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], Any],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._jobs = jobs
         self._admission = admission
         self._limits = limits
         self._then = then
         self._spawn = spawn
+        self._accepting: set[asyncio.Task[None]] = set()
         self._handlers: dict[str, Callable[[_Line, Session, ControlFrame], None]] = {
             dialect.PING: self._ping,
             dialect.PONG: self._pong,
@@ -131,7 +133,14 @@ class Requests:
         if isinstance(accepted, Accepted):
             self._accept(session, frame, accepted)
         else:
-            self._spawn(self._accept_later(line, session, frame, accepted))
+            task = self._spawn(self._accept_later(line, session, frame, accepted))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    async def settled(self) -> None:
+        """Wait until no submit waits for its answer any more."""
+        if self._accepting:
+            await asyncio.wait(tuple(self._accepting))
 
     async def _accept_later(
         self, line: _Line, session: Session, frame: ControlFrame, accepting: Awaitable[Accepted]

@@ -18,6 +18,7 @@ from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
 from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
 from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.giving_up import Leash
 from arcp_client.runtime.jobs import PENDING, RUNNING, Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.outcomes import Failure, Success
@@ -54,6 +55,7 @@ class Runner:
         self._on_ended = on_ended
         self._waiting: deque[Job] = deque()
         self._running: set[Job] = set()
+        self._leashes: dict[Job, Leash[Any]] = {}
 
     def admit(self, job: Job) -> None:
         """Start a job, now or when there is a slot.
@@ -124,7 +126,11 @@ class Runner:
     def _abandon(self, job: Job) -> None:
         if job.ended or job.stopping is None:
             return
-        _log.error("job %s (%s) does not end when interrupted; left alone", job.id, job.agent)
+        _log.error("job %s (%s) does not end when interrupted; abandoned", job.id, job.agent)
+        leash = self._leashes.get(job)
+        if leash is not None and job.task is not None:
+            leash.let_go()
+            job.task.cancel()
         self._close(job, job.stopping)
 
     def _close(self, job: Job, outcome: Success | Failure) -> None:
@@ -156,7 +162,11 @@ class Runner:
         outcome: Success | Failure
         context = self._context(job)
         try:
-            value = await self._call(job, context)
+            leash = self._leashes[job] = Leash(self._call(job, context), f"job {job.id}")
+            try:
+                value = await leash
+            finally:
+                del self._leashes[job]
             outcome = context.success(value)
         except asyncio.CancelledError:
             outcome = Failure(

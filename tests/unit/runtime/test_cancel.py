@@ -262,3 +262,76 @@ def test_closing_with_a_timeout_lets_jobs_finish() -> None:
         assert frames[-1]["payload"]["result"] == "in time"
 
     virtual(scenario)
+
+
+async def test_an_agent_that_swallows_every_interruption_is_abandoned(
+    make: MakeRuntime, open_peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = make(limits=Limits(kill_grace=0, cancel_grace=0))
+    tasks: list[Any] = []
+    closed = []
+
+    @runtime.agent("stubborn")
+    async def stubborn(input: Any, job: JobContext) -> None:
+        tasks.append(asyncio.current_task())
+        await job.status("started")
+        try:
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+        finally:
+            closed.append(job.id)
+
+    peer = await open_peer(runtime)
+    job_id = (await peer.submit("stubborn"))["payload"]["job_id"]
+    await peer.until("job.event")
+    await peer.ask("job.cancel", {"job_id": job_id})
+    assert (await peer.until("job.error"))["payload"]["code"] == "CANCELLED"
+    await asyncio.wait(tasks)
+    assert closed == [job_id]
+    assert "does not end when interrupted; abandoned" in caplog.text
+
+
+async def test_an_agent_that_cannot_even_be_closed_is_abandoned_and_reported(
+    make: MakeRuntime, open_peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = make(limits=Limits(kill_grace=0))
+    tasks: list[Any] = []
+    obstinate = True
+
+    @runtime.agent("stubborn")
+    async def stubborn(input: Any, job: JobContext) -> None:
+        tasks.append(asyncio.current_task())
+        await job.status("started")
+        while obstinate:
+            with contextlib.suppress(BaseException):
+                await asyncio.Event().wait()
+
+    peer = await open_peer(runtime)
+    await peer.submit("stubborn")
+    await peer.until("job.event")
+    await runtime.close()
+    assert all(task.done() for task in tasks)
+    assert "did not clean up when it was abandoned" in caplog.text
+    obstinate = False
+
+
+async def test_what_an_agent_awaits_reaches_it_as_ever(runtime: Any, open_peer: Any) -> None:
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> Any:
+        loop = asyncio.get_running_loop()
+        soon = loop.create_future()
+        loop.call_soon(soon.set_result, 1)
+        broken = loop.create_future()
+        loop.call_soon(broken.set_exception, KeyError("x"))
+        got = [await soon]
+        with contextlib.suppress(KeyError):
+            await broken
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        got += await asyncio.gather(asyncio.sleep(0, 2), asyncio.sleep(0, 3))
+        return got
+
+    peer = await open_peer(runtime)
+    assert (await peer.run("a"))[1][-1]["payload"]["result"] == [1, 2, 3]

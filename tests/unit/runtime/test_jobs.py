@@ -6,11 +6,14 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from arcp_client.errors import JobFailed, LocalProtocolError
+from arcp_client.models import Lease
 from arcp_client.runtime import JobContext, Limits
 from tests.unit.runtime.peer import bodies, seqs
 
@@ -364,3 +367,45 @@ async def test_an_early_end_cleans_the_generator_up(runtime: Any, open_peer: Any
     await peer.send("job.cancel", {"job_id": accepted["payload"]["job_id"]})
     await peer.until("job.error")
     assert cleaned.is_set()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("-inf"), Decimal("NaN"), b"bytes", {1, 2}, [b"x"], {"a": [float("inf")]}],
+)
+async def test_what_json_cannot_hold_is_the_agents_error(
+    runtime: Any, open_peer: Any, value: Any
+) -> None:
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> str:
+        with pytest.raises(ValueError, match="not a JSON value"):
+            await job.tool_call("t", value)
+        with pytest.raises(ValueError, match="not a JSON value"):
+            await job.emit("x-mine", {"value": value, "none": None})
+        return "went on"
+
+    peer = await open_peer(runtime)
+    (result,) = (await peer.run("a"))[1]
+    assert result["payload"]["result"] == "went on"
+
+
+async def test_what_json_can_hold_arrives_as_it_is(runtime: Any, open_peer: Any) -> None:
+    values = {
+        "null": None, "text": "null NaN \u2028 \ud800", "number": 10**30, "half": 0.5,
+        "exact": Decimal("0.1"), "deep": [{"a": (1, [2])}],
+        "when": datetime(2026, 1, 2, tzinfo=UTC), "lease": Lease({"fs.read": ("/a",)}),
+    }  # fmt: skip
+
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> None:
+        for name, value in values.items():
+            await job.emit("x-mine", {name: value})
+        await job.emit("x-mine", values)
+
+    peer = await open_peer(runtime)
+    *events, _ = (await peer.run("a"))[1]
+    wire = {
+        **values, "exact": 0.1, "deep": [{"a": [1, [2]]}], "when": "2026-01-02T00:00:00Z",
+        "lease": {"fs.read": ["/a"]},
+    }  # fmt: skip
+    assert [e["payload"]["body"] for e in events] == [*({k: v} for k, v in wire.items()), wire]

@@ -84,6 +84,14 @@ def test_a_pattern_covers_what_it_should(
     assert grant({namespace: [pattern]}).allows(namespace, target) is allowed
 
 
+def test_a_budget_of_any_length_is_charged_exactly() -> None:
+    held = grant({"cost.budget": [f"USD:{'9' * 40}.{'9' * 40}", "кредиты:1"]})
+    budget = Budget(held.limits)
+    budget.charge("USD", Decimal("0." + "0" * 39 + "9"))
+    assert str(budget.remaining["USD"]) == "9" * 40 + "." + "9" * 39 + "0"
+    assert budget.remaining["кредиты"] == 1
+
+
 def test_nothing_is_allowed_that_no_pattern_names() -> None:
     held = grant({"fs.read": ["/a/**"]})
     assert not held.allows("fs.write", "/a/b")

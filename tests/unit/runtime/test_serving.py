@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -247,3 +248,73 @@ async def test_a_frame_is_json_of_one_line(runtime: Runtime, open_peer: Any) -> 
         data = await peer.transport.receive()
         assert b"\n" not in data
         json.loads(data)
+
+
+def stdio(tmp_path: Path, frames: list[bytes], *options: str, text: str = STDIO) -> list[Any]:
+    """What a runtime answers to a parent that writes all at once and closes its end."""
+    script = tmp_path / "agent.py"
+    script.write_text(text)
+    done = subprocess.run(
+        [sys.executable, str(script), *options],
+        input=b"\n".join(frames), capture_output=True, timeout=40, check=True, cwd=Path.cwd(),
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+HELLO = b'{"arcp":"1.1","id":"h","type":"session.hello","payload":{"capabilities":{}}}'
+
+
+def test_over_stdio_what_came_is_answered_before_the_end(tmp_path: Path) -> None:
+    (welcome,) = stdio(tmp_path, [HELLO])
+    assert welcome["type"] == "session.welcome"
+    submit = b'{"arcp":"1.1","id":"s","type":"job.submit","payload":{"agent":"count","input":3}}'
+    frames = stdio(tmp_path, [HELLO, submit, b"not json", b'{"type":"session.list_jobs","id":"l"}'])
+    assert [f["type"] for f in frames][:2] == ["session.welcome", "job.accepted"]
+    refused = [f for f in frames if f["type"] == "session.error"]
+    assert [f["payload"].get("request_id") for f in refused] == [None, "l"]  # not negotiated
+
+
+def test_over_stdio_what_came_is_answered_also_by_a_runtime_with_a_disk(tmp_path: Path) -> None:
+    durable = STDIO.replace("import Runtime", "import Runtime, SqliteEventLog").replace(
+        "Runtime()", "Runtime(event_log=SqliteEventLog(sys.argv[1]))"
+    )
+    submit = b'{"arcp":"1.1","id":"s","type":"job.submit","payload":{"agent":"count","input":3}}'
+    frames = stdio(tmp_path, [HELLO, submit], str(tmp_path / "db"), text=durable)
+    assert [f["type"] for f in frames][:2] == ["session.welcome", "job.accepted"]
+
+
+STUBBORN = """
+import asyncio, contextlib
+from arcp_client import Client, Limits, Runtime
+
+async def main():
+    started = asyncio.Event()
+    runtime = Runtime(limits=Limits(kill_grace=0))
+
+    @runtime.agent("stubborn")
+    async def stubborn(input, job):
+        started.set()
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async with Client(runtime) as client:
+        await client.submit("stubborn")
+        await started.wait()
+        await runtime.close()
+    print("closed")
+
+asyncio.run(main())
+print("over")
+"""
+
+
+def test_a_program_ends_though_an_agent_swallows_its_end(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(STUBBORN)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True, text=True, timeout=40, check=True, cwd=Path.cwd(),
+    )  # fmt: skip
+    assert done.stdout.split() == ["closed", "over"]
+    assert "abandoned" in done.stderr
