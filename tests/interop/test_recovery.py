@@ -23,6 +23,7 @@ from arcp_client.errors import JobCancelled, JobFailed, JobTimedOut, ResultIncom
 from arcp_client.testing import FaultyProxy
 from tests.interop.kit import AT_ONCE, all_of, kinds, numbers
 from tests.interop.reference import ReferenceRuntime
+from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -62,6 +63,7 @@ def gaps(seen: list[events.Event]) -> list[events.Gap]:
     return [event for event in seen if isinstance(event, events.Gap)]
 
 
+@rule("accept-22")
 async def test_a_running_job_is_followed_again_after_a_drop(
     reference: ReferenceRuntime, proxy: FaultyProxy, client: Client
 ) -> None:
@@ -109,6 +111,7 @@ async def test_a_job_is_followed_again_after_every_drop(
     assert (await job.result()).value == "done"
 
 
+@rule("accept-22")
 async def test_a_job_that_ends_while_nobody_is_connected_has_its_result(
     reference: ReferenceRuntime, proxy: FaultyProxy, client: Client
 ) -> None:

@@ -28,6 +28,7 @@ from arcp_client.errors import (
 )
 from tests.interop.kit import AT_ONCE, all_of, kinds, numbers
 from tests.interop.reference import ReferenceRuntime
+from tests.interop.rules import rule
 
 FEATURES = ["heartbeat", "ack", "list_jobs", "subscribe", "lease_expires_at", "cost.budget"]
 
@@ -65,6 +66,7 @@ async def test_the_welcome_is_recognised_and_read(client: Client) -> None:
     assert "subscribe" in session.features
 
 
+@rule("send-5")
 async def test_close_says_bye_and_nothing_else(reference: ReferenceRuntime) -> None:
     async with another(reference):
         pass
@@ -145,6 +147,7 @@ async def test_a_chunked_text(client: Client) -> None:
     assert b"".join([chunk async for chunk in job.chunks()]).decode() == result.value
 
 
+@rule("accept-17")
 async def test_a_chunked_result_of_bytes(client: Client) -> None:
     # Its last chunk is an empty text: the encoding may change within one result.
     job = await client.submit("chunks", [{"hex": "00ff"}, {"hex": "10" * 3000}])
@@ -153,6 +156,7 @@ async def test_a_chunked_result_of_bytes(client: Client) -> None:
     assert result.size == 3002
 
 
+@rule("accept-15")
 async def test_cancel_comes_as_a_result(client: Client) -> None:
     job = await client.submit("forever")
     await job.cancel("no longer needed")
@@ -170,6 +174,7 @@ async def test_cancel_of_an_ended_job_returns(client: Client) -> None:
     await job.cancel()
 
 
+@rule("accept-15")
 async def test_timeout_comes_as_a_result(client: Client) -> None:
     job = await client.submit("forever", max_runtime=0.5)
     with pytest.raises(JobTimedOut):
@@ -191,6 +196,7 @@ async def test_a_lease_that_runs_out(client: Client) -> None:
         await job.result()
 
 
+@rule("accept-11")
 async def test_budgets_come_as_texts(client: Client, reference: ReferenceRuntime) -> None:
     job = await client.submit("puppet", "p", lease={"cost.budget": ["USD:1.00"]})
     assert job.budget == {"USD": Decimal("1.00")}
@@ -242,6 +248,7 @@ async def test_what_the_runtime_cannot_read_is_an_internal_error_of_its(client: 
     assert (await (await client.submit("echo", 1)).result()).value == {"echoed": 1}
 
 
+@rule("accept-7", "send-11")
 async def test_an_error_without_correlation_hits_only_its_own_request(client: Client) -> None:
     running = await client.submit("forever")
     good, bad, listed = await asyncio.gather(
@@ -303,6 +310,7 @@ async def test_a_filtered_listing(client: Client) -> None:
 # ------------------------------------------------------------------ watching
 
 
+@rule("accept-10", "accept-18")
 async def test_a_second_session_watches_with_history(
     client: Client, reference: ReferenceRuntime
 ) -> None:
@@ -350,6 +358,7 @@ async def test_an_ended_job_is_watched_to_its_end(
         assert kinds(await all_of(view))[-1] == "result"
 
 
+@rule("accept-19")
 async def test_an_ended_job_watched_without_history_still_has_its_result(
     client: Client, reference: ReferenceRuntime
 ) -> None:
@@ -441,6 +450,7 @@ async def test_the_same_key_while_the_job_of_an_earlier_session_runs(
 # ------------------------------------------------------------------ acknowledgements
 
 
+@rule("send-9")
 async def test_only_what_was_processed_is_acknowledged(reference: ReferenceRuntime) -> None:
     # This runtime frees whatever it is told to: an ack beyond what came would empty its log.
     gate = asyncio.Event()
@@ -465,6 +475,7 @@ async def test_only_what_was_processed_is_acknowledged(reference: ReferenceRunti
     assert acks[-1] == 8
 
 
+@rule("send-9")
 async def test_events_of_a_watched_job_are_not_acknowledged_in_the_sessions_numbers(
     client: Client, reference: ReferenceRuntime
 ) -> None:

@@ -22,6 +22,7 @@ from arcp_client.events import (
     ToolResult,
 )
 from tests.interop.replay import TRANSCRIPTS, Player, replay
+from tests.interop.rules import rule
 
 ALL = sorted(path.relative_to(TRANSCRIPTS) for path in TRANSCRIPTS.glob("*/*.jsonl"))
 
@@ -499,6 +500,7 @@ def test_results_have_their_values(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["python-ws", "typescript-ws"])
+@rule("accept-17")
 def test_chunks_make_up_one_result(runtime: str) -> None:
     player = only(f"{runtime}/05-chunked-result")
     assembler = Assembler("job")
@@ -513,6 +515,7 @@ def test_chunks_make_up_one_result(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["python-ws", "typescript-ws"])
+@rule("accept-11")
 def test_budgets_are_exact(runtime: str) -> None:
     player = only(f"{runtime}/16-budget-exhaustion")
     accepted = player.known[0].job
@@ -522,6 +525,7 @@ def test_budgets_are_exact(runtime: str) -> None:
     assert any(event.name == "cost.budget.remaining" and event.unit == "USD" for event in left)
 
 
+@rule("accept-21")
 def test_listings_are_read_page_by_page() -> None:
     player = only("python-ws/10-list-jobs")
     pages = [answer for answer in player.results if isinstance(answer, JobPage)]
@@ -530,6 +534,7 @@ def test_listings_are_read_page_by_page() -> None:
     assert all(job.created_at is not None and job.status for job in pages[0].jobs)
 
 
+@rule("accept-9")
 def test_a_delegated_job_is_known_with_its_parent() -> None:
     player = only("typescript-ws/23-delegate")
     parent, child = (known.job for known in player.known)
@@ -540,6 +545,7 @@ def test_a_delegated_job_is_known_with_its_parent() -> None:
     assert [event.call_id for event in failed] == ["d2"]
 
 
+@rule("send-4")
 def test_a_resume_asks_from_what_was_received_and_with_the_newest_token() -> None:
     for name, cursor in (("python-ws/13-resume-mid-job", 3), ("python-ws/18-ack-then-resume", 8)):
         first, second = only(name).hellos
@@ -548,6 +554,7 @@ def test_a_resume_asks_from_what_was_received_and_with_the_newest_token() -> Non
         assert second["resume"]["token"] == second["resume_token"]
 
 
+@rule("accept-23")
 def test_a_runtime_that_refuses_whoever_missed_nothing_is_asked_for_one_event_more() -> None:
     hellos = only("typescript-ws/27-union-frames").hellos
     assert [hello["resume"]["last_event_seq"] for hello in hellos[1:]] == [5, 4]

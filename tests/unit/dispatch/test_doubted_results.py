@@ -7,6 +7,7 @@ import pytest
 from arcp_client._dispatch.assembler import Assembler
 from arcp_client.errors import ResultIncomplete
 from arcp_client.events import ResultChunk
+from tests.interop.rules import rule
 
 
 def assembled(*texts: str, last: bool = False, doubted: bool = True) -> Assembler:
@@ -43,6 +44,7 @@ def test_else_the_end_may_be_among_what_was_lost(size: int | None) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 3])
+@rule("accept-17")
 def test_without_a_gap_the_terminal_message_is_the_end(size: int | None) -> None:
     # Some runtimes mark no chunk as the last one, and state a size that is not exact.
     assembler = assembled("a", "b", doubted=False)

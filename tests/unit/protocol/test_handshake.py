@@ -11,12 +11,14 @@ from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
 from arcp_client._wire.dialect import DIALECTS
 from arcp_client.errors import RemoteProtocolError, RequestError
+from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 from tests.unit.protocol.scripted import welcome
 
 # ------------------------------------------------------------------ the hello
 
 
+@rule("send-1", "send-3")
 def test_a_hello_has_the_token_the_features_and_a_session_id_of_its_own() -> None:
     table = Strict(connect=False, features=("ack",))
     hello = table.hello()
@@ -34,6 +36,7 @@ def test_every_fresh_hello_has_another_session_id() -> None:
     assert table.hello()["session_id"] != first
 
 
+@rule("accept-2")
 def test_features_are_those_that_both_sides_offer() -> None:
     table = Strict(connect=False, features=("ack", "subscribe"))
     table.connect(capabilities={"features": ["ack", "heartbeat"]})
@@ -76,6 +79,7 @@ def test_a_dialect_may_be_told_instead_of_recognised() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(dialect.LEGACY_TYPES))
+@rule("accept-4")
 def test_the_older_family_is_named_in_the_error(kind: str) -> None:
     table = Strict(connect=False)
     table.hello()
@@ -95,6 +99,7 @@ def test_a_welcome_that_names_no_session_is_none() -> None:
 
 
 @pytest.mark.parametrize("kind", [dialect.CLOSED, dialect.BYE])
+@rule("accept-4")
 def test_a_close_in_the_handshake_asks_for_another_link(kind: str) -> None:
     table = Strict(connect=False)
     table.hello()
@@ -102,6 +107,7 @@ def test_a_close_in_the_handshake_asks_for_another_link(kind: str) -> None:
     assert table.causes == ["SessionClosed"]
 
 
+@rule("accept-4")
 def test_r8_any_error_in_the_handshake_refuses_it_at_once_whatever_its_form() -> None:
     for kind in (dialect.SESSION_ERROR, dialect.JOB_ERROR):
         table = live()
@@ -145,6 +151,7 @@ def test_a_first_hello_that_is_refused_keeps_the_runtimes_word_on_another_try() 
     assert cause.retryable
 
 
+@rule("accept-24")
 def test_s5_permission_denied_may_pass_and_is_followed_by_one_fresh_session() -> None:
     table = live()
     table.replay(1, 2)
@@ -280,6 +287,7 @@ def test_on_a_first_link_such_an_error_is_no_refused_resume() -> None:
         (dialect.UNAUTHENTICATED, "Unauthenticated"),
     ],
 )
+@rule("accept-7")
 def test_errors_that_end_the_session_are_not_blamed_on_a_request(code: str, cause: str) -> None:
     table = live()
     request = table.ask(dialect.LIST_JOBS)
@@ -289,6 +297,7 @@ def test_errors_that_end_the_session_are_not_blamed_on_a_request(code: str, caus
     assert table.of(effects.Refused) == []
 
 
+@rule("accept-7")
 def test_unless_they_name_it() -> None:
     table = live()
     request = table.ask(dialect.LIST_JOBS)
@@ -308,6 +317,7 @@ def test_unless_they_name_it() -> None:
         ({"code": "HEARTBEAT_LOST"}, "HeartbeatLost"),
     ],
 )
+@rule("accept-26")
 def test_the_runtime_may_close_at_any_time_and_frames_may_follow(
     kind: str, payload: dict[str, str], cause: str
 ) -> None:

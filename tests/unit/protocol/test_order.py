@@ -9,6 +9,7 @@ from arcp_client._protocol.sequence import SETTLE
 from arcp_client._wire import dialect
 from arcp_client.events import Gap, Progress, Status, Unknown
 from arcp_client.models import Checkpoint, OpenJob
+from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
 # ------------------------------------------------------------------ S3: holes
@@ -86,6 +87,7 @@ def test_s3_a_held_hole_sets_no_timer_while_there_is_no_link() -> None:
     assert table.session.deadline is None
 
 
+@rule("accept-18")
 def test_s3_live_events_ahead_of_the_replay_are_held_until_it_has_caught_up() -> None:
     """R11."""
     table = live()
@@ -213,6 +215,7 @@ def test_s3_an_end_behind_a_hole_waits_for_what_was_before_it() -> None:
     assert table.numbers == [1, 2, "result"]
 
 
+@rule("accept-18")
 def test_s3_an_end_without_a_number_behind_a_hole_waits_too() -> None:
     table = live()
     table.event(2, JOB, 2)
@@ -271,6 +274,7 @@ def test_r10_control_frames_without_a_number_move_no_cursor() -> None:
     table.resumed(3)
 
 
+@rule("accept-18")
 def test_control_frames_with_a_number_take_part_in_the_order() -> None:
     table = live()
     cancel = table.ask(dialect.CANCEL, job_id=JOB)
@@ -291,6 +295,7 @@ def test_a_numbered_control_frame_behind_a_hole_acts_at_once_and_counts_in_its_t
     assert table.session.received == 2
 
 
+@rule("accept-8", "accept-18")
 def test_a_refusal_with_a_number_counts_and_ends_nothing() -> None:
     table = live()
     request = table.ask(dialect.SUBMIT)
@@ -375,6 +380,7 @@ def test_s1_the_received_cursor_is_ahead_of_what_was_processed() -> None:
     table.resumed(9)
 
 
+@rule("send-9")
 def test_s1_acks_are_sent_only_if_negotiated_and_only_on_a_live_link() -> None:
     table = live(features=("heartbeat",))
     assert not table.session.ack(1, table.now)

@@ -29,6 +29,7 @@ from arcp_client.errors import (
     RequestError,
     RequestTimeout,
 )
+from tests.interop.rules import rule
 
 JOB = "job_1"
 ALL = Means(fetch=True)
@@ -74,6 +75,7 @@ def test_a_job_that_has_not_begun_has_lost_nothing(recovery: Recovery[str]) -> N
 
 
 @pytest.mark.parametrize("status", ENDED)
+@rule("accept-22")
 def test_the_stored_outcome_of_an_ended_job_is_fetched(
     recovery: Recovery[str], status: str
 ) -> None:
@@ -88,6 +90,7 @@ def test_the_stored_outcome_of_an_ended_job_is_fetched(
 
 
 @pytest.mark.parametrize("status", ENDED)
+@rule("accept-19")
 def test_an_outcome_that_does_not_follow_is_given_up_with_its_status(
     recovery: Recovery[str], status: str
 ) -> None:

@@ -17,6 +17,7 @@ from arcp_client.errors import (
     LocalProtocolError,
     RequestTimeout,
 )
+from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, live
 
 
@@ -36,6 +37,7 @@ def accept(table: Strict, job_id: str, **fields: Any) -> None:
 # ------------------------------------------------------------------ S6: the same again
 
 
+@rule("send-1", "send-6")
 def test_s6_a_submit_goes_out_again_with_the_same_bytes_under_a_fresh_id() -> None:
     """I4."""
     table = Strict()
@@ -115,6 +117,7 @@ def pair() -> tuple[Strict, Request, Request]:
 
 @pytest.mark.parametrize("name", ["request_id", "reply_to", "correlation_id", "id", "trace_id"])
 @pytest.mark.parametrize("kind", [dialect.SESSION_ERROR, dialect.JOB_ERROR])
+@rule("accept-6")
 def test_a_refusal_is_told_by_whatever_names_its_request(name: str, kind: str) -> None:
     table, _, second = pair()
     value = second.trace_id if name == "trace_id" else second.ids[0]
@@ -125,6 +128,7 @@ def test_a_refusal_is_told_by_whatever_names_its_request(name: str, kind: str) -
     assert refused(table) == [second]
 
 
+@rule("accept-6")
 def test_the_id_that_a_frame_names_counts_before_its_own_and_that_before_the_trace() -> None:
     table, first, second = pair()
     payload = {"code": "INVALID_REQUEST", "request_id": first.ids[0]}
@@ -133,6 +137,7 @@ def test_the_id_that_a_frame_names_counts_before_its_own_and_that_before_the_tra
     assert refused(table) == [first]
 
 
+@rule("accept-6")
 def test_a_trace_counts_before_a_job_and_a_job_before_age() -> None:
     table, first, second = pair()
     cancel = table.ask(dialect.CANCEL, job_id="job_x")
@@ -176,6 +181,7 @@ def test_an_unknown_job_is_not_blamed_on_a_listing_nor_anything_on_a_ping() -> N
     assert "JOB_NOT_FOUND" in table.of(effects.Report)[-1].message
 
 
+@rule("accept-6")
 def test_an_acceptance_is_told_by_the_trace_else_it_is_the_oldests() -> None:
     table, first, second = pair()
     accept(table, "job_2", trace_id=second.trace_id)
@@ -184,6 +190,7 @@ def test_an_acceptance_is_told_by_the_trace_else_it_is_the_oldests() -> None:
     assert (first.job_id, second.job_id) == ("job_1", "job_2")
 
 
+@rule("accept-6")
 def test_subscriptions_and_cancels_are_told_by_their_job() -> None:
     table = Strict()
     first = table.ask(dialect.SUBSCRIBE, job_id="job_1")
@@ -223,6 +230,7 @@ def test_an_acceptance_that_names_no_job_is_reported() -> None:
     assert request in table.session.requests
 
 
+@rule("accept-9")
 def test_a_delegated_job_is_no_answer_to_a_submit() -> None:
     table = live()
     request = table.ask(dialect.SUBMIT)
@@ -236,6 +244,7 @@ def test_a_delegated_job_is_no_answer_to_a_submit() -> None:
 # ------------------------------------------------------------------ job.error that ends no job
 
 
+@rule("accept-8")
 def test_a_duplicate_key_names_the_job_that_has_it_and_that_goes_on() -> None:
     table = live()
     request = table.ask(dialect.SUBMIT)
@@ -246,6 +255,7 @@ def test_a_duplicate_key_names_the_job_that_has_it_and_that_goes_on() -> None:
     assert table.numbers == [2, "result"]
 
 
+@rule("accept-8")
 def test_a_refused_cancel_ends_no_job() -> None:
     table = live()
     cancel = table.ask(dialect.CANCEL, job_id=JOB)
@@ -264,6 +274,7 @@ def test_a_failure_with_such_a_code_is_the_jobs_own_while_something_else_is_aske
     assert refused(table) == []
 
 
+@rule("accept-8")
 def test_a_refused_submit_under_a_made_up_job_is_a_refusal() -> None:
     table = Strict()
     request = table.ask(dialect.SUBMIT)
@@ -295,6 +306,7 @@ def test_a_failure_of_an_unknown_job_is_delivered_when_nothing_was_submitted() -
 # ------------------------------------------------------------------ S7: every request ends
 
 
+@rule("accept-27")
 def test_s7_a_request_that_is_not_answered_ends_at_its_deadline() -> None:
     table = Strict()
     request = table.ask(dialect.LIST_JOBS)
@@ -316,6 +328,7 @@ def test_s7_so_does_one_that_was_never_sent_and_it_says_so() -> None:
     ("kind", "payload"),
     [(dialect.LIST_JOBS, {}), (dialect.SUBSCRIBE, {"job_id": JOB}), (dialect.PING, {})],
 )
+@rule("send-11")
 def test_s7_what_the_runtime_does_not_offer_is_refused_at_once(
     kind: str, payload: dict[str, str]
 ) -> None:
@@ -365,6 +378,7 @@ def test_s7_nothing_can_be_asked_of_a_session_that_is_over() -> None:
     assert len(table.session.requests) == 0
 
 
+@rule("accept-16")
 def test_a_cancel_is_answered_by_the_jobs_end() -> None:
     table = live()
     cancel = table.ask(dialect.CANCEL, job_id=JOB)
@@ -382,6 +396,7 @@ def one_by_one() -> Strict:
     return Strict(spoken="typescript")
 
 
+@rule("send-11")
 def test_one_at_a_time_the_next_goes_out_when_the_first_has_ended() -> None:
     table = one_by_one()
     first, second = table.ask(dialect.LIST_JOBS), table.ask(dialect.LIST_JOBS)
@@ -400,6 +415,7 @@ def test_one_at_a_time_pings_do_not_wait() -> None:
     assert [frame["type"] for frame in table.sent] == [dialect.LIST_JOBS, dialect.PING]
 
 
+@rule("accept-27")
 def test_one_at_a_time_a_request_out_of_time_makes_place() -> None:
     """Several runtimes answer nothing at all for a request that they do not like."""
     table = one_by_one()

@@ -10,6 +10,7 @@ from arcp_client._wire import dialect
 from arcp_client._wire.dialect import DIALECTS
 from arcp_client._wire.replies import Refusal, Welcome
 from arcp_client.models import SessionInfo
+from tests.interop.rules import rule
 
 BEARER = SecretStr("bearer")
 STRICT = DIALECTS["arcp-client"]
@@ -51,6 +52,7 @@ def test_s5_the_newest_token_and_the_cursor_are_presented_also_before_the_first_
     assert presented(state, 9) == ("s1", "t2", 9)
 
 
+@rule("accept-22")
 def test_s5_a_token_that_is_not_rotated_counts_on() -> None:
     state = live()
     state.block(1, BEARER)
@@ -82,6 +84,7 @@ def test_s5_an_expired_window_means_a_fresh_session() -> None:
         (dialect.INTERNAL_ERROR, "arcp-client", True),
     ],
 )
+@rule("accept-24")
 def test_s5_what_may_pass_is_tried_again_a_few_times(code: str, name: str, retryable: bool) -> None:
     """The runtime may not have noticed yet that the old link died."""
     state = live()
@@ -102,6 +105,7 @@ def test_s5_a_welcome_starts_the_count_anew() -> None:
         assert state.welcomed(welcome()) is True
 
 
+@rule("accept-23")
 def test_s5_a_caught_up_resume_is_asked_for_one_event_earlier_once() -> None:
     state, typescript = live(), DIALECTS["typescript"]
     expired = refusal(dialect.RESUME_WINDOW_EXPIRED)
@@ -111,6 +115,7 @@ def test_s5_a_caught_up_resume_is_asked_for_one_event_earlier_once() -> None:
     assert state.refused(expired, typescript) is Next.FRESH
 
 
+@rule("accept-23")
 def test_s5_one_event_earlier_than_none_is_none() -> None:
     state = live()
     state.block(0, BEARER)

@@ -11,6 +11,7 @@ from arcp_client._protocol.farewell import PATIENCE
 from arcp_client._protocol.session import Session, State
 from arcp_client._wire import dialect
 from arcp_client.errors import LinkLost, LocalProtocolError
+from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
 INTERVAL = 30.0
@@ -113,6 +114,7 @@ def test_a_close_is_idempotent() -> None:
     assert [effect.cause for effect in table.of(effects.Ended)] == [None]
 
 
+@rule("send-5")
 def test_an_unknown_runtime_is_told_in_both_forms() -> None:
     table = closing("go-but-nobody-can-tell")
     assert table.session.dialect.name == "unknown"
@@ -123,6 +125,7 @@ def test_an_unknown_runtime_is_told_in_both_forms() -> None:
     assert table.session.state is State.ENDED
 
 
+@rule("send-5")
 def test_an_unknown_runtime_that_refuses_the_first_form_gets_the_other_at_once() -> None:
     table = closing("unknown")
     table.error("INVALID_REQUEST")
@@ -220,6 +223,7 @@ def test_a_job_of_its_own_is_not() -> None:
 # ------------------------------------------------------------------ S12
 
 
+@rule("accept-25")
 def test_s12_an_idle_link_is_pinged_and_left_after_two_silent_intervals() -> None:
     """H8."""
     table = Strict()
@@ -253,6 +257,7 @@ def test_s12_every_message_that_comes_counts_also_unreadable_ones() -> None:
     assert table.session.heard_at == table.now
 
 
+@rule("accept-25")
 def test_s12_pings_of_the_runtime_are_answered_negotiated_or_not() -> None:
     for features in ((), dialect.FEATURES):
         table = Strict(features=features)

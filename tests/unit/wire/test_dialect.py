@@ -8,6 +8,7 @@ import pytest
 
 from arcp_client._wire import dialect
 from arcp_client._wire.dialect import DIALECTS, recognise
+from tests.interop.rules import rule
 
 UUID7 = "01990a3e-6f0a-7c55-9a31-5d4f1b2c3d4e"
 UUID4 = "7d1e8b52-94c6-4f1f-b1a4-0c2c4d5e6f70"
@@ -93,6 +94,7 @@ def test_only_runtimes_whose_numbers_hold_are_strict() -> None:
     assert strict == {"arcp-client", "go", "java", "unknown"}
 
 
+@rule("send-5")
 def test_a_java_session_is_never_closed_with_a_message_since_that_would_cancel_its_jobs() -> None:
     assert DIALECTS["java"].close_with == "drop"
     assert {name for name, known in DIALECTS.items() if known.close_with == "bye"} == {
@@ -125,6 +127,7 @@ def test_the_names_of_the_specification_are_all_there() -> None:
         (5, ""),
     ],
 )
+@rule("accept-15")
 def test_status_words_are_brought_to_one_spelling(word: Any, status: str) -> None:
     assert dialect.status_of(word) == status
 

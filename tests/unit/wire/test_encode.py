@@ -18,12 +18,14 @@ from pydantic import BaseModel, SecretStr
 from arcp_client._wire.codec import encode, parse, snapshot, to_json
 from arcp_client.events import Log
 from arcp_client.models import Lease
+from tests.interop.rules import rule
 
 
 def taken(value: Any) -> Any:
     return json.loads(bytes(snapshot(value)))
 
 
+@rule("send-1")
 def test_an_envelope_has_the_fields_of_the_specification_and_no_nulls() -> None:
     data = encode("session.ping", {"nonce": "n"}, id="e1")
 
@@ -196,6 +198,7 @@ def test_an_event_is_taken_as_its_fields() -> None:
     assert taken({"seen": [event]}) == {"seen": [event.to_dict()]}
 
 
+@rule("send-6", "send-10")
 def test_a_snapshot_is_ascii_and_does_not_follow_later_changes() -> None:
     value = {"a": ["ü"]}
     raw = bytes(snapshot(value))

@@ -11,6 +11,7 @@ import pytest
 from arcp_client import events
 from arcp_client._wire.bodies import KINDS, LooseEvent, TypedEvent
 from arcp_client._wire.codec import decode, fingerprint
+from tests.interop.rules import rule
 from tests.unit.wire.frames import BODIES, control, event, event_frame, frame
 
 
@@ -43,6 +44,7 @@ def test_an_event_that_may_have_been_seen_says_so(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS - {"result_chunk"}))
 @pytest.mark.parametrize("body", [{}, None], ids=["empty", "null"])
+@rule("accept-12")
 def test_a_known_kind_without_a_body_has_the_defaults_of_its_class(kind: str, body: Any) -> None:
     read = event(event_frame(kind, body))
 
@@ -99,6 +101,7 @@ def test_unknown_fields_are_kept_in_raw(kind: str) -> None:
     "kind", ["x-vendor.acme.heat", "trace_span", "result", "gap", "Log", "log "]
 )
 @pytest.mark.parametrize("body", [{"a": 1}, [1], "text", 5, None, True])
+@rule("accept-12")
 def test_an_unknown_kind_is_delivered_as_it_is(kind: str, body: Any) -> None:
     data = event_frame(kind, body)
     read = event(data)
@@ -165,6 +168,7 @@ def test_a_body_that_does_not_fit_its_kind_is_delivered_raw_with_a_warning(
         ("tool_result", {"error": "a text"}, "error", "a text"),
     ],
 )
+@rule("accept-12")
 def test_odd_values_that_can_be_understood_are(
     kind: str, body: Any, name: str, expected: Any
 ) -> None:
@@ -175,6 +179,7 @@ def test_odd_values_that_can_be_understood_are(
 
 
 @pytest.mark.parametrize("level", ["INFO", "Info", "info"])
+@rule("accept-12")
 def test_the_level_of_a_log_line_is_lower_case(level: str) -> None:
     read = event(event_frame("log", {"level": level, "message": "m"}))
 
@@ -183,6 +188,7 @@ def test_the_level_of_a_log_line_is_lower_case(level: str) -> None:
     assert read.raw["payload"]["body"]["level"] == level
 
 
+@rule("accept-12")
 def test_an_event_without_a_job_belongs_to_the_session() -> None:
     read = event(frame("job.event", {"kind": "status", "body": {"phase": "back_pressure"}}))
 
@@ -231,6 +237,7 @@ BASE = datetime(2026, 5, 13, 19, 42, 13, tzinfo=UTC)
         (None, None),
     ],
 )
+@rule("accept-13")
 def test_timestamps_are_read_in_every_form_and_are_absent_otherwise(
     kind: str, text: Any, expected: datetime | None
 ) -> None:
@@ -241,6 +248,7 @@ def test_timestamps_are_read_in_every_form_and_are_absent_otherwise(
     assert read.raw["payload"]["ts"] == text
 
 
+@rule("accept-12")
 def test_an_event_without_a_timestamp_has_none() -> None:
     read = event(frame("job.event", {"kind": "log", "body": {"level": "info", "message": "m"}}))
 
@@ -288,6 +296,7 @@ def test_a_result_becomes_completed() -> None:
         ({}, None),
     ],
 )
+@rule("accept-14")
 def test_the_value_of_a_result_is_found_under_every_name(payload: Any, value: Any) -> None:
     read = event(frame("job.result", {"final_status": "success", **payload}, job_id="j"))
 
@@ -373,6 +382,7 @@ def test_a_job_error_becomes_failed() -> None:
         ("job.error", {}, "error", "INTERNAL_ERROR"),
     ],
 )
+@rule("accept-15")
 def test_a_job_that_did_not_succeed_failed_whatever_message_says_so(
     kind: str, payload: Any, status: str, code: str
 ) -> None:
@@ -415,6 +425,7 @@ def test_the_word_of_the_runtime_on_retrying_is_kept(payload: Any, retryable: bo
         ({}, None),
     ],
 )
+@rule("accept-5")
 def test_details_may_be_anything(payload: Any, details: Any) -> None:
     read = event(frame("job.error", {"code": "X", **payload}, job_id="j"))
 
@@ -433,6 +444,7 @@ def test_details_may_be_anything(payload: Any, details: Any) -> None:
         ({"message": "\ud800"}, "\ufffd"),
     ],
 )
+@rule("accept-5")
 def test_the_message_of_a_failure_may_be_missing(payload: Any, message: str) -> None:
     read = event(frame("job.error", {"code": "X", **payload}, job_id="j"))
 
@@ -450,6 +462,7 @@ def test_a_status_that_nobody_knows_is_no_success() -> None:
 
 
 @pytest.mark.parametrize("kind", ["job.result", "job.error"])
+@rule("accept-14")
 def test_a_terminal_may_name_its_job_in_the_payload(kind: str) -> None:
     assert event(frame(kind, {"job_id": "j"})).job_id == "j"
     assert event(frame(kind, {"job_id": "other"}, job_id="j")).job_id == "j"

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from arcp_client._wire import ids
+from tests.interop.rules import rule
 
 
+@rule("send-1")
 def test_envelope_ids_are_bare_ulids_and_never_the_same() -> None:
     made = {ids.new_id() for _ in range(1000)}
 
@@ -29,6 +31,7 @@ def test_tokens_are_long_and_never_the_same() -> None:
     assert all(re.fullmatch(r"rt_[0-9a-f]{64}", one) for one in made)
 
 
+@rule("send-2")
 def test_trace_ids_are_32_hexadecimal_digits_and_not_all_zero(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -56,6 +59,7 @@ def test_anything_else_is_no_trace_id(value: Any) -> None:
     assert not ids.is_trace_id(value)
 
 
+@rule("send-9")
 def test_the_present_moment_is_written_in_utc_with_a_z() -> None:
     text = ids.now_text()
 
@@ -102,6 +106,7 @@ BASE = datetime(2026, 5, 13, 19, 42, 13, tzinfo=UTC)
         ("2026-12-31T23:59:60.25Z", datetime(2027, 1, 1, 0, 0, 0, 250_000, tzinfo=UTC)),
     ],
 )
+@rule("accept-13")
 def test_rfc_3339_is_read(text: str, expected: datetime) -> None:
     assert ids.parse_time(text) == expected
 

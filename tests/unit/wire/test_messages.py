@@ -31,6 +31,7 @@ from arcp_client._wire.messages import (
     parse_agent,
 )
 from arcp_client.models import ClientInfo, Lease, LeaseConstraints
+from tests.interop.rules import rule
 from tests.unit.wire.frames import CANARY
 
 EAST = timezone(timedelta(hours=2))
@@ -80,6 +81,7 @@ def has_null(value: Any) -> bool:
     ],
     ids=lambda request: request.type,
 )
+@rule("send-1")
 def test_no_request_sends_a_null_for_what_is_absent(request_: Any) -> None:
     payload = request_.wire()
 
@@ -90,6 +92,7 @@ def test_no_request_sends_a_null_for_what_is_absent(request_: Any) -> None:
 # ------------------------------------------------------------------------------- hello
 
 
+@rule("send-3")
 def test_a_hello_has_the_names_of_every_dialect() -> None:
     hello = Hello(
         client=ClientInfo(name="c", version="1"),
@@ -106,6 +109,7 @@ def test_a_hello_has_the_names_of_every_dialect() -> None:
     }
 
 
+@rule("send-4")
 def test_a_hello_that_resumes_says_so_in_every_dialect() -> None:
     hello = Hello(
         resume=ResumeBlock(session_id="s", resume_token=SecretStr("t"), last_event_seq=12)
@@ -215,6 +219,7 @@ def test_no_request_shows_a_token() -> None:
 # ------------------------------------------------------------------------------- submit
 
 
+@rule("send-6")
 def test_a_submit_always_has_an_input() -> None:
     assert Submit(agent="a").wire() == {"agent": "a", "input": None}
     assert Submit(agent="a", input=0).wire() == {"agent": "a", "input": 0}
@@ -231,6 +236,7 @@ def test_the_input_of_a_submit_is_sent_as_it_is() -> None:
     )
 
 
+@rule("send-6")
 def test_a_submit_leaves_out_what_is_absent_and_keeps_what_it_does_not_know() -> None:
     submit = Submit.model_validate(
         {
@@ -317,6 +323,7 @@ def test_anything_else_is_no_budget(amount: str) -> None:
         "2026-05-13T23:41:60Z",
     ],
 )
+@rule("send-6")
 def test_the_end_of_a_lease_is_a_time_in_utc(text: str) -> None:
     submit = Submit(agent="a", lease_constraints={"expires_at": text})
 
@@ -409,17 +416,20 @@ def test_anything_else_is_no_agent(reference: str) -> None:
 # ------------------------------------------------------------------------------- others
 
 
+@rule("send-7")
 def test_a_cancel_always_gives_a_reason() -> None:
     assert Cancel(job_id="j").wire() == {"job_id": "j", "reason": "client.cancel"}
     assert Cancel.model_validate({"job_id": "j", "reason": None}).reason == "client.cancel"
 
 
+@rule("send-5")
 def test_a_goodbye_always_gives_a_reason() -> None:
     assert Bye().wire() == {"reason": "client.close"}
     assert Close().wire() == {}
     assert Close(reason="r").wire() == {"reason": "r"}
 
 
+@rule("send-7")
 def test_a_subscription_has_a_starting_point_only_with_history() -> None:
     assert Subscribe(job_id="j").wire() == {"job_id": "j", "history": False}
     assert Subscribe(job_id="j", from_event_seq=5).wire() == {"job_id": "j", "history": False}
@@ -439,10 +449,12 @@ def test_what_is_about_a_job_names_it(kind: Any, job_id: Any) -> None:
 
 
 @pytest.mark.parametrize("filter_", [None, {}, {"status": []}, {"status": None, "agent": None}])
+@rule("send-8")
 def test_an_empty_filter_is_left_out(filter_: Any) -> None:
     assert ListJobs.model_validate({"filter": filter_, "cursor": None}).wire() == {}
 
 
+@rule("send-8")
 def test_a_listing_is_asked_for_in_utc() -> None:
     request = ListJobs(
         filter=JobFilter(
@@ -495,6 +507,7 @@ def test_a_time_that_cannot_be_read_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, True, "10", 1.0])
+@rule("send-8")
 def test_a_page_has_1_to_1000_jobs(limit: Any) -> None:
     with pytest.raises(ValidationError):
         ListJobs.model_validate({"limit": limit})
@@ -506,6 +519,7 @@ def test_an_ack_is_a_number_of_63_bits(seq: Any) -> None:
         Ack.model_validate({"last_processed_seq": seq})
 
 
+@rule("send-9")
 def test_pings_and_pongs_carry_their_nonce() -> None:
     assert Ping(nonce="n", sent_at="t").wire() == {"nonce": "n", "sent_at": "t"}
     assert Pong(ping_nonce="n").wire() == {"ping_nonce": "n"}

@@ -21,6 +21,7 @@ from arcp_client._wire.replies import (
     reply_to,
 )
 from arcp_client.models import AgentInfo, JobSummary, Lease, LeaseConstraints
+from tests.interop.rules import rule
 from tests.unit.wire.frames import CANARY, control
 
 OFFERED = frozenset(FEATURES)
@@ -34,6 +35,7 @@ def welcome(payload: dict[str, Any], **top: Any) -> Any:
 # ------------------------------------------------------------------------------- welcome
 
 
+@rule("accept-3")
 def test_a_welcome_of_the_specification_is_read() -> None:
     read = welcome(
         {
@@ -87,6 +89,7 @@ def test_a_welcome_of_the_specification_is_read() -> None:
         {"resume_window_sec": 1e300},
     ],
 )
+@rule("accept-1", "accept-3")
 def test_everything_in_a_welcome_may_be_missing_or_wrong(payload: dict[str, Any]) -> None:
     read = welcome(payload)
 
@@ -99,24 +102,28 @@ def test_everything_in_a_welcome_may_be_missing_or_wrong(payload: dict[str, Any]
     assert read.info.runtime.name == ""
 
 
+@rule("accept-1")
 def test_the_session_id_may_stand_in_the_payload() -> None:
     assert welcome({"session_id": "sess_2"}, session_id=None).info.id == "sess_2"
     assert welcome({"session_id": "sess_2"}).info.id == "sess_1"
     assert welcome({"session_id": 5}, session_id=None).info.id == ""
 
 
+@rule("accept-1")
 def test_a_runtime_may_be_named_flat() -> None:
     info = welcome({"runtime_name": "acme", "runtime_version": "1"}).info
 
     assert (info.runtime.name, info.runtime.version, info.dialect) == ("acme", "1", "ruby")
 
 
+@rule("accept-2")
 def test_a_heartbeat_that_was_not_negotiated_has_no_interval() -> None:
     payload = {"heartbeat_interval_sec": 30, "capabilities": {"features": ["ack"]}}
 
     assert welcome(payload).info.heartbeat_interval is None
 
 
+@rule("accept-2")
 def test_features_are_those_that_both_sides_offered() -> None:
     frame = control("session.welcome", {"capabilities": {"features": ["ack", "heartbeat"]}})
 
@@ -179,6 +186,7 @@ def test_an_acceptance_of_the_specification_is_read() -> None:
         {"accepted_at": "soon", "credentials": ["x", None], "parent_job_id": 5},
     ],
 )
+@rule("accept-11")
 def test_an_acceptance_needs_no_more_than_the_job(rest: dict[str, Any]) -> None:
     read = read_accepted(control("job.accepted", {"job_id": "job_1", **rest}))
 
@@ -283,6 +291,7 @@ def test_constraints_with_names_that_are_no_text_keep_the_end() -> None:
         (None, {}),
     ],
 )
+@rule("accept-11")
 def test_a_lease_keeps_every_namespace_that_has_patterns(
     lease: Any, expected: dict[str, tuple[str, ...]]
 ) -> None:
@@ -312,6 +321,7 @@ def test_a_lease_keeps_every_namespace_that_has_patterns(
         (123456.78, "123456.78"),
     ],
 )
+@rule("accept-11", "accept-12")
 def test_a_budget_is_read_from_every_form_and_without_binary_noise(
     amount: Any, expected: str
 ) -> None:
@@ -357,6 +367,7 @@ def test_a_budget_is_an_object_or_absent(value: Any) -> None:
 # ------------------------------------------------------------------------ subscription, list
 
 
+@rule("accept-19")
 def test_a_subscription_is_read() -> None:
     read = read_subscribed(
         control(
@@ -383,6 +394,7 @@ def test_a_subscription_is_read() -> None:
     assert CANARY not in repr(read)
 
 
+@rule("accept-21")
 def test_a_listing_is_read() -> None:
     page = read_jobs(
         control(
@@ -435,6 +447,7 @@ def test_a_listing_is_read() -> None:
 
 
 @pytest.mark.parametrize("payload", [{}, {"jobs": None, "next_cursor": None}, {"jobs": {}}])
+@rule("accept-21")
 def test_a_listing_may_be_empty_in_several_ways(payload: dict[str, Any]) -> None:
     page = read_jobs(control("session.jobs", payload))
 
@@ -459,6 +472,7 @@ def test_a_listing_may_be_empty_in_several_ways(payload: dict[str, Any]) -> None
         ({"code": 5, "message": 5}, ("INTERNAL_ERROR", "", False, None)),
     ],
 )
+@rule("accept-5")
 def test_a_refusal_keeps_the_code_and_the_word_on_retrying(
     payload: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
@@ -480,6 +494,7 @@ def test_a_refusal_keeps_the_code_and_the_word_on_retrying(
         ({}, {}, None),
     ],
 )
+@rule("accept-6")
 def test_a_reply_says_what_it_answers_under_one_of_three_names(
     payload: dict[str, Any], top: dict[str, Any], expected: str | None
 ) -> None:
