@@ -196,15 +196,15 @@ class Client(Requesting):
         except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
             self._end(error if isinstance(error, ArcpError) else _store_failed(error))
             return
-        driver, manager = self._assemble(checkpoint)
         try:
-            await manager.run()
+            await self._assemble(checkpoint).run()
         finally:
-            driver.stop()
+            if self._driver is not None:
+                self._driver.stop()
             if durability is not None and self._closing is None:
                 await durability.close(forget=False)
 
-    def _assemble(self, checkpoint: Checkpoint | None) -> tuple[Driver, ReconnectManager]:
+    def _assemble(self, checkpoint: Checkpoint | None) -> ReconnectManager:
         """Put together what keeps the session on a link."""
         durability = self._durability
         publish = self._subject.publish if durability is None else durability.offer
@@ -228,7 +228,7 @@ class Client(Requesting):
             for job in checkpoint.jobs if checkpoint is not None else ():
                 self._jobs.resume(job, durability.log_for(job.job_id) or ())
             durability.start(driver)
-        return driver, self._manager
+        return self._manager
 
     @property
     def _manager_links(self) -> int:
@@ -512,7 +512,7 @@ class Client(Requesting):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE):
                     await self._link.flushed()
-        if tell:
+        if tell and self._link is not None:  # else there is nobody to tell, nor to wait for
             await asyncio.wait({running}, timeout=max(min(seconds, _GRACE), 0.0))
         await cancel_and_wait([running])
         self._session.end(None)

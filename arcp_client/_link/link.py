@@ -8,20 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
+from collections.abc import Callable
 
 from pydantic import SecretStr
 
 from .._protocol import effects
 from .._protocol.session import State
 from .._tasks import TaskOwner
-from ..errors import ArcpError, HandshakeTimeout, LinkLost, LocalProtocolError, RemoteProtocolError
+from ..errors import (
+    ArcpError,
+    HandshakeTimeout,
+    HeartbeatLost,
+    LinkLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from ..transports.base import Transport
 from .driver import Driver
 from .intake import Intake
 
 __all__ = ["Link"]
 
+_log = logging.getLogger("arcp_client.link")
+
+_PATIENCE = 1.0
+"""Seconds beyond its timeout that a transport has to close."""
+
+_LOST = (LinkLost, HeartbeatLost, HandshakeTimeout)
 _CHECK_EVERY = 32
 _LARGE = 64 * 1024  # bytes of a frame after which it is looked at once
 
@@ -33,6 +48,7 @@ class Link:
         transport: open, and owned by the link from now on.
         driver: what carries the session.
         intake: what the reader gives frames to.
+        ended: told why the link ended, before it is taken down.
     """
 
     def __init__(
@@ -41,7 +57,9 @@ class Link:
         driver: Driver,
         *,
         intake: Intake,
+        ended: Callable[[ArcpError], None],
     ) -> None:
+        self._ended = ended
         self._transport = transport
         self._driver = driver
         self._intake = intake
@@ -66,6 +84,9 @@ class Link:
             owner.spawn(self._read(), name="reader")
             owner.spawn(self._write(), name="writer")
             cause = await asyncio.shield(self._over)
+            self._ended(cause)
+            if isinstance(cause, _LOST) and not self._flush:
+                close_timeout = 0.0  # there is nobody to say goodbye to
             if self._flush:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(close_timeout):
@@ -74,12 +95,22 @@ class Link:
         finally:
             timer.cancel()
             self._over.cancel()
-            await owner.close()
             try:
-                await self._transport.close(timeout=close_timeout)
+                await owner.close()
             finally:
-                self._intake.link_lost()
-                self._driver.detach()
+                await self._take_down(close_timeout)
+
+    async def _take_down(self, close_timeout: float) -> None:
+        try:
+            async with asyncio.timeout(close_timeout + _PATIENCE):
+                await self._transport.close(timeout=close_timeout)
+        except TimeoutError:
+            _log.error("a transport did not close within %g s; it is left alone", close_timeout)
+        except Exception:  # noqa: BLE001  a transport of the user's may raise anything
+            _log.exception("a transport failed to close")
+        finally:
+            self._intake.link_lost()
+            self._driver.detach()
 
     # -- for the driver
 

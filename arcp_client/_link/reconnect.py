@@ -170,6 +170,8 @@ class ReconnectManager:
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(policy)
         self._live_since: float | None = None
+        self._decided = False
+        self._delay: float | None = None
         self._gives_up_at: float | None = self._loop.time() + timeouts.open
 
     def opened(self) -> None:
@@ -181,31 +183,31 @@ class ReconnectManager:
 
     async def run(self) -> None:
         """Connect, and connect again, until the session ends. Cancelling stops it at once."""
-        session = self._driver.session
         self._changed(Connecting(1))
-        while True:
+        while not self._over:
             self._live_since = None
-            cause = await self._attempt()
-            if session.state is State.ENDED:
+            self._decided = False
+            self._decide(await self._attempt())
+            if self._delay is None or self._over:
                 return
-            self.last_failure = cause
-            delay = self._delay_after(cause)
-            if delay is None:
-                session.end(self._verdict_on(cause))
-                self._driver.carry()
-                return
-            await asyncio.sleep(delay)
+            await asyncio.sleep(self._delay)
 
     async def _attempt(self) -> ArcpError:
         """One link from its making to its end; gives why it ended."""
         started = self._loop.time()
+        limit = self._timeouts.connect
+        if self._gives_up_at is not None:
+            limit = min(limit, max(self._gives_up_at - started, 0.001))
         try:
-            token = await self._credential.get()
-            transport = await self._connect()
+            async with asyncio.timeout(limit):
+                token = await self._credential.get()
+                transport = await self._connect()
+        except TimeoutError:
+            return ConnectFailed(f"no connection to {self._connector.target} within {limit:.3g} s")
         except ArcpError as error:
             return error
-        self.link = Link(transport, self._driver, intake=self._intake)
-        left = self._timeouts.connect - (self._loop.time() - started)
+        self.link = Link(transport, self._driver, intake=self._intake, ended=self._decide)
+        left = limit - (self._loop.time() - started)
         try:
             return await self.link.run(
                 token, handshake_timeout=max(left, 0.001), close_timeout=self._timeouts.close
@@ -214,16 +216,8 @@ class ReconnectManager:
             self.link = None
 
     async def _connect(self) -> Transport:
-        limit = self._timeouts.connect
-        if self._gives_up_at is not None:
-            limit = min(limit, max(self._gives_up_at - self._loop.time(), 0.001))
         try:
-            async with asyncio.timeout(limit):
-                return await self._connector.connect()
-        except TimeoutError:
-            raise ConnectFailed(
-                f"no connection to {self._connector.target} within {limit:.3g} s"
-            ) from None
+            return await self._connector.connect()
         except ArcpError:
             raise
         except Exception as error:
@@ -231,19 +225,35 @@ class ReconnectManager:
                 f"{self._connector.target}: {type(error).__name__}: {error}"
             ) from error
 
+    def _decide(self, cause: ArcpError) -> None:
+        """What follows the end of a link, once; everybody is told before it is taken down."""
+        if self._decided or self._over:
+            return
+        self._decided = True
+        self.last_failure = cause
+        self._delay = self._delay_after(cause)
+        if self._delay is None:
+            self._driver.session.end(self._verdict_on(cause))
+            self._driver.carry()
+
+    @property
+    def _over(self) -> bool:
+        return self._driver.session.state is State.ENDED
+
     def _delay_after(self, cause: ArcpError) -> float | None:
         """Seconds until the next attempt, or ``None`` to give up; announces which."""
         now = self._loop.time()
         if self._live_since is not None:
             self._backoff.lived(now - self._live_since)
         if isinstance(cause, Unauthenticated):
-            return 0.0 if self._credential.refused() else None
-        retry = self._policy.classify or may_retry
-        delay = self._backoff.next(now) if retry(cause) else None
+            delay = 0.0 if self._credential.refused() else None
+        else:
+            retry = self._policy.classify or may_retry
+            delay = self._backoff.next(now) if retry(cause) else None
         if delay is None:
             return None
         if self._gives_up_at is None:
-            self._changed(Reconnecting(self._backoff.attempt, delay, cause))
+            self._changed(Reconnecting(max(self._backoff.attempt, 1), delay, cause))
         elif now + delay >= self._gives_up_at:
             return None
         else:
