@@ -152,6 +152,7 @@ class Client(Requesting):
         self._changes: list[asyncio.Future[None]] = []
         self._acks: Acknowledger | None = None
         self._connecting = 0
+        self._handed_over = False
         self._closing: asyncio.Task[None] | None = None
         self._leaving: set[Registration] = set()
         self._resumed = False
@@ -182,9 +183,11 @@ class Client(Requesting):
                 await asyncio.wait({running})  # it lets go of the store
             raise
         except asyncio.CancelledError:
-            if self._connecting == 1 and self._manager_links == 0:
+            if self._connecting == 1 and not self._handed_over:
                 await self._leave(0.0, drain=False, tell=False)
             raise
+        else:
+            self._handed_over = True
         finally:
             self._connecting -= 1
 
@@ -229,10 +232,6 @@ class Client(Requesting):
                 self._jobs.resume(job, durability.log_for(job.job_id) or ())
             durability.start(driver)
         return self._manager
-
-    @property
-    def _manager_links(self) -> int:
-        return self._manager.links if self._manager is not None else 0
 
     async def connected(self) -> None:
         """Wait until the session is live, whether for the first time or again.
