@@ -21,7 +21,7 @@ from ._wire import dialect as wire
 from ._wire.ids import is_trace_id, new_id, new_trace_id, now_text, time_text
 from ._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
 from ._wire.replies import JobPage
-from .errors import JobLost, JobNotFound, RemoteProtocolError
+from .errors import ArcpError, JobLost, JobNotFound, RemoteProtocolError
 from .events import Event
 from .job import Job, JobHandle, JobView
 from .jobtable import JobTable
@@ -29,7 +29,7 @@ from .models import JobSummary, Lease
 from .policy import Buffer, Order, Timeouts
 from .submission import Submission, is_own_key
 
-__all__ = ["Requesting"]
+__all__ = ["Requesting", "reject"]
 
 _PAGE = 100
 
@@ -315,3 +315,10 @@ def _with_zone(moment: datetime | None) -> datetime | None:
     if moment is not None and moment.tzinfo is None:
         raise ValueError("created_after needs a time zone")
     return moment
+
+
+def reject(request: Request, error: ArcpError) -> None:
+    """The request ends with this error."""
+    answer = request.token
+    if isinstance(answer, asyncio.Future) and not answer.done():
+        answer.set_exception(error)
