@@ -1,1 +1,57 @@
-"""Agents of the Agent Client Protocol: a command in, sessions whose updates come in order out."""
+"""Agents of the Agent Client Protocol: a command in, sessions whose updates come in order out.
+
+::
+
+    async with AcpClient(["opencode", "acp"], on_permission=ask, fs=LocalFiles(".")) as agent:
+        session = await agent.new_session()
+
+        @session.on(updates.AgentMessageChunk)
+        async def show(chunk): ...
+
+        turn = await session.prompt("explain this repository")
+
+Each session has one inbox. Handlers run one after another in the order of the updates, and `prompt`
+returns when the handlers of all that came before its answer have ended. `host` makes any such agent
+an agent of `arcp_client.runtime`, whose jobs can be watched elsewhere and resumed after a cut.
+"""
+
+from __future__ import annotations
+
+from arcp_client.acp import schema, updates
+from arcp_client.acp.client import AcpClient
+from arcp_client.acp.errors import (
+    AgentRefused,
+    AuthRequired,
+    CallCancelled,
+    MethodUnknown,
+    NotFound,
+    Refusal,
+)
+from arcp_client.acp.files import FileSystem, LocalFiles
+from arcp_client.acp.limits import Limits
+from arcp_client.acp.permissions import PermissionRequest, allow_list, deny
+from arcp_client.acp.session import AcpSession
+from arcp_client.acp.terminals import LocalTerminals, Terminals
+from arcp_client.acp.turn import Turn
+
+__all__ = [
+    "AcpClient",
+    "AcpSession",
+    "AgentRefused",
+    "AuthRequired",
+    "CallCancelled",
+    "FileSystem",
+    "Limits",
+    "LocalFiles",
+    "LocalTerminals",
+    "MethodUnknown",
+    "NotFound",
+    "PermissionRequest",
+    "Refusal",
+    "Terminals",
+    "Turn",
+    "allow_list",
+    "deny",
+    "schema",
+    "updates",
+]

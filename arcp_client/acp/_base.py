@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import msgspec
 
-__all__ = ["NOWHERE", "Base", "Origin", "Unknown", "UnknownUpdate", "Update"]
+__all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Update"]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -83,3 +83,16 @@ class UnknownUpdate(Update, frozen=True, kw_only=True):
     """
 
     kind: str = ""
+
+
+class Gap(Update, frozen=True, kw_only=True):
+    """What an iterator could not keep. No handler ever sees one.
+
+    Attributes:
+        missed: how many updates are missing here.
+        reason: ``"not_retained"`` if they came before the iterator and are forgotten,
+            ``"overflow"`` if it was full for too long.
+    """
+
+    missed: int
+    reason: Literal["not_retained", "overflow"]

@@ -17,7 +17,7 @@ from msgspec import inspect as info
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Origin, Unknown, Update
 
-__all__ = ["Misshapen", "as_json", "decode", "update_of"]
+__all__ = ["Misshapen", "as_json", "as_value", "decode", "update_of"]
 
 T = TypeVar("T", bound=Base)
 
@@ -34,6 +34,7 @@ class _Notification(msgspec.Struct, gc=False):
 
 _notification = msgspec.json.Decoder(_Notification)
 as_json = msgspec.json.Encoder().encode
+as_value = msgspec.json.Decoder().decode
 
 
 def update_of(line: bytes, origin: Origin) -> Update:
@@ -108,6 +109,8 @@ def tolerant(kind: info.Type, value: Any, where: str = "$") -> Any:
     if isinstance(kind, info.AnyType):
         return value
     if isinstance(kind, info.IntType) and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(kind, info.IntType) and isinstance(value, str) and value.isdecimal():
         return int(value)
     if isinstance(kind, info.FloatType) and type(value) is int:
         return float(value)

@@ -1,0 +1,124 @@
+"""Functions and the kinds they want in, who gets an update of a kind out, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+from arcp_client.acp._base import Update
+
+__all__ = ["Handler", "Handlers", "Registration"]
+
+Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Registration:
+    """One handler's registration; ``dispose`` ends it."""
+
+    def __init__(
+        self, handlers: Handlers, handler: Handler, kinds: tuple[type[Update], ...]
+    ) -> None:
+        self._handlers = handlers
+        self.handler = handler
+        self.kinds = kinds
+
+    def dispose(self) -> None:
+        """The handler gets no more updates; a run of it goes on to its end. Idempotent."""
+        self._handlers.remove(self)
+
+    @property
+    def name(self) -> str:
+        """The handler's name, for messages."""
+        return getattr(self.handler, "__qualname__", None) or type(self.handler).__qualname__
+
+
+class Handlers:
+    """The handlers of a session, behind those of all sessions.
+
+    Args:
+        shared: handlers that come first.
+        used: called with every registration.
+    """
+
+    def __init__(
+        self, shared: Handlers | None = None, used: Callable[[], None] | None = None
+    ) -> None:
+        self._shared = shared
+        self._used = used
+        self._registrations: list[Registration] = []
+        self._by_kind: dict[type[Update], tuple[Registration, ...]] = {}
+        self._dependents: list[Handlers] = []
+        if shared is not None:
+            shared.add_dependent(self)
+
+    def add_dependent(self, handlers: Handlers) -> None:
+        """Somebody else's table depends on this one."""
+        self._dependents.append(handlers)
+
+    def remove_dependent(self, handlers: Handlers) -> None:
+        """That table is no longer used."""
+        if handlers in self._dependents:
+            self._dependents.remove(handlers)
+
+    def leave(self) -> None:
+        """This table is no longer used."""
+        if self._shared is not None:
+            self._shared.remove_dependent(self)
+
+    def add(self, handler: Handler, kinds: tuple[type[Update], ...]) -> Registration:
+        """Register a handler for updates of some kinds.
+
+        Raises:
+            TypeError: it cannot be called, or there is no kind, or one is no class of updates.
+        """
+        if not callable(handler):
+            raise TypeError("a handler must be callable")
+        if not kinds:
+            raise TypeError("name the kinds of updates; updates.Update stands for all of them")
+        for kind in kinds:
+            if not issubclass(kind, Update):
+                raise TypeError(f"{kind!r} is no class of updates")
+        registration = Registration(self, handler, kinds)
+        self._registrations.append(registration)
+        self._changed()
+        if self._used is not None:
+            self._used()
+        return registration
+
+    def on(self, kinds: tuple[Any, ...]) -> Callable[[F], F]:
+        """The decorator that registers a function and returns it unchanged."""
+        if len(kinds) == 1 and not isinstance(kinds[0], type):
+            raise TypeError("write @session.on(updates.…) with the kinds of updates")
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, Update)):
+                raise TypeError(f"{kind!r} is no class of updates")
+
+        def register(function: F) -> F:
+            self.add(function, kinds)
+            return function
+
+        return register
+
+    def remove(self, registration: Registration) -> None:
+        """End a registration."""
+        if registration in self._registrations:
+            self._registrations.remove(registration)
+            self._changed()
+
+    def of(self, kind: type[Update]) -> tuple[Registration, ...]:
+        """Who gets updates of this very class, in the order of registration."""
+        found = self._by_kind.get(kind)
+        if found is None:
+            shared = () if self._shared is None else self._shared.of(kind)
+            own = [r for r in self._registrations if issubclass(kind, r.kinds)]
+            found = self._by_kind[kind] = (*shared, *own)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._registrations)
+
+    def _changed(self) -> None:
+        self._by_kind.clear()
+        for dependent in self._dependents:
+            dependent._changed()  # noqa: SLF001  # another object of this class

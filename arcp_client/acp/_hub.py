@@ -1,0 +1,342 @@
+"""One agent's messages in, each to the session or service it is for; calls out, answered in order.
+
+The hub is what the sessions of a connection share. It decides how the answer to a call returns:
+through the inbox of its session, or past it when the call is made by a handler that the inbox
+itself is waiting for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from arcp_client._tasks import TaskOwner
+from arcp_client.acp import schema
+from arcp_client.acp._base import Base
+from arcp_client.acp._decode import Misshapen, decode
+from arcp_client.acp._handlers import Handlers
+from arcp_client.acp._lane import HERE, Inside, Lane
+from arcp_client.acp._peer import Outcome, Peer, Settle
+from arcp_client.acp._requests import Requests, Route
+from arcp_client.acp._spool import Store
+from arcp_client.acp._strays import Strays
+from arcp_client.acp.limits import Limits
+from arcp_client.errors import (
+    ClientClosed,
+    FeatureNotNegotiated,
+    HandlerError,
+    LinkLost,
+    RemoteProtocolError,
+)
+from arcp_client.transports import Transport
+
+__all__ = ["Hooks", "Hub", "Session", "running"]
+
+T = TypeVar("T", bound=Base)
+
+_log = logging.getLogger("arcp_client.acp")
+_DEFAULT = object()
+
+
+class Session(Protocol):
+    """What the hub needs of a session."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def lane(self) -> Lane:
+        """Its inbox."""
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether a turn of it is being cancelled."""
+
+    def end(self, error: Exception | None) -> None:
+        """Iterators end, in their turn."""
+
+    def leave(self) -> int:
+        """Stop now; the number of updates that were not handled."""
+
+
+class Hooks:
+    """Whom to tell what. A hook that raises is logged and changes nothing."""
+
+    def __init__(self) -> None:
+        self.error: list[Callable[[HandlerError], object]] = []
+        self.strange: list[Callable[[RemoteProtocolError], object]] = []
+        self.closed: list[Callable[[LinkLost | None], object]] = []
+        self.notification: dict[str, Callable[[Any], object]] = {}
+
+    def tell(self, hooks: list[Callable[[Any], object]], value: Any) -> None:
+        """Call all of them."""
+        for hook in hooks:
+            try:
+                hook(value)
+            except Exception:  # noqa: BLE001  # a hook is user code
+                _log.exception("a hook failed")
+
+
+def running() -> Inside | None:
+    """The handler that the current task is part of, while that runs."""
+    inside = HERE.get()
+    return inside if inside is not None and inside.active else None
+
+
+class Hub:
+    """What all sessions of one connection share.
+
+    Args:
+        transport: the link to the agent.
+        limits: its bounds.
+        handlers: those of all sessions.
+        routes: the requests of the agent that are served.
+        hooks: whom to tell what.
+        name: the agent's program, for messages.
+        cwd: what relative directories are relative to.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        limits: Limits,
+        handlers: Handlers,
+        routes: dict[str, Route],
+        hooks: Hooks,
+        name: str,
+        cwd: str,
+    ) -> None:
+        self._cwd = cwd
+        self.limits = limits
+        self.handlers = handlers
+        self.hooks = hooks
+        self.name = name
+        self.owner = TaskOwner("arcp_client.acp")
+        self.store = Store(limits.buffer)
+        self.sessions: dict[str, Session] = {}
+        self.agent = schema.InitializeResponse(protocol_version=1)
+        self.closed: asyncio.Future[LinkLost | None] = asyncio.get_running_loop().create_future()
+        self._strays = Strays(limits.unknown_sessions, limits.unknown_updates)
+        self._transport = transport
+        self._closing = self._ended = False
+        self.peer = Peer(transport, self, self.owner)
+        self.requests = Requests(
+            routes,
+            post=self.peer.post,
+            session=self.sessions.get,
+            limit=limits.open_requests,
+            failed=self.failed,
+        )
+
+    # ------------------------------------------------------------------ calls
+
+    async def call(self, method: str, params: Any, result: type[T], **options: Any) -> T:
+        """As `raw`, with the result as a value of ``result``.
+
+        Raises:
+            RemoteProtocolError: it is of no such shape.
+        """
+        raw = await self.raw(method, params, **options)
+        try:
+            return decode(result, raw)
+        except Misshapen as error:
+            raise RemoteProtocolError(
+                f"the result of {method} is not of its shape: {error}", size=len(raw)
+            ) from error
+
+    async def raw(
+        self,
+        method: str,
+        params: Any,
+        *,
+        timeout: Any = _DEFAULT,
+        lane: Lane | None = None,
+        arrived: Callable[[Outcome], None] | None = None,
+        abandon: bool = True,
+    ) -> bytes:
+        """Send a request; its answer returns in the order of ``lane``, if one is given.
+
+        Args:
+            method: the method.
+            params: its params.
+            timeout: seconds, None for ever, or the default of the limits.
+            lane: the inbox that the answer is a position of. The answer to a call made by a handler
+                that this inbox waits for, directly or not, returns at once instead.
+            arrived: called by the reader when the answer has come, before anything that follows.
+            abandon: tell the agent if the wait is cut short, and take no answer after that.
+        """
+        if self._ended:
+            raise ClientClosed(f"the connection to {self.name} was closed here")
+        inside = running()
+        own = None if inside is None else inside.lane
+        bypass = own.enter(lane) if own is not None else False
+
+        def arrive(outcome: Outcome, settle: Settle) -> None:
+            if arrived is not None:
+                arrived(outcome)
+            if lane is None or bypass or isinstance(outcome, LinkLost):
+                settle(outcome)
+            else:
+                lane.do(partial(settle, outcome))
+
+        try:
+            return await self.peer.call(
+                method,
+                params,
+                timeout=self.limits.request if timeout is _DEFAULT else timeout,
+                arrive=arrive if lane is not None or arrived is not None else None,
+                nested=own is not None,
+                abandon=abandon,
+            )
+        except LinkLost as error:
+            if self._ended:
+                raise ClientClosed(f"the connection to {self.name} was closed here") from error
+            raise
+        finally:
+            if own is not None:
+                own.leave(lane, bypassed=bypass)
+
+    def needs(self, what: object, feature: str) -> None:
+        """Raise FeatureNotNegotiated unless the agent has a capability."""
+        if not what:
+            raise FeatureNotNegotiated(f"{self.name} does not offer {feature}")
+
+    def directory(self, path: str | os.PathLike[str]) -> str:
+        """A directory as the protocol wants it: absolute."""
+        return os.path.normpath(os.path.join(self._cwd, path))  # noqa: PTH118  # no symlink is read
+
+    # ------------------------------------------------------------------ sessions
+
+    def add(self, session: Session) -> None:
+        """A session is known: what came for it before goes to its inbox."""
+        self.sessions[session.id] = session
+        for line in self._strays.claim(session.id):
+            session.lane.line(line)
+
+    def remove(self, session: Session) -> None:
+        """A session is no longer known."""
+        if self.sessions.get(session.id) is session:
+            del self.sessions[session.id]
+
+    # ------------------------------------------------------------------ what the reader hands on
+
+    def update(self, session_id: str, line: bytes) -> bool:
+        """A ``session/update``."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            return session.lane.line(line)
+        self._strays.keep(session_id, line)
+        return True
+
+    async def room(self) -> None:
+        """Wait until something has been consumed."""
+        await self.store.room()
+
+    def request(self, id_: int | str | None, method: str, params: bytes) -> None:
+        """A request of the agent."""
+        self.requests.take(id_, method, params)
+
+    def notification(self, method: str, params: bytes) -> None:
+        """A notification other than a session's update."""
+        try:
+            value = msgspec.json.decode(params or b"{}")
+        except (msgspec.MsgspecError, RecursionError) as error:
+            self.strange(RemoteProtocolError(f"{method} has no readable params ({error})"))
+            return
+        if method == "$/cancel_request":
+            self.requests.cancel(value.get("requestId") if isinstance(value, dict) else None)
+            return
+        if method == "session/update":
+            self.strange(RemoteProtocolError("a session/update without a session"))
+            return
+        hook = self.hooks.notification.get(method)
+        if hook is None:
+            _log.debug("nobody listens to the notification %.64r", method)
+        else:
+            self.hooks.tell([hook], value)
+
+    def strange(self, error: RemoteProtocolError) -> None:
+        """A line that could not be understood and was skipped."""
+        _log.warning("%s sent something odd, which is skipped: %s %s", self.name, error, error.head)
+        self.hooks.tell(self.hooks.strange, error)
+
+    def lost(self, error: LinkLost) -> None:
+        """The agent has ended; what it had sent is still handled."""
+        self.requests.forget()
+        if not self.closed.done():
+            self.closed.set_result(None if self._ended else error)
+        for session in list(self.sessions.values()):
+            session.lane.do(partial(session.end, self.reason()))
+            session.lane.release()
+        self.hooks.tell(self.hooks.closed, None if self._ended else error)
+
+    def reason(self) -> Exception:
+        """Why there is no more to come."""
+        if self._ended or self.peer.why is None:
+            return ClientClosed(f"the connection to {self.name} was closed here")
+        return copy.copy(self.peer.why)
+
+    # ------------------------------------------------------------------ errors
+
+    def failed(self, name: str, error: BaseException, event: Any = None) -> None:
+        """A handler or a service raised."""
+        failure = HandlerError(f"{name} failed: {error!r}", event=event, handler=name)
+        failure.__cause__ = error
+        if not self.hooks.error:
+            _log.error("%s failed", name, exc_info=error)
+        self.hooks.tell(self.hooks.error, failure)
+
+    # ------------------------------------------------------------------ the end
+
+    def kill(self, why: str) -> None:
+        """End the agent at once; all waiters get ``why``."""
+        self.peer.fail(LinkLost(why))
+        self.owner.spawn(self._transport.close(timeout=0), name="kill")
+
+    async def close(self, *, drain: float) -> None:
+        """End everything; what has arrived is handled first, for ``drain`` seconds at most."""
+        if self._closing:
+            await asyncio.wait({self.closed})
+            return
+        self._closing = True
+        inside = running()
+        own = None if inside is None else inside.lane
+        sessions = list(self.sessions.values())
+        for session in sessions:
+            session.lane.complete()
+        waits = [self._drained(s) for s in sessions if s.lane is not own]
+        try:
+            if waits and drain > 0:
+                tasks = {self.owner.spawn(wait, name="drain") for wait in waits}
+                await asyncio.wait(tasks, timeout=drain)
+            else:
+                for wait in waits:
+                    wait.close()
+        finally:
+            await self._end(sessions)
+
+    async def _drained(self, session: Session) -> None:
+        await session.lane.drained()
+
+    async def _end(self, sessions: list[Session]) -> None:
+        self._ended = True
+        left = sum(session.leave() for session in sessions)
+        if left:
+            _log.warning("%d updates of %s were not handled before the end", left, self.name)
+        self.sessions.clear()
+        self._strays.close()
+        try:
+            await self._transport.close(timeout=self.limits.close)
+        finally:
+            self.peer.fail(LinkLost("closed here"))
+            await self.requests.close()
+            await self.owner.close()

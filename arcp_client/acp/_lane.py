@@ -1,0 +1,267 @@
+"""Positions of one session in arrival order in, one after another out: its ordered inbox.
+
+A position is a line with an update, or something to do when its turn has come: settle a call,
+start a request, open or end a turn. Order is kept by `concat_map_async`; beyond the bound on memory
+lines go to a file and one position stands for a run of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import TypeAlias
+
+from arcp_client.acp._spool import Spool, Store
+from arcp_client.rx import EventChannel, concat_map_async
+
+__all__ = ["HERE", "Inside", "Lane", "Position"]
+
+_log = logging.getLogger("arcp_client.acp")
+
+_NO_BOUND = 1 << 62  # the store keeps the account
+_HELD = 1024
+_SLICE = 64
+
+
+class _Run:
+    """So many lines in the spool, one after another."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+Position: TypeAlias = "bytes | _Run | Callable[[], None]"
+
+
+class Inside:
+    """The handler that the current task runs in, or was started from.
+
+    Attributes:
+        lane: the lane that waits for this handler; None in a handler of a request, for which
+            nothing waits.
+        active: the handler has not ended.
+    """
+
+    __slots__ = ("active", "lane")
+
+    def __init__(self, lane: Lane | None) -> None:
+        self.lane = lane
+        self.active = True
+
+
+HERE: ContextVar[Inside | None] = ContextVar("arcp_client.acp.handler", default=None)
+
+
+class Lane:
+    """The ordered inbox of one session.
+
+    Args:
+        store: the account of what waits.
+        deliver: hands one line to the session's handlers, and returns when they have ended.
+    """
+
+    def __init__(self, store: Store, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+        self._store = store
+        self._deliver = deliver
+        self._spool = Spool(store)
+        self._tail: _Run | None = None
+        self._held: list[Position] | None = None
+        self._channel: EventChannel[Position] = EventChannel(_NO_BOUND)
+        self._actions: dict[Callable[[], None], None] = {}
+        self._waiting: dict[Callable[[], None], None] = {}
+        self._spilled = 0
+        self._lines = self._bytes = 0  # this lane's part of what the store counts
+        self._closed = False
+        self._ended = asyncio.Event()
+        self.awaiting: list[Lane] = []
+        self.nested = 0
+        operator = concat_map_async(self._advance)
+        self._subscription = (
+            self._channel.observable()
+            .pipe(operator)
+            .subscribe(on_error=self._broken, on_completed=self._ended.set)
+        )
+
+    # ------------------------------------------------------------------ arrival
+
+    def line(self, line: bytes) -> bool:
+        """Take one update; False if there is no room for it. Ignored after the end."""
+        if self._closed:
+            return True
+        held = self._held
+        if held is not None and len(held) >= _HELD:
+            self.release()
+        store = self._store
+        if self._tail is not None or not store.fits(line):
+            return self._spill(line)
+        size = len(line)
+        store.held_lines += 1
+        store.held_bytes += size
+        self._lines += 1
+        self._bytes += size
+        self._push(line)
+        return True
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Take something to do once all that came before it has been handled."""
+        self._tail = None
+        self._actions[action] = None
+        self._push(action)
+
+    def start(self, action: Callable[[], None]) -> None:
+        """Take a request to start: in its turn, or at once if its turn may wait for it.
+
+        While a handler of this lane waits for a call of its own, the agent may want this request
+        answered first. Updates that are held for a new session have no handlers to wait for.
+        """
+        if self.nested or self._held is not None:
+            action()
+            return
+        self._waiting[action] = None
+        self.do(lambda: self._start(action))
+
+    def _start(self, action: Callable[[], None]) -> None:
+        if self._waiting.pop(action, self) is not self:
+            action()  # once: it may have been started ahead of its turn
+
+    def _spill(self, line: bytes) -> bool:
+        if not self._spool.append(line):
+            return False
+        if self._tail is None:
+            self._tail = _Run()
+            self._push(self._tail)
+        self._tail.count += 1
+        self._spilled += 1
+        return True
+
+    def _push(self, position: Position) -> None:
+        if self._held is not None:
+            self._held.append(position)
+        elif not self._channel.push_nowait(position) and callable(position):
+            self._act(position)  # after the end nothing is before it any more
+
+    def _act(self, action: Callable[[], None]) -> None:
+        if self._actions.pop(action, self) is not self:
+            action()
+
+    # ------------------------------------------------------------------ holding
+
+    def hold(self) -> None:
+        """Handle nothing until `release`."""
+        self._held = []
+
+    @property
+    def holding(self) -> bool:
+        """Whether positions are held."""
+        return self._held is not None
+
+    def release(self) -> None:
+        """Handle what was held. Idempotent."""
+        held, self._held = self._held, None
+        for position in held or ():
+            self._push(position)
+
+    # ------------------------------------------------------------------ calls of handlers
+
+    def enter(self, target: Lane | None) -> bool:
+        """A running handler of this lane starts a call; whether its answer must bypass ``target``.
+
+        It must if ``target`` waits, directly or through handlers of other lanes, for this handler.
+        """
+        self.nested += 1
+        for action in list(self._waiting):
+            self._start(action)
+        if target is None:
+            return True
+        if target.waits_for(self):
+            return True
+        self.awaiting.append(target)
+        return False
+
+    def leave(self, target: Lane | None, *, bypassed: bool) -> None:
+        """The call that `enter` announced has ended."""
+        self.nested -= 1
+        if not bypassed and target is not None:
+            self.awaiting.remove(target)
+
+    def waits_for(self, other: Lane) -> bool:
+        """Whether this lane is ``other`` or waits for it."""
+        seen: set[int] = set()
+        open_ = [self]
+        while open_:
+            lane = open_.pop()
+            if lane is other:
+                return True
+            if id(lane) not in seen:
+                seen.add(id(lane))
+                open_ += lane.awaiting
+        return False
+
+    # ------------------------------------------------------------------ in turn
+
+    async def _advance(self, position: Position) -> None:
+        if type(position) is bytes:
+            self._forget(1, len(position))
+            await self._deliver(position)
+        elif isinstance(position, _Run):
+            await self._unspill(position)
+        elif callable(position):
+            self._act(position)
+
+    def _forget(self, lines: int, size: int) -> None:
+        self._lines -= lines
+        self._bytes -= size
+        store = self._store
+        store.held_lines -= lines
+        store.held_bytes -= size
+        if store.full:
+            store.freed()
+
+    async def _unspill(self, run: _Run) -> None:
+        done = 0
+        while run.count:
+            run.count -= 1
+            self._spilled -= 1
+            line = self._spool.next()
+            self._store.freed()
+            await self._deliver(line)
+            done += 1
+            if not done % _SLICE:
+                await asyncio.sleep(0)
+        if self._tail is run:
+            self._tail = None
+
+    # ------------------------------------------------------------------ the end
+
+    def complete(self) -> None:
+        """Take no more updates; what was taken is still handled."""
+        self.release()
+        self._closed = True
+        self._channel.complete()
+
+    async def drained(self) -> None:
+        """Wait until a completed lane has handled everything."""
+        await self._ended.wait()
+
+    def dispose(self) -> int:
+        """Stop now; the number of updates that were not handled."""
+        self.release()
+        self._closed = True
+        left = self._lines + self._spilled
+        self._subscription.dispose()
+        self._forget(self._lines, self._bytes)
+        self._spool.close()
+        self._tail, self._spilled = None, 0
+        self._waiting.clear()
+        for action in list(self._actions):
+            self._act(action)
+        self._ended.set()
+        return left
+
+    def _broken(self, error: Exception) -> None:
+        _log.error("the inbox of a session has stopped", exc_info=error)
+        self._ended.set()

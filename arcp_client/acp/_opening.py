@@ -1,0 +1,105 @@
+"""What a session is to be in, the session out, known before anything that follows is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from arcp_client.acp import schema
+from arcp_client.acp._decode import Misshapen, decode
+from arcp_client.acp._hub import Hub
+from arcp_client.acp._peer import Outcome
+from arcp_client.acp.session import AcpSession
+from arcp_client.errors import RemoteProtocolError
+
+__all__ = ["make_session", "pages", "usable_directories", "usable_servers"]
+
+
+async def make_session(
+    hub: Hub,
+    method: str,
+    request: Any,
+    result: type[Any],
+    *,
+    source: AcpSession | None = None,
+) -> AcpSession:
+    """Ask the agent for a session of its own naming (``session/new``, ``session/fork``).
+
+    Args:
+        hub: the connection.
+        method: what to call.
+        request: the params; ``cwd`` is the session's directory.
+        result: the type of the result, which has a ``session_id``.
+        source: the session in whose inbox the answer is a position.
+    """
+    made: list[AcpSession] = []
+    gone = False
+
+    def arrived(outcome: Outcome) -> None:
+        # In the reader: what follows in the same write must find the session.
+        if isinstance(outcome, bytes) and not gone:
+            try:
+                response = decode(result, outcome)
+            except Misshapen:
+                return  # the caller gets the error
+            session = AcpSession(hub, response.session_id, cwd=request.cwd)
+            session.hold()
+            session.state.opened(response)
+            hub.add(session)
+            made.append(session)
+
+    lane = None if source is None else source.lane
+    try:
+        await hub.call(method, request, result, lane=lane, arrived=arrived)
+    except BaseException:
+        gone = True
+        for session in made:
+            hub.remove(session)
+            session.leave()
+        raise
+    made[0].returned()
+    return made[0]
+
+
+async def pages(hub: Hub, cwd: str | os.PathLike[str] | None) -> AsyncIterator[schema.SessionInfo]:
+    """All sessions that the agent lists, page by page."""
+    offers = hub.agent.agent_capabilities
+    sessions = offers and offers.session_capabilities
+    hub.needs(sessions and sessions.list is not None, "session/list")
+    directory = None if cwd is None else hub.directory(cwd)
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        request = schema.ListSessionsRequest(cwd=directory, cursor=cursor)
+        page = await hub.call("session/list", request, schema.ListSessionsResponse)
+        for one in page.sessions:
+            yield one
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+        if cursor in seen:
+            raise RemoteProtocolError(f"{hub.name} gave the same cursor twice")
+        seen.add(cursor)
+
+
+def usable_servers(hub: Hub, servers: Sequence[schema.McpServer]) -> list[schema.McpServer]:
+    """MCP servers, if the agent can reach all of them."""
+    offers = hub.agent.agent_capabilities
+    reach = (offers and offers.mcp_capabilities) or schema.McpCapabilities()
+    for server in servers:
+        if isinstance(server, schema.McpServerHttp):
+            hub.needs(reach.http, "MCP servers over HTTP")
+        elif isinstance(server, schema.McpServerSse):
+            hub.needs(reach.sse, "MCP servers over SSE")
+    return list(servers)
+
+
+def usable_directories(hub: Hub, directories: Sequence[str]) -> list[str]:
+    """More directories for a session, if the agent takes any."""
+    if directories:
+        offers = hub.agent.agent_capabilities
+        sessions = offers and offers.session_capabilities
+        offered = sessions and sessions.additional_directories is not None
+        hub.needs(offered, "additional directories")
+    return [hub.directory(directory) for directory in directories]

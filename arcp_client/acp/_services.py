@@ -1,0 +1,190 @@
+"""What a client can do in, the agent's requests it serves and the capabilities it claims out.
+
+One table decides both, so nothing is claimed that is not served, and what is not served is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from arcp_client.acp import schema
+from arcp_client.acp._decode import as_json, decode
+from arcp_client.acp._requests import Route
+from arcp_client.acp.errors import INVALID_PARAMS, Refusal
+from arcp_client.acp.files import FileSystem
+from arcp_client.acp.permissions import PermissionRequest, Policy, decide
+from arcp_client.acp.session import AcpSession
+from arcp_client.acp.terminals import Terminals
+
+__all__ = ["Elicit", "Services", "capabilities"]
+
+Elicit: TypeAlias = Callable[
+    [schema.CreateElicitationRequestForm | schema.CreateElicitationRequestUrl],
+    Awaitable[Any] | Any,
+]
+
+
+_MODES: dict[str, Any] = {
+    "form": schema.CreateElicitationRequestForm,
+    "url": schema.CreateElicitationRequestUrl,
+}
+
+
+class Services:
+    """The agent's requests, by method.
+
+    Args:
+        session: the session of an id, if it is known.
+        policy: decides on permissions.
+        fs: serves files, or None.
+        terminal: serves terminals, or None.
+        elicit: asks the user, or None.
+        failed: told of a policy that raised; the agent is told that the answer is no.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: Callable[[str], AcpSession | None],
+        policy: Policy,
+        fs: FileSystem | None,
+        terminal: Terminals | None,
+        elicit: Elicit | None,
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        self._session = session
+        self._policy = policy
+        self._fs = fs
+        self._terminal = terminal
+        self._elicit = elicit
+        self._failed = failed
+
+    def routes(self) -> dict[str, Route]:
+        """Who answers what."""
+        routes = {
+            "session/request_permission": Route(self._permission, schema.RequestPermissionRequest)
+        }
+        if self._fs is not None:
+            routes["fs/read_text_file"] = Route(self._read, schema.ReadTextFileRequest)
+            if self._fs.writable:
+                routes["fs/write_text_file"] = Route(self._write, schema.WriteTextFileRequest)
+        if self._terminal is not None:
+            routes |= {
+                "terminal/create": Route(self._create, schema.CreateTerminalRequest),
+                "terminal/output": Route(self._output, schema.TerminalOutputRequest),
+                "terminal/wait_for_exit": Route(self._wait, schema.WaitForTerminalExitRequest),
+                "terminal/kill": Route(self._kill, schema.KillTerminalRequest),
+                "terminal/release": Route(self._release, schema.ReleaseTerminalRequest),
+            }
+        if self._elicit is not None:
+            routes["elicitation/create"] = Route(self._ask)
+        return routes
+
+    async def _permission(
+        self, params: schema.RequestPermissionRequest, _: str | None
+    ) -> schema.RequestPermissionResponse:
+        session = self._session(params.session_id)
+        call = (
+            session.state.call(params.tool_call)
+            if session is not None
+            else schema.ToolCall(
+                tool_call_id=params.tool_call.tool_call_id, title=params.tool_call.title or ""
+            )
+        )
+        request = PermissionRequest(session, params.session_id, call, tuple(params.options))
+        try:
+            return await decide(self._policy, request)
+        except Exception as error:  # noqa: BLE001  # a policy is user code, and yes is no default
+            self._failed("the permission policy", error)
+            return await decide(lambda _: False, request)
+
+    async def _read(
+        self, params: schema.ReadTextFileRequest, _: str | None
+    ) -> schema.ReadTextFileResponse:
+        assert self._fs is not None
+        text = await self._fs.read_text_file(
+            params.path, line=params.line, limit=params.limit, session_id=params.session_id
+        )
+        return schema.ReadTextFileResponse(content=text)
+
+    async def _write(
+        self, params: schema.WriteTextFileRequest, _: str | None
+    ) -> schema.WriteTextFileResponse:
+        assert self._fs is not None
+        await self._fs.write_text_file(params.path, params.content, session_id=params.session_id)
+        return schema.WriteTextFileResponse()
+
+    async def _create(
+        self, params: schema.CreateTerminalRequest, _: str | None
+    ) -> schema.CreateTerminalResponse:
+        assert self._terminal is not None
+        return schema.CreateTerminalResponse(terminal_id=await self._terminal.create(params))
+
+    async def _output(self, params: schema.TerminalOutputRequest, _: str | None) -> Any:
+        assert self._terminal is not None
+        return await self._terminal.output(params.session_id, params.terminal_id)
+
+    async def _wait(self, params: schema.WaitForTerminalExitRequest, _: str | None) -> Any:
+        assert self._terminal is not None
+        return await self._terminal.wait_for_exit(params.session_id, params.terminal_id)
+
+    async def _kill(self, params: schema.KillTerminalRequest, _: str | None) -> Any:
+        assert self._terminal is not None
+        await self._terminal.kill(params.session_id, params.terminal_id)
+        return schema.KillTerminalResponse()
+
+    async def _release(self, params: schema.ReleaseTerminalRequest, _: str | None) -> Any:
+        assert self._terminal is not None
+        await self._terminal.release(params.session_id, params.terminal_id)
+        return schema.ReleaseTerminalResponse()
+
+    async def _ask(self, params: Any, _: str | None) -> Any:
+        assert self._elicit is not None
+        kind = params.get("mode") if isinstance(params, dict) else None
+        if kind not in _MODES:
+            raise Refusal(f"unknown mode {kind!r}", number=INVALID_PARAMS)
+        request = decode(_MODES[kind], as_json(params))
+        answer = self._elicit(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is None:
+            return schema.CreateElicitationResponseCancel()
+        if answer is False:
+            return schema.CreateElicitationResponseDecline()
+        if isinstance(answer, dict):
+            return schema.CreateElicitationResponseAccept(content=answer)
+        return schema.CreateElicitationResponseAccept() if answer is True else answer
+
+
+def capabilities(
+    routes: dict[str, Route], extra: schema.ClientCapabilities | None
+) -> schema.ClientCapabilities:
+    """What the client claims: what it serves, and what the caller adds to it."""
+    elicit = "elicitation/create" in routes
+    own: dict[str, Any] = {
+        "fs": schema.FileSystemCapabilities(
+            read_text_file="fs/read_text_file" in routes,
+            write_text_file="fs/write_text_file" in routes,
+        ),
+        "terminal": "terminal/create" in routes,
+        "session": schema.ClientSessionCapabilities(
+            compaction=schema.CompactionCapabilities(),
+            config_options=schema.SessionConfigOptionsCapabilities(
+                boolean=schema.BooleanConfigOptionCapabilities()
+            ),
+            notices=schema.NoticeCapabilities(),
+        ),
+        "elicitation": schema.ElicitationCapabilities(
+            form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
+        )
+        if elicit
+        else None,
+    }
+    if extra is not None:
+        for name in schema.ClientCapabilities.__struct_fields__:
+            value = getattr(extra, name)
+            if value:
+                own[name] = value
+    return schema.ClientCapabilities(**own)

@@ -1,0 +1,54 @@
+"""Updates of sessions nobody knows yet in; the same ones out, in order, when a session is known."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+
+__all__ = ["Strays"]
+
+_log = logging.getLogger("arcp_client.acp")
+_BYTES = 4 * 1024 * 1024
+
+
+class Strays:
+    """Bounded in sessions, in updates of each, and in bytes over all. What is dropped is logged."""
+
+    def __init__(self, sessions: int, updates: int) -> None:
+        self._sessions = sessions
+        self._updates = updates
+        self._lines: OrderedDict[str, deque[bytes]] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, session_id: str, line: bytes) -> None:
+        """An update of a session that is not known."""
+        lines = self._lines.setdefault(session_id, deque())
+        lines.append(line)
+        self._bytes += len(line)
+        if len(lines) > self._updates:
+            self._bytes -= len(lines.popleft())
+            _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
+        while len(self._lines) > self._sessions or (self._bytes > _BYTES and len(self._lines) > 1):
+            self.drop(next(iter(self._lines)))
+        while self._bytes > _BYTES and len(lines) > 1:
+            self._bytes -= len(lines.popleft())
+            _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
+
+    def claim(self, session_id: str) -> deque[bytes]:
+        """The session is known now: its updates."""
+        lines = self._lines.pop(session_id, deque())
+        self._bytes -= sum(map(len, lines))
+        return lines
+
+    def drop(self, session_id: str) -> None:
+        """Forget a session's updates."""
+        lines = self.claim(session_id)
+        if lines:
+            _log.warning(
+                "%d updates for the unknown session %.64r are dropped", len(lines), session_id
+            )
+
+    def close(self) -> None:
+        """Forget all."""
+        for session_id in list(self._lines):
+            self.drop(session_id)

@@ -1,0 +1,186 @@
+"""Updates in, async iterators out: each sees all of them, and holds a bounded number."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Generic, TypeVar
+
+from arcp_client.acp._base import Gap, Update
+
+__all__ = ["History", "Streams", "Updates"]
+
+U = TypeVar("U", bound=Update)
+
+_HISTORY_BYTES = 1024 * 1024
+
+
+class History:
+    """The last updates of a session, for iterators that come late."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: deque[tuple[Update, int]] = deque()
+        self._bytes = 0
+        self.forgotten = 0
+
+    def keep(self, update: Update, size: int) -> None:
+        """One more; older ones go if there are too many."""
+        kept = self._kept
+        kept.append((update, size))
+        self._bytes += size
+        while len(kept) > self._limit or (self._bytes > _HISTORY_BYTES and len(kept) > 1):
+            self._bytes -= kept.popleft()[1]
+            self.forgotten += 1
+
+    def __iter__(self) -> Iterator[Update]:
+        return (update for update, _ in tuple(self._kept))
+
+
+class _Queue:
+    """What one iterator has not asked for yet. The session holds this, never the iterator."""
+
+    def __init__(self, kinds: tuple[type[Update], ...], limit: int) -> None:
+        self.kinds = kinds
+        self.limit = limit
+        self.items: deque[Update] = deque()
+        self.ended = False
+        self.error: Exception | None = None
+        self.gone = False
+        self.arrival: asyncio.Future[None] | None = None
+        self.room: asyncio.Future[None] | None = None
+        self.pulled = 0
+
+    def put(self, update: Update) -> None:
+        if isinstance(update, (*self.kinds, Gap)):
+            self.items.append(update)
+            self.wake()
+
+    def wake(self) -> None:
+        if self.arrival is not None and not self.arrival.done():
+            self.arrival.set_result(None)
+
+    def eased(self) -> None:
+        if self.room is not None and not self.room.done():
+            self.room.set_result(None)
+
+    def end(self, error: Exception | None) -> None:
+        if not self.ended:
+            self.ended, self.error = True, error
+            self.wake()
+            self.eased()
+
+    def leave(self) -> None:
+        self.gone = True
+        self.items.clear()
+        self.wake()
+        self.eased()
+
+
+class Updates(AsyncIterator[U], Generic[U]):
+    """An async iterator over a session's updates; made by ``session.updates``.
+
+    It is independent of handlers and of other iterators. ``break`` and forgetting it ends it.
+    """
+
+    def __init__(self, queue: _Queue) -> None:
+        self._queue = queue
+        weakref.finalize(self, queue.leave).atexit = False
+
+    def __aiter__(self) -> Updates[U]:
+        return self
+
+    async def __anext__(self) -> U:
+        queue = self._queue
+        while not queue.items:
+            if queue.gone:
+                raise StopAsyncIteration
+            if queue.ended:
+                error, queue.error = queue.error, None
+                if error is not None:
+                    raise error
+                raise StopAsyncIteration
+            if queue.arrival is not None:
+                raise RuntimeError("another task already waits for the next update")
+            queue.arrival = asyncio.get_running_loop().create_future()
+            try:
+                await queue.arrival
+            finally:
+                queue.arrival = None
+        queue.pulled += 1
+        update = queue.items.popleft()
+        if len(queue.items) <= queue.limit // 2:
+            queue.eased()
+        return update  # type: ignore[return-value]
+
+    async def aclose(self) -> None:
+        """End the iteration, also for a task that waits in it."""
+        self._queue.leave()
+
+
+class Streams:
+    """All iterators of one session.
+
+    Args:
+        limit: what one of them holds.
+        stall: seconds that one which is full and not asked may hold back the session.
+        history: updates kept for late ones.
+    """
+
+    def __init__(self, *, limit: int, stall: float, history: int) -> None:
+        self._limit = limit
+        self._stall = stall
+        self._history = History(history)
+        self._queues: list[_Queue] = []
+        self._ended = False
+        self._error: Exception | None = None
+
+    def new(self, kinds: tuple[type[Update], ...], *, history: bool) -> Updates[Update]:
+        """One more iterator."""
+        queue = _Queue(kinds or (Update,), self._limit)
+        if history:
+            if self._history.forgotten:
+                queue.put(Gap(missed=self._history.forgotten, reason="not_retained"))
+            for update in self._history:
+                queue.put(update)
+        if self._ended:
+            queue.end(self._error)
+        else:
+            self._queues.append(queue)
+        return Updates(queue)
+
+    def offer(self, update: Update, size: int) -> bool:
+        """Give an update to all; False if `ease` must be awaited before the next one."""
+        self._history.keep(update, size)
+        fine = True
+        for queue in self._queues:
+            if queue.gone:
+                continue
+            queue.put(update)
+            if len(queue.items) >= queue.limit:
+                fine = False
+        return fine
+
+    async def ease(self) -> None:
+        """Wait for those who are full; who is not asked meanwhile loses what waits."""
+        self._queues = [queue for queue in self._queues if not queue.gone]
+        for queue in list(self._queues):
+            while len(queue.items) >= queue.limit and not (queue.gone or queue.ended):
+                seen = queue.pulled
+                queue.room = asyncio.get_running_loop().create_future()
+                await asyncio.wait({queue.room}, timeout=self._stall)
+                queue.room = None
+                if queue.pulled == seen and len(queue.items) >= queue.limit:
+                    gap = Gap(missed=len(queue.items), reason="overflow")
+                    queue.items.clear()
+                    queue.put(gap)
+
+    def end(self, error: Exception | None) -> None:
+        """No more updates follow; ``error`` says why, if it was no quiet end."""
+        if not self._ended:
+            self._ended, self._error = True, error
+            for queue in self._queues:
+                queue.end(error)
+            self._queues.clear()

@@ -1,0 +1,168 @@
+"""Prompts sent and answers received in, which turn an update belongs to out; and how a turn is cut.
+
+A turn is *open* from the moment its prompt is sent until its answer has arrived, and *current* for
+the updates between those two positions of the inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from arcp_client.acp import schema
+from arcp_client.acp._base import Origin
+from arcp_client.acp._decode import Misshapen, decode
+from arcp_client.acp._hub import Hub
+from arcp_client.acp._lane import Lane
+from arcp_client.acp._peer import Outcome
+from arcp_client.acp.turn import Turn
+
+__all__ = ["OpenTurn", "Turns"]
+
+
+class OpenTurn:
+    """A prompt that was sent and not answered yet."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.cancel_requested = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.killer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """It was answered, or nobody is left to answer."""
+        if self.killer is not None:
+            self.killer.cancel()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class Turns:
+    """The turns of one session.
+
+    Args:
+        hub: the connection.
+        session_id: the session.
+        lane: its inbox.
+    """
+
+    def __init__(self, hub: Hub, session_id: str, lane: Lane) -> None:
+        self._hub = hub
+        self._session_id = session_id
+        self._lane = lane
+        self._count = 0
+        self._open: dict[int, OpenTurn] = {}
+        self._current: list[int] = []
+        self._replays = 0
+        self.origin = Origin(session_id, None, False)
+        self.last: Turn | None = None
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether a turn is being cancelled: asked for, and not answered yet."""
+        return any(turn.cancel_requested for turn in self._open.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is open."""
+        return bool(self._open)
+
+    async def idle(self) -> None:
+        """Wait until no turn is open."""
+        try:
+            while self._open:
+                await asyncio.wait([turn.ended for turn in self._open.values()])
+        except asyncio.CancelledError:
+            if self.cancelling:
+                self._arm()
+            raise
+
+    def begin(self) -> OpenTurn:
+        """A prompt is about to be sent."""
+        self._count += 1
+        turn = self._open[self._count] = OpenTurn(self._count)
+        self._lane.do(partial(self._enter, turn.number))
+        return turn
+
+    def answered(self, turn: OpenTurn, outcome: Outcome) -> None:
+        """Its answer has arrived. The result is kept, also for a caller who has gone."""
+        self.close(turn)
+        if isinstance(outcome, bytes):
+            try:
+                self.result(turn, decode(schema.PromptResponse, outcome))
+            except Misshapen:
+                return  # the caller gets the error
+
+    def close(self, turn: OpenTurn) -> None:
+        """It is open no longer. Idempotent."""
+        if self._open.pop(turn.number, None) is not None:
+            self._lane.do(partial(self._exit, turn.number))
+        turn.end()
+
+    def close_all(self) -> None:
+        """The session ends here."""
+        for turn in list(self._open.values()):
+            turn.end()
+
+    def result(self, turn: OpenTurn, response: schema.PromptResponse) -> Turn:
+        """The answer as a value."""
+        self.last = Turn(
+            stop_reason=response.stop_reason,
+            cancel_requested=turn.cancel_requested,
+            usage=response.usage,
+            number=turn.number,
+            meta=response.meta,
+        )
+        return self.last
+
+    def replay(self, step: int) -> None:
+        """History begins (1) or has ended (-1). Called in turn."""
+        self._replays += step
+        self._locate()
+
+    def _enter(self, number: int) -> None:
+        self._current.append(number)
+        self._locate()
+
+    def _exit(self, number: int) -> None:
+        if number in self._current:
+            self._current.remove(number)
+        self._locate()
+
+    def _locate(self) -> None:
+        turn = self._current[-1] if self._current else None
+        self.origin = Origin(self._session_id, turn, self._replays > 0)
+
+    # ------------------------------------------------------------------ cancellation
+
+    def request_cancel(self) -> None:
+        """Ask for the end of what is open. Asked before: the agent has so long, then it is killed.
+
+        Whoever is asked for a permission need not answer any more.
+        """
+        if self.cancelling:
+            self._arm()
+        for turn in self._open.values():
+            turn.cancel_requested = True
+        self._hub.requests.cancel_session(self._session_id)
+
+    async def cut_short(self, turn: OpenTurn) -> None:
+        """The task that awaits the answer was cancelled: tell the agent, and wait for a while."""
+        if turn.ended.done():
+            return  # the answer has come, only handlers are still at work
+        self.request_cancel()
+        params = schema.CancelNotification(session_id=self._session_id)
+        self._hub.peer.post({"method": "session/cancel", "params": params})
+        try:
+            await asyncio.wait({turn.ended}, timeout=self._hub.limits.cancel)
+        except asyncio.CancelledError:
+            self._arm()
+            raise
+
+    def _arm(self) -> None:
+        seconds = self._hub.limits.kill
+        why = f"{self._hub.name} was killed: a cancelled turn had not ended after {seconds:g} s"
+        loop = asyncio.get_running_loop()
+        for turn in self._open.values():
+            if turn.killer is None and not turn.ended.done():
+                turn.killer = loop.call_later(seconds, self._hub.kill, why)

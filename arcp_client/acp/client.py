@@ -1,0 +1,392 @@
+"""A command in; one running agent out, with its sessions, and with this side's services for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from arcp_client.acp import schema
+from arcp_client.acp._base import Update
+from arcp_client.acp._decode import as_value
+from arcp_client.acp._handlers import Handler, Handlers, Registration
+from arcp_client.acp._hub import Hooks, Hub
+from arcp_client.acp._opening import make_session, pages, usable_directories, usable_servers
+from arcp_client.acp._requests import Route
+from arcp_client.acp._services import Elicit, Services, capabilities
+from arcp_client.acp.files import FileSystem
+from arcp_client.acp.limits import Limits
+from arcp_client.acp.permissions import Policy, deny
+from arcp_client.acp.session import AcpSession
+from arcp_client.acp.terminals import Terminals
+from arcp_client.errors import (
+    HandshakeTimeout,
+    LinkLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
+from arcp_client.transports import Connector, StdioConnector
+from arcp_client.version import __version__
+
+__all__ = ["AcpClient"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_VERSION = 1
+
+
+class AcpClient:
+    """One agent, started by ``async with`` and ended, with all it started, when that is left.
+
+    ::
+
+        async with AcpClient(["opencode", "acp"], on_permission=ask, fs=LocalFiles(".")) as agent:
+            session = await agent.new_session()
+
+    What an agent writes cannot end or hang the connection: what is no message is reported to
+    `on_strange` and skipped. If the agent ends, every call that waits for it raises LinkLost at
+    once, with its exit code and the end of its standard error.
+
+    Args:
+        agent: the program and its arguments, or a connector that makes a link to an agent.
+        cwd: its working directory; relative directories of sessions are relative to it.
+        env: its whole environment; None inherits this process's.
+        on_permission: decides on permissions; see `arcp_client.acp.permissions`. By default all are
+            rejected.
+        fs: serves files; the agent is offered what it can do. By default none.
+        terminal: serves terminals. By default none. It is closed with the client.
+        on_elicitation: asks the user. Answers with a dict or True to accept, False to decline, None
+            to cancel. By default the agent is not offered it.
+        limits: bounds of all kinds.
+        capabilities: what to claim beside that, for example unstable capabilities.
+        info: how this client calls itself.
+    """
+
+    def __init__(
+        self,
+        agent: Sequence[str | os.PathLike[str]] | Connector,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        on_permission: Policy | None = None,
+        fs: FileSystem | None = None,
+        terminal: Terminals | None = None,
+        on_elicitation: Elicit | None = None,
+        limits: Limits | None = None,
+        capabilities: schema.ClientCapabilities | None = None,
+        info: schema.Implementation | None = None,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._cwd = os.path.abspath(cwd or ".")  # noqa: PTH100  # resolve() would read symlinks
+        if isinstance(agent, Connector):
+            self._connector: Connector = agent
+            self._name = self._command = agent.target
+        else:
+            self._connector = StdioConnector(
+                agent, cwd=cwd, env=env, max_line=self._limits.max_line
+            )
+            self._command = " ".join(os.fspath(part) for part in agent)
+            self._name = PurePath(agent[0]).name
+        self._terminal = terminal
+        self._info = info or schema.Implementation(name="arcp-client", version=__version__)
+        self._extra = capabilities
+        self._handlers = Handlers()
+        self._hooks = Hooks()
+        self._hub: Hub | None = None
+        self._services = Services(
+            session=self._known,
+            policy=on_permission or deny,
+            fs=fs,
+            terminal=terminal,
+            elicit=on_elicitation,
+            failed=lambda name, error: self._at().failed(name, error),
+        )
+        self._routes = self._services.routes()
+
+    def __repr__(self) -> str:
+        return f"<AcpClient {self._name}>"
+
+    # ------------------------------------------------------------------ beginning and end
+
+    async def __aenter__(self) -> AcpClient:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close(drain=0 if exc_type is not None else None)
+
+    async def connect(self) -> None:
+        """Start the agent and agree on a version and on capabilities.
+
+        Raises:
+            ConnectFailed: the program cannot be started.
+            HandshakeTimeout: the agent did not answer ``initialize`` in time.
+            LinkLost: it ended before it answered.
+            AgentRefused: it answered with an error.
+            RemoteProtocolError: it does not speak version 1 of the protocol.
+        """
+        if self._hub is not None:
+            raise LocalProtocolError("this client was connected before; make another one")
+        transport = await self._connector.connect()
+        hub = self._hub = Hub(
+            transport,
+            limits=self._limits,
+            handlers=self._handlers,
+            routes=self._routes,
+            hooks=self._hooks,
+            name=self._name,
+            cwd=self._cwd,
+        )
+        hub.peer.start()
+        try:
+            await self._initialize(hub)
+        except BaseException:
+            await self.close(drain=0)
+            raise
+
+    async def _initialize(self, hub: Hub) -> None:
+        request = schema.InitializeRequest(
+            protocol_version=_VERSION,
+            client_capabilities=capabilities(self._routes, self._extra),
+            client_info=self._info,
+        )
+        try:
+            hub.agent = await hub.call(
+                "initialize",
+                request,
+                schema.InitializeResponse,
+                timeout=self._limits.start,
+                abandon=False,
+            )
+        except RequestTimeout as error:
+            raise HandshakeTimeout(
+                f"{self._command!r} did not answer initialize within {self._limits.start:g} s"
+            ) from error
+        version = hub.agent.protocol_version
+        if version != _VERSION:
+            raise RemoteProtocolError(f"{self._name} speaks version {version}, not {_VERSION}")
+
+    async def close(self, *, drain: float | None = None) -> None:
+        """End the agent and all it started. Idempotent, from any task, also from a handler.
+
+        Args:
+            drain: seconds for the handlers of what has arrived; `Limits.drain` by default. What is
+                not handled by then is logged with its number.
+        """
+        if self._hub is not None:
+            await self._hub.close(drain=self._limits.drain if drain is None else drain)
+        if self._terminal is not None:
+            await self._terminal.close()
+
+    async def wait_closed(self) -> LinkLost | None:
+        """Wait for the agent's end: how it ended, or None if it was ended here."""
+        return await asyncio.shield(self._at().closed)
+
+    # ------------------------------------------------------------------ what there is to know
+
+    @property
+    def info(self) -> schema.Implementation | None:
+        """How the agent calls itself."""
+        return self._at().agent.agent_info
+
+    @property
+    def capabilities(self) -> schema.AgentCapabilities:
+        """What the agent can do."""
+        return self._at().agent.agent_capabilities or schema.AgentCapabilities()
+
+    @property
+    def auth_methods(self) -> Sequence[schema.AuthMethod]:
+        """The ways to authenticate that the agent offers."""
+        return tuple(self._at().agent.auth_methods)
+
+    # ------------------------------------------------------------------ hooks
+
+    def on(self, *kinds: type[Update]) -> Callable[[F], F]:
+        """As `AcpSession.on`, for all sessions; these handlers come before a session's own."""
+        return self._handlers.on(kinds)
+
+    def subscribe(self, handler: Handler, *kinds: type[Update]) -> Registration:
+        """As `AcpSession.subscribe`, for all sessions."""
+        return self._handlers.add(handler, kinds)
+
+    def on_error(self, hook: F) -> F:
+        """Tell a function of each HandlerError: what a handler or a service raised."""
+        self._hooks.error.append(hook)
+        return hook
+
+    def on_strange(self, hook: F) -> F:
+        """Tell a function of each line that is no message (RemoteProtocolError) and was skipped."""
+        self._hooks.strange.append(hook)
+        return hook
+
+    def on_closed(self, hook: F) -> F:
+        """Tell a function of the agent's end: LinkLost, or None if it was ended here."""
+        self._hooks.closed.append(hook)
+        return hook
+
+    def on_request(self, method: str) -> Callable[[F], F]:
+        """Serve a request of the agent that this client does not know, such as ``_vendor/ask``.
+
+        The function is async, is given the params, and returns what is JSON; it raises `Refusal` to
+        refuse.
+        """
+        if method in self._routes or method in schema.STABLE_METHODS:
+            raise ValueError(f"{method} has its own way to be served")
+
+        def register(function: F) -> F:
+            async def serve(params: Any, _: str | None) -> Any:
+                return await cast(Callable[[Any], Awaitable[Any]], function)(params)
+
+            self._routes[method] = Route(serve)
+            return function
+
+        return register
+
+    def on_notification(self, method: str) -> Callable[[F], F]:
+        """Tell a function of a notification, such as ``elicitation/complete``, given its params."""
+
+        def register(function: F) -> F:
+            self._hooks.notification[method] = function
+            return function
+
+        return register
+
+    # ------------------------------------------------------------------ authentication
+
+    async def authenticate(self, method_id: str) -> None:
+        """Authenticate in one of the ways in `auth_methods`; this may take as long as the user."""
+        request = schema.AuthenticateRequest(method_id=method_id)
+        await self._at().call("authenticate", request, schema.AuthenticateResponse, timeout=None)
+
+    async def logout(self) -> None:
+        """End the authentication."""
+        auth = self.capabilities.auth
+        self._at().needs(auth is not None and auth.logout is not None, "logout")
+        await self._at().call("logout", schema.LogoutRequest(), schema.LogoutResponse)
+
+    # ------------------------------------------------------------------ sessions
+
+    async def new_session(
+        self,
+        cwd: str | os.PathLike[str] = ".",
+        *,
+        mcp_servers: Sequence[schema.McpServer] = (),
+        additional_directories: Sequence[str] = (),
+        meta: dict[str, Any] | None = None,
+    ) -> AcpSession:
+        """Begin a conversation. What the agent reports at once waits until the session is used.
+
+        Args:
+            cwd: its directory.
+            mcp_servers: servers that the agent should use.
+            additional_directories: more directories for it.
+            meta: ``_meta`` to go with it.
+
+        Raises:
+            AuthRequired: call `authenticate` first.
+            AgentRefused: the agent answered with another error.
+            FeatureNotNegotiated: it does not take such servers or directories.
+        """
+        hub = self._at()
+        request = schema.NewSessionRequest(
+            cwd=hub.directory(cwd),
+            mcp_servers=usable_servers(hub, mcp_servers),
+            additional_directories=usable_directories(hub, additional_directories),
+            meta=meta,
+        )
+        return await make_session(hub, "session/new", request, schema.NewSessionResponse)
+
+    async def fork_session(self, source: AcpSession) -> AcpSession:
+        """Begin a conversation with another one's history (unstable in the protocol)."""
+        hub, sessions = self._at(), self.capabilities.session_capabilities
+        hub.needs(sessions and sessions.fork is not None, "session/fork")
+        request = schema.ForkSessionRequest(
+            session_id=source.id, cwd=source.cwd or hub.directory(".")
+        )
+        result = schema.ForkSessionResponse
+        return await make_session(hub, "session/fork", request, result, source=source)
+
+    def session(self, session_id: str) -> AcpSession:
+        """The session of an id, which need not be known to the agent.
+
+        Its updates are received from now on. For a session that is to be loaded, register handlers
+        on it and then `AcpSession.load` it.
+        """
+        hub = self._at()
+        known = self._known(session_id)
+        if known is None:
+            known = AcpSession(hub, session_id)
+            hub.add(known)
+        return known
+
+    async def load_session(
+        self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
+    ) -> AcpSession:
+        """The session of an id, with its history loaded; see `AcpSession.load`.
+
+        The history is handled when this returns: by handlers registered with `on` of this client,
+        or of ``session(id)`` before; and it is what ``updates()`` begins with.
+        """
+        session = self.session(session_id)
+        await session.load(os.fspath(cwd), **options)
+        return session
+
+    async def resume_session(
+        self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
+    ) -> AcpSession:
+        """The session of an id, to go on with; see `AcpSession.resume`."""
+        session = self.session(session_id)
+        await session.resume(os.fspath(cwd), **options)
+        return session
+
+    async def list_sessions(
+        self, *, cwd: str | os.PathLike[str] | None = None
+    ) -> AsyncIterator[schema.SessionInfo]:
+        """The sessions that the agent has kept, page by page.
+
+        Raises:
+            FeatureNotNegotiated: it keeps no list.
+            RemoteProtocolError: it sends the same page again and again.
+        """
+        async for one in pages(self._at(), cwd):
+            yield one
+
+    async def delete_session(self, session_id: str) -> None:
+        """Delete a session at the agent."""
+        sessions = self.capabilities.session_capabilities
+        self._at().needs(sessions and sessions.delete is not None, "session/delete")
+        request = schema.DeleteSessionRequest(session_id=session_id)
+        await self._at().call("session/delete", request, schema.DeleteSessionResponse)
+
+    # ------------------------------------------------------------------ anything else
+
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, timeout: float | None = 120.0
+    ) -> Any:
+        """Send a request of any method; the JSON of its result.
+
+        Raises:
+            AgentRefused, RequestTimeout, LinkLost: as for every call.
+        """
+        return as_value(await self._at().raw(method, dict(params), timeout=timeout))
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification of any method."""
+        await self._at().peer.notify(method, dict(params))
+
+    def _known(self, session_id: str) -> AcpSession | None:
+        return cast("AcpSession | None", self._at().sessions.get(session_id))
+
+    def _at(self) -> Hub:
+        if self._hub is None:
+            raise LocalProtocolError("the client is not connected; use it with `async with`")
+        return self._hub

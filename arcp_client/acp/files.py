@@ -1,0 +1,204 @@
+"""Paths of the agent in, text of files under one directory out: ``fs/*``, confined.
+
+A path is resolved, symlinks and all, and what comes out must lie under the root. Then it is opened
+step by step from the root's own descriptor without following any link, so that a link put there
+between the check and the opening is refused and not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Protocol, runtime_checkable
+
+from arcp_client.acp.errors import INVALID_PARAMS, NOT_FOUND, Refusal
+
+__all__ = ["FileSystem", "LocalFiles"]
+
+_MIB = 1024 * 1024
+
+
+@runtime_checkable
+class FileSystem(Protocol):
+    """What serves ``fs/*``. Raise `Refusal` to refuse."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether the agent is offered ``fs/write_text_file``."""
+
+    async def read_text_file(
+        self, path: str, *, line: int | None, limit: int | None, session_id: str
+    ) -> str:
+        """The text of a file, or ``limit`` lines of it from ``line`` on, counted from 1."""
+
+    async def write_text_file(self, path: str, content: str, *, session_id: str) -> None:
+        """Make ``content`` the text of a file."""
+
+
+class LocalFiles:
+    """Text files under one directory. Nothing outside of it is ever read or written.
+
+    Symlinks are followed as long as they stay inside. Writing makes missing directories, keeps the
+    mode of a file that is there, and replaces it in one step: no reader sees half of it.
+
+    Args:
+        root: the directory.
+        writable: whether the agent may write at all.
+        max_bytes: files that are larger are neither read nor written.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        writable: bool = True,
+        max_bytes: int = 16 * _MIB,
+    ) -> None:
+        self._root = Path(os.path.realpath(root))
+        if not self._root.is_dir():
+            raise NotADirectoryError(f"there is no directory {self._root}")
+        self._writable = writable
+        self._max_bytes = max_bytes
+
+    def __repr__(self) -> str:
+        return f"<LocalFiles {self._root}>"
+
+    @property
+    def root(self) -> Path:
+        """The directory, without symlinks."""
+        return self._root
+
+    @property
+    def writable(self) -> bool:
+        """Whether the agent may write."""
+        return self._writable
+
+    async def read_text_file(
+        self,
+        path: str,
+        *,
+        line: int | None = None,
+        limit: int | None = None,
+        session_id: str = "",
+    ) -> str:
+        """The text of a file, or ``limit`` lines of it from ``line`` on, counted from 1.
+
+        Raises:
+            Refusal: the path is not absolute or leads outside; there is no such file; it is no
+                regular file, too large, or no UTF-8.
+        """
+        text = await asyncio.to_thread(self._read, path)
+        if line is None and limit is None:
+            return text
+        lines = text.split("\n")
+        ended = bool(lines) and lines[-1] == ""
+        if ended:
+            lines.pop()
+        first = max((line or 1) - 1, 0)
+        last = len(lines) if limit is None else first + limit
+        chosen = lines[first:last]
+        tail = "\n" if chosen and (ended or last < len(lines)) else ""
+        return "\n".join(chosen) + tail
+
+    async def write_text_file(self, path: str, content: str, *, session_id: str = "") -> None:
+        """Make ``content`` the text of a file, which is made if need be.
+
+        Raises:
+            Refusal: as for reading; or nothing may be written.
+        """
+        if not self._writable:
+            raise Refusal("nothing may be written here", number=INVALID_PARAMS)
+        await asyncio.to_thread(self._write, path, content)
+
+    # ------------------------------------------------------------------ in a thread
+
+    def _read(self, path: str) -> str:
+        parts = self._parts(path)
+        with self._refusing(path), self._parent(parts, make=False) as parent:
+            # Not to wait for the other end of a pipe that somebody put there.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(parts[-1], flags, dir_fd=parent)
+            with os.fdopen(fd, "rb") as file:
+                self._check(os.fstat(fd), path)
+                data = file.read(self._max_bytes + 1)
+        if len(data) > self._max_bytes:
+            raise Refusal(f"{path} has more than {self._max_bytes} bytes", number=INVALID_PARAMS)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise Refusal(f"{path} is no UTF-8 text", number=INVALID_PARAMS) from None
+
+    def _write(self, path: str, content: str) -> None:
+        data = content.encode("utf-8", "surrogatepass")
+        if len(data) > self._max_bytes:
+            raise Refusal(f"more than {self._max_bytes} bytes", number=INVALID_PARAMS)
+        parts = self._parts(path)
+        with self._refusing(path), self._parent(parts, make=True) as parent:
+            mode = None
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+                self._check(found, path)
+                mode = stat.S_IMODE(found.st_mode)
+            self._replace(parent, parts[-1], data, mode)
+
+    def _replace(self, parent: int, name: str, data: bytes, mode: int | None) -> None:
+        new = f".{name[:64]}.{secrets.token_hex(6)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(new, flags, 0o666, dir_fd=parent)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                if mode is not None:
+                    os.fchmod(fd, mode)
+            os.replace(new, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new, dir_fd=parent)
+            raise
+
+    def _parts(self, path: str) -> tuple[str, ...]:
+        if not PurePath(path).is_absolute() or "\0" in path:
+            raise Refusal(f"{path!r} is no absolute path", number=INVALID_PARAMS)
+        try:
+            real = Path(os.path.realpath(path))
+            parts = real.relative_to(self._root).parts
+        except (ValueError, OSError):
+            raise Refusal(f"{path} is outside of the workspace", number=INVALID_PARAMS) from None
+        if not parts:
+            raise Refusal(f"{path} is a directory", number=INVALID_PARAMS)
+        return parts
+
+    @contextlib.contextmanager
+    def _parent(self, parts: tuple[str, ...], *, make: bool) -> Iterator[int]:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._root, flags)
+        try:
+            for part in parts[:-1]:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=fd)
+                inner = os.open(part, flags, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _check(self, found: os.stat_result, path: str) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            raise Refusal(f"{path} is no regular file", number=INVALID_PARAMS)
+
+    @contextlib.contextmanager
+    def _refusing(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise Refusal(f"there is no {path}", number=NOT_FOUND) from None
+        except OSError as error:
+            text = f"{path}: {error.strerror or error}"
+            raise Refusal(text, number=INVALID_PARAMS) from None

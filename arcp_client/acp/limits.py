@@ -1,0 +1,60 @@
+"""Bounds of one agent's connection, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from arcp_client.policy import Buffer
+
+__all__ = ["Limits"]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What may wait, and for how long. Seconds, bytes, and numbers of things.
+
+    Attributes:
+        max_line: bytes of one message; a longer line is dropped whole, and reported.
+        buffer: how much may wait for handlers, over all sessions: ``hard`` updates and ``bytes`` in
+            memory, then ``spill`` bytes in temporary files; when those are full the agent's output
+            is no longer read. ``soft`` is what one iterator holds.
+        unknown_sessions: sessions not known yet whose updates are kept.
+        unknown_updates: updates kept for each of them.
+        history: updates of a session kept for iterators that come late.
+        open_requests: requests of the agent that may be open at a time.
+        start: the answer to ``initialize``.
+        request: the answer to any other call, except those that may take as long as they like:
+            ``authenticate``, ``session/load`` and ``session/prompt``.
+        handler: one run of one handler of updates; None for no bound.
+        hold: updates that follow ``session/new`` wait until the session is first used, but no
+            longer than this.
+        stall: how long a full iterator that nobody asks may hold back its session.
+        cancel: how long a cancelled `AcpSession.prompt` waits for the agent to end the turn.
+        kill: how long the agent has to do so after a second cancel, before it is killed.
+        drain: handlers that still run when the client closes.
+        close: the agent's end, from the end of its input to the last signal.
+    """
+
+    max_line: int = 64 * _MIB
+    buffer: Buffer = field(default_factory=lambda: Buffer(bytes=8 * _MIB))
+    unknown_sessions: int = 64
+    unknown_updates: int = 256
+    history: int = 1024
+    open_requests: int = 1024
+    start: float = 60.0
+    request: float = 120.0
+    handler: float | None = None
+    hold: float = 1.0
+    stall: float = 30.0
+    cancel: float = 5.0
+    kill: float = 5.0
+    drain: float = 5.0
+    close: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not value > 0:
+                raise ValueError(f"Limits needs {name} > 0")

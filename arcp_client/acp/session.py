@@ -1,0 +1,388 @@
+"""Prompts in; updates in order, and the end of each turn behind them, out: one session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, overload
+
+from arcp_client.acp import schema
+from arcp_client.acp._base import Base, Unknown, Update
+from arcp_client.acp._decode import Misshapen, decode, update_of
+from arcp_client.acp._handlers import Handler, Handlers, Registration
+from arcp_client.acp._hub import Hub, running
+from arcp_client.acp._lane import HERE, Inside, Lane
+from arcp_client.acp._peer import Outcome
+from arcp_client.acp._state import State
+from arcp_client.acp._streams import Streams, Updates
+from arcp_client.acp._turns import Turns
+from arcp_client.acp.turn import Turn
+
+__all__ = ["AcpSession", "Prompt"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+U = TypeVar("U", bound=Update)
+
+Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
+
+_PLAIN = (schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk)
+
+
+class AcpSession:
+    """One session. Made by `AcpClient.new_session`, `AcpClient.load_session` and the like.
+
+    All its updates, the starts of the agent's requests, and the answers to ``prompt`` and ``load``
+    are positions of one sequence. Handlers run one after another in that order; a request of the
+    agent (a permission, a file, a terminal) starts once the handlers of all updates before it have
+    ended, and then runs beside them; a call returns once the handlers of all that came before its
+    answer have ended. A handler may call anything, also `prompt`: what it calls returns at once,
+    and the updates that this brings follow after the handler.
+
+    Updates also come between turns. They belong to the session, not to a prompt.
+    """
+
+    def __init__(self, hub: Hub, session_id: str, *, cwd: str = "") -> None:
+        self._hub = hub
+        self._id = session_id
+        self.cwd = cwd
+        self.state = State()
+        self.lane = Lane(hub.store, self._deliver)
+        self._handlers = Handlers(hub.handlers, self._used)
+        limits = hub.limits
+        self._streams = Streams(
+            limit=limits.buffer.soft, stall=limits.stall, history=limits.history
+        )
+        self._turns = Turns(hub, session_id, self.lane)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<AcpSession {self._id}>"
+
+    @property
+    def id(self) -> str:
+        """The agent's id for it."""
+        return self._id
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether a turn is being cancelled: asked for, and not answered yet."""
+        return self._turns.cancelling
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt is being answered."""
+        return self._turns.busy
+
+    @property
+    def last_turn(self) -> Turn | None:
+        """How the last prompt that was answered ended, also if its caller did not wait for it."""
+        return self._turns.last
+
+    # ------------------------------------------------------------------ updates
+
+    def on(self, *kinds: type[U]) -> Callable[[F], F]:
+        """Register a handler for kinds of updates; ``updates.Update`` stands for all.
+
+        Handlers run one after another, in the order of the updates, and for one update in the
+        order of registration. One that raises is reported, and the next one goes on. It may be
+        async or not; one that blocks blocks everything.
+        """
+        return self._handlers.on(kinds)
+
+    def subscribe(self, handler: Handler, *kinds: type[Update]) -> Registration:
+        """As `on`, for a function that is at hand; ``dispose()`` of the result ends it."""
+        return self._handlers.add(handler, kinds)
+
+    @overload
+    def updates(self, *, history: bool = True) -> Updates[Update]: ...
+
+    @overload
+    def updates(self, *kinds: type[U], history: bool = True) -> Updates[U]: ...
+
+    def updates(self, *kinds: type[Any], history: bool = True) -> Updates[Any]:
+        """An independent iterator over updates; it sees each of them, whatever handlers do.
+
+        It begins with those that came before and are still kept (the last 1,024, or 1 MiB), unless
+        ``history`` is False; if some are forgotten, the first item is a ``Gap``. An update is
+        handed over when its handlers have ended. While an iterator is full the session waits for
+        it; if nobody asks it for `Limits.stall` seconds, its next item is a ``Gap``.
+
+        It ends when the session is closed.
+
+        Raises:
+            LinkLost: from the iteration, after the last update: the agent has ended.
+            ClientClosed: from the iteration, after the last update: the connection was closed here.
+        """
+        self._used()
+        return self._streams.new(kinds, history=history)
+
+    async def _deliver(self, line: bytes) -> None:
+        update = update_of(line, self._turns.origin)
+        kind = type(update)
+        if kind not in _PLAIN:
+            self.state.apply(update)
+        handlers = self._handlers.of(kind)
+        if handlers:
+            inside = Inside(self.lane)
+            HERE.set(inside)
+            try:
+                for registration in handlers:
+                    try:
+                        result = registration.handler(update)
+                        if inspect.isawaitable(result):
+                            if self._hub.limits.handler is None:
+                                await result
+                            else:
+                                await asyncio.wait_for(result, self._hub.limits.handler)
+                    except BaseException as error:  # noqa: BLE001  # re-raised where it must be
+                        self._failed(registration, update, error)
+            finally:
+                inside.active = False
+        if not self._streams.offer(update, len(line)):
+            await self._streams.ease()
+
+    def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise error  # the lane itself is being stopped
+        elif not isinstance(error, Exception):
+            raise error
+        self._hub.failed(registration.name, error, update)
+
+    # ------------------------------------------------------------------ prompts
+
+    async def prompt(self, content: Prompt, *, meta: dict[str, Any] | None = None) -> Turn:
+        """Send a prompt, and wait until the turn has ended and its updates have been handled.
+
+        While an earlier prompt of this session is being answered this waits for its answer first,
+        unless it is called by a handler.
+
+        If the waiting task is cancelled, the agent is told so (``session/cancel``), open permission
+        requests are answered ``cancelled``, and the agent has `Limits.cancel` seconds to end the
+        turn before the cancellation goes on. A second cancellation goes on at once, and the agent
+        is killed if it has not ended the turn after `Limits.kill` seconds.
+
+        Args:
+            content: text, a content block, or several of either.
+            meta: ``_meta`` to go with it.
+
+        Raises:
+            AgentRefused: the agent answered with an error; its updates have been handled.
+            FeatureNotNegotiated: it does not take such content.
+            LinkLost: it has ended; raised at once, while updates may still be handled.
+            ClientClosed: the connection was closed here.
+        """
+        blocks = self._blocks(content)
+        self._used()
+        if running() is None:
+            await self._turns.idle()
+        turn = self._turns.begin()
+        request = schema.PromptRequest(session_id=self._id, prompt=blocks, meta=meta)
+        try:
+            response = await self._hub.call(
+                "session/prompt",
+                request,
+                schema.PromptResponse,
+                timeout=None,
+                lane=self.lane,
+                arrived=partial(self._turns.answered, turn),
+                abandon=False,
+            )
+        except asyncio.CancelledError:
+            await self._turns.cut_short(turn)
+            raise
+        except Exception:
+            self._turns.close(turn)
+            raise
+        return self._turns.result(turn, response)
+
+    def _blocks(self, content: Prompt) -> list[Any]:
+        parts: Sequence[Any] = (
+            [content] if isinstance(content, str | Base | Unknown) else list(content)
+        )
+        blocks = [schema.TextContent(text=p) if isinstance(p, str) else p for p in parts]
+        offers = self._hub.agent.agent_capabilities
+        prompt = (offers and offers.prompt_capabilities) or schema.PromptCapabilities()
+        for block in blocks:
+            if isinstance(block, schema.ImageContent):
+                self._hub.needs(prompt.image, "prompts with images")
+            elif isinstance(block, schema.AudioContent):
+                self._hub.needs(prompt.audio, "prompts with audio")
+            elif isinstance(block, schema.EmbeddedResource):
+                self._hub.needs(prompt.embedded_context, "prompts with embedded resources")
+        return [block.raw if isinstance(block, Unknown) else block for block in blocks]
+
+    # ------------------------------------------------------------------ cancellation
+
+    async def cancel(self) -> None:
+        """Ask the agent to end the turn; `prompt` returns when it has.
+
+        Open permission requests, and those that still come in this turn, are answered
+        ``cancelled``. Called again while the turn goes on, it gives the agent `Limits.kill` seconds
+        before it is killed.
+
+        Raises:
+            LinkLost: the agent has ended.
+        """
+        self._hub.peer.check()
+        self._turns.request_cancel()
+        await self._hub.peer.notify(
+            "session/cancel", schema.CancelNotification(session_id=self._id)
+        )
+
+    # ------------------------------------------------------------------ the rest of the surface
+
+    async def load(
+        self,
+        cwd: str | None = None,
+        *,
+        mcp_servers: Sequence[schema.McpServer] = (),
+        additional_directories: Sequence[str] = (),
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        """Load the session's history (``session/load``): all of it is handled when this returns.
+
+        Its updates are marked as ``replay``. Handlers registered before see them.
+
+        Raises:
+            FeatureNotNegotiated: the agent cannot load sessions.
+            AgentRefused: it does not know the session, or refuses to load it.
+            LinkLost: it has ended.
+        """
+        offers = self._hub.agent.agent_capabilities
+        self._hub.needs(offers and offers.load_session, "session/load")
+        request = schema.LoadSessionRequest(
+            session_id=self._id,
+            cwd=self._directory(cwd),
+            mcp_servers=list(mcp_servers),
+            additional_directories=[self._hub.directory(d) for d in additional_directories],
+            meta=meta,
+        )
+        await self._reopen("session/load", request, schema.LoadSessionResponse, timeout=None)
+
+    async def resume(
+        self,
+        cwd: str | None = None,
+        *,
+        mcp_servers: Sequence[schema.McpServer] = (),
+        additional_directories: Sequence[str] = (),
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        """Go on with the session without its history (``session/resume``); else as `load`."""
+        offers = self._hub.agent.agent_capabilities
+        sessions = offers and offers.session_capabilities
+        self._hub.needs(sessions and sessions.resume is not None, "session/resume")
+        request = schema.ResumeSessionRequest(
+            session_id=self._id,
+            cwd=self._directory(cwd),
+            mcp_servers=list(mcp_servers),
+            additional_directories=[self._hub.directory(d) for d in additional_directories],
+            meta=meta,
+        )
+        await self._reopen("session/resume", request, schema.ResumeSessionResponse)
+
+    async def _reopen(self, method: str, request: Any, result: Any, **options: Any) -> None:
+        self._used()
+        self.lane.do(partial(self._turns.replay, 1))
+        ended = False
+
+        def arrived(outcome: Outcome | None) -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self.lane.do(partial(self._turns.replay, -1))
+                self.lane.do(partial(self._opened, result, outcome))
+
+        try:
+            await self._hub.call(
+                method, request, result, lane=self.lane, arrived=arrived, **options
+            )
+        except BaseException:
+            arrived(None)
+            raise
+
+    def _opened(self, result: Any, outcome: Outcome | None) -> None:
+        # In turn, so that it does not undo what later updates say.
+        if isinstance(outcome, bytes):
+            with contextlib.suppress(Misshapen):  # the caller gets the error
+                self.state.opened(decode(result, outcome))
+
+    def _directory(self, cwd: str | None) -> str:
+        self.cwd = self._hub.directory(self.cwd or "." if cwd is None else cwd)
+        return self.cwd
+
+    async def set_mode(self, mode: str) -> None:
+        """Switch the session's mode (``session/set_mode``)."""
+        request = schema.SetSessionModeRequest(session_id=self._id, mode_id=mode)
+        await self._hub.call("session/set_mode", request, schema.SetSessionModeResponse)
+
+    async def set_config_option(self, option: str, value: str | bool) -> None:
+        """Set a configuration option (``session/set_config_option``); see ``state.options``."""
+        request = schema.SetSessionConfigOptionRequest(
+            session_id=self._id,
+            config_id=option,
+            value=value,
+            type="boolean" if isinstance(value, bool) else None,
+        )
+        result = schema.SetSessionConfigOptionResponse
+        await self._hub.call(
+            "session/set_config_option",
+            request,
+            result,
+            arrived=lambda outcome: self.lane.do(partial(self._opened, result, outcome)),
+        )
+
+    async def close(self) -> None:
+        """Close the session at the agent, if it can, and here: what came is still handled."""
+        offers = self._hub.agent.agent_capabilities
+        sessions = offers and offers.session_capabilities
+        if sessions and sessions.close is not None:
+            request = schema.CloseSessionRequest(session_id=self._id)
+            await self._hub.call(
+                "session/close", request, schema.CloseSessionResponse, lane=self.lane
+            )
+        self._hub.remove(self)
+        self.lane.do(partial(self.end, None))
+        self.lane.complete()
+        inside = running()
+        if inside is None or inside.lane is not self.lane:
+            await asyncio.wait(
+                {self._hub.owner.spawn(self.lane.drained(), name="drain")},
+                timeout=self._hub.limits.drain,
+            )
+        self.leave()
+
+    # ------------------------------------------------------------------ for the hub
+
+    def hold(self) -> None:
+        """Handle nothing until the session is used, or for `Limits.hold` seconds."""
+        self.lane.hold()
+
+    def returned(self) -> None:
+        """The call that made the session has returned: the time for its first use runs."""
+        if self.lane.holding:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._hub.limits.hold, self.lane.release)
+
+    def _used(self) -> None:
+        if self.lane.holding:
+            # Not now: more handlers are registered in the same breath.
+            asyncio.get_running_loop().call_soon(self.lane.release)
+
+    def end(self, error: Exception | None) -> None:
+        """Iterators end now."""
+        self._streams.end(error)
+        self._handlers.leave()
+
+    def leave(self) -> int:
+        """Stop now; the number of updates that were not handled."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._turns.close_all()
+        left = self.lane.dispose()
+        self.end(self._hub.reason())
+        return left
