@@ -79,7 +79,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     _frame: bytes = b""
 
     terminal: ClassVar[bool] = False
-    """True on the classes that end a job: `Completed` and `Failed`."""
+    """True on the classes that end a job, `Completed` and `Failed`."""
 
     @property
     def size(self) -> int:
