@@ -37,6 +37,11 @@ class KnownJob:
     payload: object = None
     trace_id: str | None = None
 
+    @property
+    def ours(self) -> bool:
+        """Whether somebody here is interested in it."""
+        return self.mine or self.watched
+
 
 class KnownJobs:
     """The open jobs, and the ids of the last ones that ended.

@@ -58,6 +58,11 @@ class Liveness:
             self._paused_at = None
 
     @property
+    def paused(self) -> bool:
+        """Whether nobody reads the link."""
+        return self._paused_at is not None
+
+    @property
     def deadline(self) -> float | None:
         """When `look` must be called next; ``None`` without a heartbeat."""
         if self._interval is None:

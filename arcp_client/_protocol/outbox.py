@@ -88,7 +88,11 @@ class Outbox:
             silent = now - self.liveness.heard_at
             self.relink(HeartbeatLost(f"nothing heard from the runtime for {silent:.3g} s (§6.4)"))
         elif pulse is Pulse.PING:
-            self.control(dialect.PING, Ping(nonce=new_id(), sent_at=now_text()).wire(), now)
+            self.ping(now)
+
+    def ping(self, now: float) -> None:
+        """Ask for a sign of life."""
+        self.control(dialect.PING, Ping(nonce=new_id(), sent_at=now_text()).wire(), now)
 
     def pong(self, frame: ControlFrame, now: float) -> None:
         """Answer a ping, whether heartbeats were negotiated or not."""

@@ -40,6 +40,7 @@ from ..errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTim
 __all__ = [
     "PATIENCE",
     "QUIET",
+    "TRIES",
     "Announce",
     "Ask",
     "Asking",
@@ -49,6 +50,7 @@ __all__ = [
     "GiveUp",
     "Look",
     "Means",
+    "Probe",
     "Recovery",
     "Rung",
     "Step",
@@ -59,7 +61,7 @@ T = TypeVar("T")
 PATIENCE: Final = 2.0
 """Seconds in which the terminal message of a job that has ended should follow."""
 TRIES: Final = 5
-"""How often a subscription is asked for that is refused only for now."""
+"""How often a subscription is asked for that is refused for now, or a silent link is probed."""
 QUIET: Final = 15.0
 """Seconds of silence after which a job that was led back is looked after; doubles each time."""
 _LONGEST_QUIET: Final = 240.0
@@ -127,6 +129,13 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Have the runtime say anything at all: its silence is more than that of the job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """Events of the job are lost, nobody knows how many."""
 
@@ -149,7 +158,7 @@ class GiveUp:
     why: str
 
 
-Step = Attach | Look | Fetch | Announce | Deliver[T] | GiveUp
+Step = Attach | Look | Fetch | Probe | Announce | Deliver[T] | GiveUp
 
 
 # ------------------------------------------------------------------ the ladder
@@ -180,6 +189,7 @@ class _Case(Generic[T]):
     from_seq: int | None = None
     look_first: bool = False
     tries: int = 0
+    waits_since: float = 0.0
     cancelled: bool = False
     status: str = ""
     why: str = "it is not known any more"
@@ -210,6 +220,10 @@ class Recovery(Generic[T]):
     def fetching(self, job_id: str) -> bool:
         """Whether the outcome of a job is asked for under its key."""
         return self.rung(job_id) in (Rung.FETCHING, Rung.WAITING)
+
+    def pending(self) -> dict[str, int | None]:
+        """The jobs on their way, each with the number after which its history is wanted."""
+        return {case.job_id: case.from_seq for case in self._cases.values()}
 
     @property
     def deadline(self) -> float | None:
@@ -339,9 +353,7 @@ class Recovery(Generic[T]):
             case.means = Means(case.means.attach, case.means.look, fetch=False)
             case.why = "its idempotency key is forgotten"
             return self._want_outcome(case, now)
-        case.rung = Rung.WAITING
-        case.deadline = now + PATIENCE
-        return []
+        return self._wait(case, now)
 
     def refused(self, asking: Asking, error: RequestError, now: float) -> list[Step[T]]:
         """A step was refused, or not answered in time."""
@@ -418,8 +430,14 @@ class Recovery(Generic[T]):
 
     # -- time, and the link
 
-    def tick(self, now: float) -> list[Step[T]]:
-        """Time has passed."""
+    def tick(self, now: float, *, heard_at: float | None = None) -> list[Step[T]]:
+        """Time has passed.
+
+        Args:
+            now: the time.
+            heard_at: when anything was heard last. Silence of one job says something only while
+                the link does not stand still.
+        """
         steps: list[Step[T]] = []
         for case in tuple(self._cases.values()):
             if case.deadline is None or now < case.deadline:
@@ -436,10 +454,15 @@ class Recovery(Generic[T]):
                     case.doubtful = False
                 else:
                     steps += self._look(case, now)
-            elif case.status in dialect.ENDED:
-                steps += self._give_up(case)
-            else:
+            elif case.status not in dialect.ENDED:
                 self._follow(case, now)
+            elif heard_at is not None and heard_at <= case.waits_since and case.tries < TRIES:
+                case.tries += 1
+                case.waits_since = now
+                case.deadline = now + PATIENCE
+                steps.append(Probe(case.job_id))
+            else:
+                steps += self._give_up(case)
         return steps
 
     def lost(self) -> list[Step[T]]:
@@ -522,7 +545,12 @@ class Recovery(Generic[T]):
             return [Fetch(case.job_id)]
         if case.means.attach and not case.history:
             return self._attach_with_history(case)
+        return self._wait(case, now)
+
+    def _wait(self, case: _Case[T], now: float) -> list[Step[T]]:
         case.rung = Rung.WAITING
+        case.tries = 0
+        case.waits_since = now
         case.deadline = now + PATIENCE
         return []
 

@@ -1,8 +1,8 @@
 """Frames in, "this came before" out, where the number does not tell: histories bring copies (§7.6).
 
-Three ways to know a copy, from the best: by envelope id in the order of a tolerant sequence; by
-envelope id among those remembered of one job; by content, where a runtime renames what it sends
-again.
+Where numbers are true, a copy is known by its envelope id among those of its job's events that were
+delivered. Where they are not, by its envelope id among all that came, or by its content, if the
+runtime renames what it sends again.
 """
 
 from __future__ import annotations
@@ -66,22 +66,26 @@ class Repeats:
         if self._copies is not None:
             self._copies.forget(job_id)
 
-    def note(self, frame: EventFrame | BadFrame) -> None:
-        """A frame is delivered. It may have come before its job's events were remembered."""
-        if frame.job_id in self.ids:
-            self._known(frame.job_id, frame.id)
+    def delivered(self, frame: EventFrame | BadFrame) -> bool:
+        """Whether an event of a job that is remembered was delivered before; else it is now."""
+        known = self.ids.get(frame.job_id)
+        if known is None or not frame.id:
+            return False
+        if frame.id in known:
+            self.found += 1
+            return True
+        known[frame.id] = None
+        if len(known) > REMEMBERED:
+            known.popitem(last=False)
+        return False
 
     def came(self, frame: EventFrame | ControlFrame | BadFrame, cursor: int) -> bool:
-        """Whether a frame came before; it is remembered.
+        """Whether a frame came before, where numbers are not to be trusted; it is remembered.
 
         Never for terminals: one runtime sends a stored one again under its old id, on request.
         """
-        if isinstance(frame, ControlFrame):
+        if self.tolerant is None or isinstance(frame, ControlFrame):
             return False
-        if self.tolerant is None:
-            known = frame.job_id in self.ids and self._known(frame.job_id, frame.id)
-            self.found += known
-            return known
         if self.tolerant.is_repeat(frame.job_id, frame.id):
             return True
         if isinstance(frame, BadFrame):
@@ -92,12 +96,3 @@ class Repeats:
             return False
         content = fingerprint(frame)
         return content is not None and self._copies.came(frame.job_id, content)
-
-    def _known(self, job_id: str | None, item_id: str) -> bool:
-        known = self.ids[job_id]
-        if not item_id or item_id in known:
-            return bool(item_id)
-        known[item_id] = None
-        if len(known) > REMEMBERED:
-            known.popitem(last=False)
-        return False

@@ -12,23 +12,22 @@ from typing import Final
 
 from .._wire import dialect
 from .._wire.codec import ControlFrame
-from .._wire.messages import Cancel, ListJobs, Subscribe
+from .._wire.messages import Cancel
 from .._wire.replies import Accepted, JobPage, Subscribed
-from ..errors import ArcpError, JobLost, RequestError, ResultUnavailable, job_error, request_error
+from ..errors import ArcpError, RequestError, ResultUnavailable, request_error
 from . import effects
+from .asking import no_outcome, request_for
+from .delivery import Delivery, Terminal
 from .jobs import KnownJob, KnownJobs
-from .ordering import Ordering, Terminal
+from .ordering import Ordering
 from .outbox import Outbox
 from .recovery import (
     Announce,
-    Ask,
     Asking,
-    Attach,
     Deliver,
-    Fetch,
     GiveUp,
-    Look,
     Means,
+    Probe,
     Recovery,
     Step,
 )
@@ -39,13 +38,6 @@ __all__ = ["Returns"]
 
 OWN_TIMEOUT: Final = 30.0
 """Seconds that the runtime has for an answer to what the session asks on its own account."""
-
-_CODES: Final = {
-    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
-    dialect.TIMED_OUT: dialect.TIMEOUT,
-    dialect.ERROR: dialect.INTERNAL_ERROR,
-}
-"""Codes for jobs of which nothing is known but how they ended."""
 
 _Steps = Iterable[Step[Terminal]]
 
@@ -61,7 +53,8 @@ class Returns:
         jobs: the jobs that the session knows.
         requests: those that wait for an answer.
         recovery: decides the next step of each job.
-        ordering: delivers the ends that come of it.
+        ordering: told of subscriptions.
+        delivery: delivers the ends that come of it.
     """
 
     def __init__(
@@ -72,6 +65,7 @@ class Returns:
         requests: Requests,
         recovery: Recovery[Terminal],
         ordering: Ordering,
+        delivery: Delivery,
     ) -> None:
         self._terms = terms
         self._out = out
@@ -79,10 +73,15 @@ class Returns:
         self._requests = requests
         self._recovery = recovery
         self._ordering = ordering
+        self._delivery = delivery
+        self._ends: dict[str, Terminal] = {}
+        self._interrupted: dict[str, int | None] = {}
 
     # -- beginnings
 
-    def opened(self, cursor: int, now: float, *, resumed: bool, ended: str) -> None:
+    def opened(
+        self, cursor: int, now: float, *, resumed: bool, ended: str, ends: Mapping[str, Terminal]
+    ) -> None:
         """A link is live, not the first: subscribe to every open job whose events do not come (S5).
 
         Args:
@@ -90,15 +89,20 @@ class Returns:
             now: the time.
             resumed: it is the same session.
             ended: the session that is gone, if it is another one.
+            ends: ends of jobs that were received of it, behind a hole.
         """
         spoken = self._terms.dialect
+        if not resumed:
+            self._ends |= ends
         for job in self._jobs:
             if not resumed and job.home == ended and job.since is None:
                 job.since = cursor
+        interrupted, self._interrupted = self._interrupted, {}
         if resumed and spoken.jobs_survive_drop:
+            self._check(interrupted, now)
             return
         for job in self._jobs:
-            if not (job.mine or job.watched) or self._unreachable(job, now, resumed=resumed):
+            if not job.ours or self._unreachable(job, now, resumed=resumed):
                 continue
             # A resume brings what is held of the session's own jobs, and a history would bring
             # the same again. In a new session a history goes on from what was received, in the
@@ -123,9 +127,17 @@ class Returns:
             doubtful: each with the first number that may be missing.
             now: the time.
         """
-        blind = False
-        steps: list[Step[Terminal]] = []
+        here = self._terms.session_id
+        known: dict[str, int | None] = {}
         for job_id, first in doubtful.items():
+            job = self._jobs.get(job_id)
+            if job is not None:
+                known[job_id] = first - 1 if job.home == here else job.since
+        self._check(known, now)
+
+    def _check(self, doubtful: Mapping[str, int | None], now: float) -> None:
+        blind = False
+        for job_id, from_seq in doubtful.items():
             job = self._jobs.get(job_id)
             if job is None or self._recovery.rung(job_id) is not None:
                 continue
@@ -133,20 +145,19 @@ class Returns:
             if not (means.attach or means.look or means.fetch):
                 blind = True
                 continue
-            here = job.home == self._terms.session_id
-            steps += self._recovery.begin(
+            steps = self._recovery.begin(
                 job_id,
                 now,
                 means=means,
                 history=False,
-                from_seq=first - 1 if here else job.since,
+                from_seq=from_seq,
                 watchful=not self._terms.dialect.jobs_survive_drop,
                 look_first=True,
             )
+            self._perform(steps, now)
         if blind:
             text = "events were lost, and the runtime cannot be asked whether their jobs still run"
             self._out.report(text)
-        self._perform(steps, now)
 
     def accepted(
         self, job: KnownJob, accepted: Accepted, request: Request, now: float, *, elsewhere: bool
@@ -236,7 +247,7 @@ class Returns:
         if self._jobs.get(job_id) is not None or self._jobs.has_ended(job_id):
             return
         if any(r.kind == dialect.SUBMIT and r.was_sent_before for r in self._requests):
-            self._ordering.gap(self._ordering.cursor + 1, None, "lost", job_id=job_id, doubt=False)
+            self._delivery.gap(self._ordering.cursor + 1, None, "lost", job_id=job_id, doubt=False)
 
     # -- answers, time, and the link
 
@@ -262,12 +273,29 @@ class Returns:
             error = request_error(dialect.INVALID_REQUEST, str(error))
         self._perform(self._recovery.refused(asking, error, now), now)
 
+    def ended(self, job_id: str) -> None:
+        """The end of a job was delivered."""
+        self._ends.pop(job_id, None)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` must be called; ``None`` while time says nothing about any job."""
+        return None if self._blind else self._recovery.deadline
+
     def tick(self, now: float) -> None:
         """Time has passed."""
-        self._perform(self._recovery.tick(now), now)
+        if not self._blind:
+            steps = self._recovery.tick(now, heard_at=self._out.liveness.heard_at)
+            self._perform(steps, now)
+
+    @property
+    def _blind(self) -> bool:
+        """Whether a job's end may be here already: behind a hole, or not read."""
+        return self._ordering.missing or self._out.liveness.paused
 
     def lost(self, now: float) -> None:
         """The link is gone: what is not known by now is asked anew on the next one."""
+        self._interrupted |= self._recovery.pending()
         self._perform(self._recovery.lost(), now)
         for request in self._requests:
             if isinstance(request.token, Asking):
@@ -278,42 +306,18 @@ class Returns:
     def _perform(self, steps: _Steps, now: float) -> None:
         for step in steps:
             match step:
+                case Probe():
+                    if self._terms.offer(dialect.HEARTBEAT):
+                        self._out.ping(now)
                 case Announce(job_id):
                     self._ordering.announced(job_id)
                 case Deliver((frame, data)):
-                    self._ordering.end(frame, data)
+                    self._delivery.end(frame, data)
                 case GiveUp(job_id, status, why):
-                    self._give_up(job_id, _no_outcome(job_id, status, why), status)
+                    self._give_up(job_id, no_outcome(job_id, status, why), status)
                 case _:
-                    self._requests.add(self._own_request(step, now + OWN_TIMEOUT))
-
-    def _own_request(self, step: Attach | Look | Fetch, deadline: float) -> Request:
-        if isinstance(step, Attach):
-            return Request(
-                kind=dialect.SUBSCRIBE,
-                payload=Subscribe(
-                    job_id=step.job_id, history=step.history, from_event_seq=step.from_seq
-                ).wire(),
-                deadline=deadline,
-                job_id=step.job_id,
-                token=Asking(Ask.ATTACH, step.job_id, renew=step.renew),
-            )
-        if isinstance(step, Look):
-            return Request(
-                kind=dialect.LIST_JOBS,
-                payload=ListJobs(limit=1000, cursor=step.cursor).wire(),
-                deadline=deadline,
-                token=Asking(Ask.LOOK, step.job_id),
-            )
-        job = self._jobs.learn(step.job_id)
-        return Request(
-            kind=dialect.SUBMIT,
-            payload=job.payload,
-            deadline=deadline,
-            trace_id=job.trace_id,
-            key=job.key,
-            token=Asking(Ask.FETCH, step.job_id),
-        )
+                    job = self._jobs.get(step.job_id) or KnownJob(step.job_id)
+                    self._requests.add(request_for(step, job, now + OWN_TIMEOUT))
 
     def _means(self, job: KnownJob) -> Means:
         """What this runtime can be asked about a job."""
@@ -344,8 +348,12 @@ class Returns:
 
     def _give_up(self, job_id: str, error: ArcpError, status: str) -> None:
         """The runtime has no outcome for a job: say so, in place of an end."""
-        if self._jobs.end(job_id):
-            self._ordering.forget(job_id)
+        end = self._ends.pop(job_id, None)
+        if end is not None:
+            self._recovery.ended(job_id)
+            self._delivery.end(*end)
+        elif self._jobs.end(job_id):
+            self._delivery.forget(job_id)
             self._out.emit(effects.JobGone(job_id, error, status or None))
 
     def _cancel_unasked(self, job_id: str, now: float) -> None:
@@ -354,13 +362,3 @@ class Returns:
         self._out.report(text)
         cancel = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for")
         self._out.control(dialect.CANCEL, cancel.wire(), now, job_id=job_id)
-
-
-def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
-    if status == dialect.SUCCESS:
-        text = f"job {job_id} succeeded, but its result can no longer be had ({why})"
-        return ResultUnavailable(text, job_id=job_id)
-    if status:
-        text = f"the runtime tells no more than its status ({why})"
-        return job_error(_CODES.get(status, ""), text, status=status, job_id=job_id)
-    return JobLost(f"job {job_id}: the runtime no longer knows it ({why})", job_id=job_id)

@@ -59,11 +59,13 @@ class Sequence(Generic[T]):
     Attributes:
         cursor: the highest number below which nothing is missing.
         repeated: how many repeats were dropped.
+        quiet_since: when the wait for what is missing began.
     """
 
     def __init__(self, *, cursor: int = 0, limit: int = 8192) -> None:
         self.cursor = cursor
         self.repeated = 0
+        self.quiet_since = 0.0
         self._limit = limit
         self._held: dict[int, T] = {}
         self._top = 0
@@ -162,11 +164,14 @@ class Sequence(Generic[T]):
         self._answered = False
         return True
 
+    def expires(self, now: float) -> bool:
+        """Whether `expire` would give something up."""
+        asked = self._answered and self._asked == self.cursor
+        return self.missing and asked and self._settled(now)
+
     def expire(self, now: float) -> Iterator[Hole | T]:
         """Give up what a resume did not bring: each hole, then what waited behind it, in order."""
-        if not self.missing or not self._answered or self._asked != self.cursor:
-            return
-        if not self._settled(now):
+        if not self.expires(now):
             return
         if not self._held:
             yield self._give_up(self._forgotten)
@@ -194,6 +199,7 @@ class Sequence(Generic[T]):
         return hole
 
     def _wait(self, now: float) -> None:
+        self.quiet_since = now
         self._settles_at = now + (SETTLE if self._replaying else 0.0)
         self._settled_from = self.cursor
 

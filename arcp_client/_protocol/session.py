@@ -30,11 +30,12 @@ from ..events import Event
 from ..models import Checkpoint, ClientInfo, SessionInfo
 from . import effects
 from .answers import Answers, error_of
+from .delivery import Delivery, Terminal
 from .effects import Effect
 from .farewell import Farewell
 from .handshake import Handshake
 from .jobs import KnownJobs
-from .ordering import Ordering, Terminal
+from .ordering import Ordering
 from .outbox import Outbox
 from .recovery import Recovery
 from .requests import Request, Requests
@@ -80,14 +81,15 @@ class Session:
         self._terms = terms = Terms(dialect=spoken or DIALECTS["unknown"])
         self._out = out = Outbox(terms)
         self._effects = out.effects
-        self._recovery: Recovery[Terminal] = Recovery()
+        self._recovery = recovery = Recovery[Terminal]()
         self._handshake = Handshake(
             info or ClientInfo(), features, checkpoint=checkpoint, spoken=spoken
         )
-        self._order = Ordering(
-            terms, out, self.jobs, self._recovery, limit=limit, checkpoint=checkpoint
+        self._delivery = Delivery(terms, out, self.jobs, recovery, checkpoint=checkpoint)
+        self._order = Ordering(terms, out, self._delivery, self.jobs, recovery, limit=limit)
+        self._returns = Returns(
+            terms, out, self.jobs, self.requests, recovery, self._order, self._delivery
         )
-        self._returns = Returns(terms, out, self.jobs, self.requests, self._recovery, self._order)
         self._answers = Answers(terms, out, self.jobs, self.requests, self._order, self._returns)
         self._farewell = Farewell(out)
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
@@ -98,11 +100,10 @@ class Session:
             dialect.SESSION_ERROR: self._session_error,
         }
         if checkpoint is not None:
+            self._order.begin(checkpoint.mark)
             terms.session_id = checkpoint.session_id
             for job in checkpoint.jobs:
                 self.jobs.resume(job, home=checkpoint.session_id)
-
-    # ------------------------------------------------------------------ what callers see
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; each effect is given once."""
@@ -131,7 +132,7 @@ class Session:
     @property
     def reserved(self) -> int:
         """Events up to this number may have been seen before a restart: they are redelivered."""
-        return self._order.reserved
+        return self._delivery.reserved
 
     @property
     def repeated(self) -> int:
@@ -141,7 +142,7 @@ class Session:
     @property
     def gaps(self) -> int:
         """How many gaps were delivered."""
-        return self._order.gaps
+        return self._delivery.gaps
 
     @property
     def dialect(self) -> Dialect:
@@ -158,12 +159,10 @@ class Session:
         """When `tick` must be called next."""
         moments = [self.requests.deadline, self._farewell.deadline]
         if self.state is State.LIVE:
-            moments.append(self._recovery.deadline)
+            moments.append(self._returns.deadline)
             if not self._out.relinking:
                 moments += [self._order.deadline, self._out.liveness.deadline]
         return min((moment for moment in moments if moment is not None), default=None)
-
-    # ------------------------------------------------------------------ the link
 
     def greet(self, token: SecretStr, now: float) -> None:
         """A link is open: say hello, and ask to resume if there is something to."""
@@ -187,9 +186,8 @@ class Session:
     def receive(self, data: bytes, now: float) -> Event | None:
         """One frame came.
 
-        Gives the event that it was, if delivering that is all there is to do; else ``None``, and
-        `take` has what is to be done. Nearly every frame is an event in order: this spares each
-        of them a list.
+        Gives the event that it was, if delivering that is all there is to do, as nearly always;
+        else ``None``, and `take` has what is to be done.
         """
         self._out.liveness.heard_at = now
         frame = decode(data)
@@ -209,8 +207,7 @@ class Session:
         elif frame.type not in dialect.TERMINALS:
             self._control(frame, now)
         elif frame.type == dialect.JOB_ERROR and self._answers.refuses(frame):
-            if frame.event_seq is not None:  # some runtimes number refusals too
-                self._order.number(frame.event_seq, now)
+            self._order.number(frame.event_seq, now)
             self._refused(frame, now)
         else:
             self._returns.ending(frame)
@@ -218,8 +215,7 @@ class Session:
         self._settle(now)
 
     def _control(self, frame: ControlFrame, now: float) -> None:
-        if frame.event_seq is not None:  # and so they do with other messages
-            self._order.number(frame.event_seq, now)
+        self._order.number(frame.event_seq, now)
         reader = self._readers.get(frame.type)
         if reader is None:
             self._out.report(f"a message of the unknown type {frame.type[:80]!r} was ignored")
@@ -228,15 +224,14 @@ class Session:
 
     def _settle(self, now: float) -> None:
         """What follows from what came, or from the time."""
-        for job_id in self._order.take_ended():
+        for job_id in self._delivery.take_ended():
             self._answers.job_ended(job_id, now)
+            self._returns.ended(job_id)
         if self.state is not State.LIVE:
             return
         if not self._out.relinking:
-            cause = self._order.settle(now, resumable=self._handshake.resumable)
-            if cause is not None:
-                self._out.relink(cause)
-        doubtful = self._order.take_doubtful()
+            self._order.settle(now, resumable=self._handshake.resumable)
+        doubtful = self._delivery.take_doubtful()
         if doubtful:
             self._returns.check(doubtful, now)
         self._answers.flush(now)
@@ -267,8 +262,6 @@ class Session:
         self._returns.tick(now)
         self._settle(now)
         self._out.pulse(now)
-
-    # ------------------------------------------------------------------ verbs of the client
 
     def request(self, request: Request, now: float) -> None:
         """Ask the runtime for something; now, or as soon as there is a link (S7).
@@ -308,7 +301,7 @@ class Session:
         job = self.jobs.get(job_id)
         if job is not None and not job.mine:
             self.jobs.forget(job_id)
-            self._order.forget(job_id)
+            self._delivery.forget(job_id)
             self._recovery.ended(job_id)
         if self.state is State.LIVE:
             self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
@@ -343,8 +336,6 @@ class Session:
         """Whether both sides offered a feature."""
         return self._terms.offer(feature)
 
-    # ------------------------------------------------------------------ what the runtime says
-
     def _greeted(self, frame: Frame, now: float) -> None:
         """A frame before the welcome. Events belong to no session yet; the replay brings them."""
         if isinstance(frame, BadFrame):
@@ -362,15 +353,16 @@ class Session:
         before, had_session = self._terms.session_id, self._handshake.had_session
         resumed = self._handshake.welcomed(welcome)
         self._out.emit(effects.Opened(welcome, resumed))
-        cursor = self._order.cursor
+        cursor, ends = self._order.cursor, {}
         if had_session and not resumed:
-            self._order.abandoned()
+            offered = dialect.SUBSCRIPTIONS in welcome.info.features
+            ends = self._order.abandoned(histories=offered)
         self._terms.agree(welcome, self._handshake.spoken, frame)
         self._out.linked(now, welcome.info.heartbeat_interval)
         self._order.opened(now, resumed=resumed)
         if had_session:
-            self._returns.opened(cursor, now, resumed=resumed, ended=before)
-        self._answers.flush(now)
+            self._returns.opened(cursor, now, resumed=resumed, ended=before, ends=ends)
+        self._settle(now)
 
     def _closed(self, frame: ControlFrame, now: float) -> None:
         if self.state is State.CLOSING:

@@ -113,6 +113,25 @@ class Table:
             self.do()
         self.now = end
 
+    def alive(self, seconds: float) -> None:
+        """Time passes, and every ping is answered a moment later."""
+        end = self.now + seconds
+        for _ in range(1000):
+            pings = [frame for frame in self.sent if frame["type"] == dialect.PING]
+            for ping in pings:
+                self.sent.remove(ping)
+                self.now += 0.01
+                pong = {"ping_nonce": ping["payload"]["nonce"]}
+                self.hear({"type": dialect.PONG, "payload": pong})
+            deadline = self.session.deadline
+            if not pings and (deadline is None or deadline > end):
+                break
+            if deadline is not None and deadline <= end:
+                self.now = max(self.now, deadline)
+                self.session.tick(self.now)
+                self.do()
+        self.now = max(self.now, end)
+
     # -- the client
 
     def ask(self, kind: str, **payload: Any) -> Request:

@@ -15,6 +15,7 @@ from arcp_client.errors import (
     ResultUnavailable,
 )
 from arcp_client.events import Gap
+from tests.interop.rules import rule
 from tests.unit.protocol.scripted import Table
 
 A, B = "job_a", "job_b"
@@ -47,6 +48,7 @@ def running(table: Table, job_id: str = A) -> None:
         ("java", []),  # any message would cancel the jobs
     ],
 )
+@rule("send-5")
 def test_each_runtime_is_told_in_its_own_words(spoken: str, said: list[str]) -> None:
     table = Table(spoken)
     table.session.close(table.now)
@@ -59,6 +61,7 @@ def test_each_runtime_is_told_in_its_own_words(spoken: str, said: list[str]) -> 
 # ------------------------------------------------------------------ one question at a time
 
 
+@rule("accept-7", "send-11")
 def test_an_error_without_correlation_is_that_of_the_only_question(python: Table) -> None:
     first, second = python.ask(dialect.SUBMIT), python.ask(dialect.SUBMIT)
     python.said(dialect.SUBMIT)
@@ -72,6 +75,7 @@ def test_an_error_without_correlation_is_that_of_the_only_question(python: Table
     assert answered.request is second
 
 
+@rule("accept-16")
 def test_a_cancel_blocks_nothing_though_it_has_no_answer(python: Table) -> None:
     running(python)
     cancel = python.ask(dialect.CANCEL, job_id=A)
@@ -117,6 +121,7 @@ def test_a_job_that_is_cancelled_in_the_queue_ends_here_though_it_never_does_the
 # ------------------------------------------------------------------ numbers of watched jobs
 
 
+@rule("accept-10", "accept-18")
 def test_a_watched_job_is_numbered_apart(python: Table) -> None:
     python.ask(dialect.SUBSCRIBE, job_id=B, history=True)
     subscribe = python.said(dialect.SUBSCRIBE)
@@ -130,6 +135,7 @@ def test_a_watched_job_is_numbered_apart(python: Table) -> None:
     assert python.session.repeated == 0
 
 
+@rule("accept-18", "accept-20")
 def test_copies_in_a_history_are_known_by_what_they_hold_and_their_number_counts() -> None:
     typescript = Table("typescript")
     running(typescript)
@@ -200,6 +206,7 @@ def test_an_end_that_the_resume_brings_needs_no_gap(python: Table) -> None:
     assert python.sent == []
 
 
+@rule("accept-9", "accept-22")
 def test_an_end_that_went_nowhere_is_fetched_under_the_key(python: Table) -> None:
     submit = python.ask(dialect.SUBMIT)
     python.accept(A)
@@ -227,12 +234,13 @@ def test_a_key_that_is_forgotten_starts_nothing(python: Table) -> None:
     cancel = python.said(dialect.CANCEL)
     assert cancel["job_id"] == cancel["payload"]["job_id"] == B
     python.confirm(A, "success")
-    python.wait(PATIENCE)
+    python.alive(2 * PATIENCE + 0.1)
     (gone,) = python.of(effects.JobGone)
     assert gone.job_id == A
     assert isinstance(gone.error, ResultUnavailable)
 
 
+@rule("accept-22")
 def test_a_job_that_the_runtime_forgot_is_lost(python: Table) -> None:
     running(python)
     python.cut()
@@ -292,6 +300,7 @@ def test_a_submit_that_never_arrived_is_just_sent_again(python: Table) -> None:
     assert python.session.received == 1
 
 
+@rule("accept-9", "accept-10")
 def test_a_job_of_an_earlier_session_has_its_history_before_its_end(python: Table) -> None:
     python.ask(dialect.SUBMIT, key="mine")
     python.accept(A, at="2026-01-01T00:00:01Z", session_id="sess_before")
@@ -335,6 +344,7 @@ def test_a_strict_runtime_brings_its_jobs_along() -> None:
     assert table.numbers == [1, 2, 3]
 
 
+@rule("accept-23")
 def test_a_resume_that_missed_nothing_is_asked_again_from_one_event_before() -> None:
     typescript = Table("typescript")
     running(typescript)
@@ -347,6 +357,7 @@ def test_a_resume_that_missed_nothing_is_asked_again_from_one_event_before() -> 
     typescript.said(dialect.SUBSCRIBE)
 
 
+@rule("accept-8", "accept-22")
 def test_a_dead_job_is_lost_and_not_taken_for_a_failed_one() -> None:
     typescript = Table("typescript")
     running(typescript)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import effects
+from arcp_client._protocol.ordering import ROUNDS
 from arcp_client._protocol.recovery import PATIENCE, TRIES
 from arcp_client._protocol.sequence import SETTLE
 from arcp_client._wire import dialect
@@ -19,7 +20,7 @@ def lose(table: Strict, first: int, last: int) -> None:
     """The numbers first to last are lost, and only they."""
     table.event(last + 1, JOB, last + 1)
     table.resumed(first - 1)
-    table.wait(SETTLE + 0.1)
+    table.alive(ROUNDS * SETTLE + 0.1)  # as long as it takes without a heartbeat
     assert gaps(table)[-1] == (first, last, "lost")
 
 
@@ -33,6 +34,11 @@ def listed(table: Strict, **statuses: str) -> None:
 
 def gone(table: Strict) -> list[effects.JobGone]:
     return table.of(effects.JobGone)
+
+
+def wait_in_vain(table: Strict) -> None:
+    """Nothing comes of the job, though the link is alive."""
+    table.alive((TRIES + 2) * PATIENCE)
 
 
 # ------------------------------------------------------------------ lost events
@@ -54,7 +60,7 @@ def test_s4_an_end_inside_the_hole_is_fetched_by_a_history_that_repeats_nothing(
     table.event(1, JOB, 1)
     table.event(4, JOB, 4, id="e4")
     table.resumed(1)
-    table.wait(SETTLE + 0.1)
+    table.alive(SETTLE + 0.1)
     listed(table, **{JOB: "success"})
     subscribe = table.confirm(JOB, "success")
     assert subscribe["payload"] == {"job_id": JOB, "history": True, "from_event_seq": 1}
@@ -71,7 +77,7 @@ def test_s4_a_job_that_succeeded_and_sends_no_end_has_no_result() -> None:
     lose(table, 1, 1)
     listed(table, **{JOB: "success"})
     table.confirm(JOB, "success")
-    table.wait(PATIENCE + 0.1)
+    wait_in_vain(table)
     (told,) = gone(table)
     assert isinstance(told.error, ResultUnavailable)
     assert (told.job_id, told.status) == (JOB, "success")
@@ -89,7 +95,7 @@ def test_s4_a_job_that_failed_and_sends_no_end_has_failed(
     lose(table, 1, 1)
     listed(table, **{JOB: status})
     table.confirm(JOB, status)
-    table.wait(PATIENCE + 0.1)
+    wait_in_vain(table)
     assert isinstance(gone(table)[0].error, error)
     assert gone(table)[0].status == status
 
@@ -130,7 +136,7 @@ def test_s4_with_a_listing_only_its_status_is_all_there_is() -> None:
     table = live(features=LISTING_ONLY)
     lose(table, 1, 1)
     listed(table, **{JOB: "success"})
-    table.wait(PATIENCE + 0.1)
+    wait_in_vain(table)
     assert isinstance(gone(table)[0].error, ResultUnavailable)
 
 
@@ -146,7 +152,7 @@ def test_s4_a_job_whose_end_came_right_behind_the_hole_is_not_checked() -> None:
     table = live()
     table.result(2, JOB)
     table.resumed(0)
-    table.wait(SETTLE + 0.1)
+    table.alive(SETTLE + 0.1)
     assert table.numbers == ["gap", "result"]
     assert table.sent == []
 
@@ -158,7 +164,7 @@ def test_s4_every_open_job_is_checked_and_others_are_not() -> None:
     table.result(1, "job_b")
     table.event(3, JOB, 3)
     table.resumed(1)
-    table.wait(SETTLE + 0.1)
+    table.alive(SETTLE + 0.1)
     listed(table, job_a="running", job_c="running")
     listed(table, job_a="running", job_c="running")
     assert table.sent == []
@@ -180,17 +186,71 @@ def test_s4_an_unreadable_end_that_its_history_repeats_ends_all_the_same() -> No
     listed(table, **{JOB: "success"})
     table.confirm(JOB, "success")
     table.unreadable(2, id="bad")
-    table.wait(PATIENCE + 0.1)
+    wait_in_vain(table)
     assert gaps(table) == [(1, 1, "undecodable")]
     assert isinstance(gone(table)[0].error, ResultUnavailable)
+
+
+def test_s4_no_job_is_given_up_because_of_a_link_that_stands_still() -> None:
+    table = live()
+    lose(table, 1, 1)
+    listed(table, **{JOB: "success"})
+    table.confirm(JOB, "success")
+    table.wait(3 * PATIENCE)
+    assert {frame["type"] for frame in table.sent} == {dialect.PING}
+    assert gone(table) == []
+    table.result(3, JOB)
+    assert table.numbers == ["gap", 2, "result"]
+
+
+def test_s4_nor_because_nobody_reads() -> None:
+    table = live()
+    lose(table, 1, 1)
+    listed(table, **{JOB: "success"})
+    table.confirm(JOB, "success")
+    table.session.pause(table.now)
+    table.wait(600)
+    assert gone(table) == []
+    table.session.unpause(table.now)
+    wait_in_vain(table)
+    assert len(gone(table)) == 1
+
+
+def test_s4_without_a_heartbeat_the_patience_is_bounded() -> None:
+    table = live(features=SUBSCRIPTIONS_ONLY)
+    lose(table, 1, 1)
+    table.confirm(JOB, "success")
+    table.confirm(JOB, "success")
+    table.wait((TRIES + 2) * PATIENCE)
+    assert len(gone(table)) == 1
+    assert table.sent == []
 
 
 def test_s4_the_check_survives_a_drop() -> None:
     table = live()
     lose(table, 1, 1)
-    table.said(dialect.LIST_JOBS)
-    table.cut()
-    assert table.session.deadline is None or table.session.deadline > table.now + 60
+    listed(table, **{JOB: "success"})
+    table.confirm(JOB, "success")
+    table.resumed(2)
+    listed(table, **{JOB: "success"})
+    assert table.confirm(JOB, "success")["payload"]["from_event_seq"] == 0
+    wait_in_vain(table)
+    assert isinstance(gone(table)[0].error, ResultUnavailable)
+
+
+def test_s4_no_job_is_given_up_while_its_end_may_be_behind_a_hole() -> None:
+    table = live(features=(dialect.SUBSCRIPTIONS,))
+    lose(table, 1, 1)
+    table.confirm(JOB, "success")
+    table.confirm(JOB, "success")
+    table.event(4, JOB, 4)
+    table.wait(60)
+    assert gone(table) == []
+    assert table.session.deadline is None  # a link was asked for
+    table.resumed(2)
+    table.event(3, JOB, 3)
+    table.result(5, JOB)
+    assert table.numbers == ["gap", 2, 3, 4, "result"]
 
 
 # ------------------------------------------------------------------ S5: a session that is gone
@@ -232,17 +292,49 @@ def test_s5_its_jobs_go_on_after_what_was_received_and_the_numbers_begin_at_1() 
     assert table.causes == ["ResumeExpired"]
 
 
-def test_s5_what_waited_behind_a_hole_is_delivered_and_its_history_repeats_nothing() -> None:
+def test_s5_what_waited_behind_a_hole_comes_with_its_history_in_order() -> None:
     table = live()
     table.event(1, JOB, 1)
-    table.event(4, JOB, 4, id="e4")
+    table.event(4, JOB, 4)
     fresh_session(table)
-    assert gaps(table) == [(2, 3, "lost"), (5, None, "unknown_end")]
+    assert gaps(table) == [(2, None, "unknown_end")]
     assert table.confirm(JOB)["payload"]["from_event_seq"] == 1
-    table.event(1, JOB, 2, id="e2")
-    table.event(2, JOB, 4, id="e4")
-    table.event(3, JOB, 5)
-    assert table.numbers == [1, "gap", 4, "gap", 2, 5]
+    for seq, number in enumerate((2, 3, 4, 5), start=1):
+        table.event(seq, JOB, number)
+    assert table.numbers == [1, "gap", 2, 3, 4, 5]
+
+
+def test_s5_without_a_history_it_is_delivered() -> None:
+    table = live(features=())
+    table.event(1, JOB, 1)
+    table.event(4, JOB, 4)
+    table.event(None, JOB, 9)
+    fresh_session(table)
+    assert table.numbers == [1, "gap", 4, 9, "gap"]
+    assert gaps(table) == [(2, 3, "lost"), (5, None, "unknown_end")]
+
+
+def test_s5_an_end_behind_a_hole_counts_where_the_history_does_not_come() -> None:
+    table = live()
+    table.result(2, JOB)
+    fresh_session(table)
+    subscribe = table.said(dialect.SUBSCRIBE)
+    payload = {"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]}
+    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    assert table.numbers == ["gap", "result"]
+    assert gone(table) == []
+
+
+def test_s5_an_end_behind_a_hole_is_delivered_once() -> None:
+    table = live()
+    table.result(2, JOB)
+    fresh_session(table)
+    table.confirm(JOB, "success")
+    table.event(1, JOB, 1)
+    table.result(2, JOB)
+    wait_in_vain(table)
+    assert table.numbers == ["gap", 1, "result"]
+    assert gone(table) == []
 
 
 def test_s5_a_second_fresh_session_asks_in_the_numbers_of_the_first_and_repeats_nothing() -> None:
@@ -373,7 +465,7 @@ def test_s6_no_outcome_to_be_had_of_an_old_job_is_said() -> None:
     table = Strict()
     table.submit(key="nightly")
     table.confirm(JOB, "success")
-    table.wait(PATIENCE + 0.1)
+    wait_in_vain(table)
     assert [type(told.error) for told in gone(table)] == [ResultUnavailable]
 
 

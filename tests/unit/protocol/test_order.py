@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import effects
+from arcp_client._protocol.ordering import ROUNDS
 from arcp_client._protocol.sequence import SETTLE
 from arcp_client._wire import dialect
 from arcp_client.events import Gap, Progress, Status, Unknown
@@ -53,13 +54,36 @@ def test_s3_a_hole_that_a_resume_does_not_fill_is_lost_once_the_replay_has_settl
     table.event(1, JOB, 1)
     table.event(4, JOB, 4)
     table.resumed(1)
-    table.wait(SETTLE - 0.1)
+    table.alive(SETTLE - 0.1)
     assert table.numbers == [1]
-    table.wait(0.2)
+    table.alive(0.2)
     assert table.numbers == [1, "gap", 4]
     assert gaps(table) == [(2, 3, "lost")]
     table.event(5, JOB, 5)
     assert table.numbers[-1] == 5
+
+
+def test_s3_nothing_is_lost_because_of_a_link_that_stands_still() -> None:
+    table = live()
+    table.event(1, JOB, 1)
+    table.event(4, JOB, 4)
+    table.resumed(1)
+    table.wait(10 * SETTLE)
+    assert {frame["type"] for frame in table.sent} == {dialect.PING}
+    assert gaps(table) == []
+    table.replay(2, 3)
+    assert table.numbers == [1, 2, 3, 4]
+
+
+def test_s3_without_a_heartbeat_the_patience_with_a_silent_link_is_bounded() -> None:
+    table = live(features=())
+    table.event(2, JOB, 2)
+    table.resumed(0)
+    table.wait(ROUNDS * SETTLE - 0.1)
+    assert gaps(table) == []
+    table.wait(0.2)
+    assert gaps(table) == [(1, 1, "lost")]
+    assert table.sent == []
 
 
 def test_s3_a_hole_is_never_lost_before_a_link_was_resumed() -> None:
@@ -123,7 +147,7 @@ def test_s3_beyond_the_limit_the_newest_are_forgotten_and_fetched_by_a_later_res
     assert (
         table.session.deadline is not None
     )  # nothing else may ever come to show that 6 is missing
-    table.wait(2 * SETTLE)
+    table.alive(2 * SETTLE)
     table.resumed(5)
     table.replay(6, 9)
     assert table.numbers == list(range(1, 10))
@@ -136,9 +160,9 @@ def test_s3_what_was_forgotten_and_does_not_come_again_is_lost() -> None:
     table.event(3, JOB, 3)
     table.resumed(0)
     table.event(1, JOB, 1)
-    table.wait(2 * SETTLE)
+    table.alive(2 * SETTLE)
     table.resumed(2)
-    table.wait(2 * SETTLE)
+    table.alive(2 * SETTLE)
     assert gaps(table) == [(3, 3, "lost")]
     assert table.causes == ["LinkLost", "LinkLost"]
 
@@ -163,7 +187,7 @@ def test_s3_without_a_resume_token_a_hole_is_waited_for_and_then_lost() -> None:
     assert table.causes == []
     table.event(2, JOB, 2)
     table.event(5, JOB, 5)
-    table.wait(2 * SETTLE)
+    table.alive(2 * SETTLE)
     assert table.numbers == [1, 2, 3, "gap", 5]
     assert table.causes == []
 

@@ -1,0 +1,62 @@
+"""Steps of a job on its way back in, the request that takes it out; or what stands for its end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._wire import dialect
+from .._wire.messages import ListJobs, Subscribe
+from ..errors import ArcpError, JobLost, ResultUnavailable, job_error
+from .jobs import KnownJob
+from .recovery import Ask, Asking, Attach, Fetch, Look
+from .requests import Request
+
+__all__ = ["no_outcome", "request_for"]
+
+_CODES: Final = {
+    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
+    dialect.TIMED_OUT: dialect.TIMEOUT,
+    dialect.ERROR: dialect.INTERNAL_ERROR,
+}
+"""Codes for jobs of which nothing is known but how they ended."""
+
+
+def request_for(step: Attach | Look | Fetch, job: KnownJob, deadline: float) -> Request:
+    """The request that takes a step; its token says for which job it is."""
+    if isinstance(step, Attach):
+        subscribe = Subscribe(
+            job_id=step.job_id, history=step.history, from_event_seq=step.from_seq
+        )
+        return Request(
+            kind=dialect.SUBSCRIBE,
+            payload=subscribe.wire(),
+            deadline=deadline,
+            job_id=step.job_id,
+            token=Asking(Ask.ATTACH, step.job_id, renew=step.renew),
+        )
+    if isinstance(step, Look):
+        return Request(
+            kind=dialect.LIST_JOBS,
+            payload=ListJobs(limit=1000, cursor=step.cursor).wire(),
+            deadline=deadline,
+            token=Asking(Ask.LOOK, step.job_id),
+        )
+    return Request(
+        kind=dialect.SUBMIT,
+        payload=job.payload,
+        deadline=deadline,
+        trace_id=job.trace_id,
+        key=job.key,
+        token=Asking(Ask.FETCH, step.job_id),
+    )
+
+
+def no_outcome(job_id: str, status: str, why: str) -> ArcpError:
+    """What a job ends with here, of which the runtime tells its status, or not even that."""
+    if status == dialect.SUCCESS:
+        text = f"job {job_id} succeeded, but its result can no longer be had ({why})"
+        return ResultUnavailable(text, job_id=job_id)
+    if status:
+        text = f"the runtime tells no more than its status ({why})"
+        return job_error(_CODES.get(status, ""), text, status=status, job_id=job_id)
+    return JobLost(f"job {job_id}: the runtime no longer knows it ({why})", job_id=job_id)

@@ -1,0 +1,206 @@
+"""Frames in order in, events and gaps out: what is delivered, and as what (S1, S3, S4).
+
+Not delivered are copies that a history brings, the end of a job that has ended, and what a
+checkpoint says was processed. A frame that cannot be read, and numbers that do not come, are a
+`Gap`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from pydantic import SecretStr
+
+from .._wire import dialect
+from .._wire.bodies import ChunkPayload, LoosePayload, StatusPayload
+from .._wire.build import rotated_credential, terminal_event, to_event
+from .._wire.codec import BadFrame, ControlFrame, EventFrame
+from ..events import Gap
+from ..models import Checkpoint
+from . import effects
+from .jobs import KnownJobs
+from .outbox import Outbox
+from .recovery import Recovery
+from .repeats import Repeats
+from .terms import Terms
+
+__all__ = ["Delivery", "Incoming", "Terminal", "rotates"]
+
+Incoming = EventFrame | ControlFrame | BadFrame
+Terminal = tuple[ControlFrame, bytes]
+
+
+class Delivery:
+    """Makes events of what a session received, once it is in order.
+
+    Args:
+        terms: what was agreed on.
+        out: takes what is to be delivered.
+        jobs: the jobs that the session knows.
+        recovery: the jobs that are on their way back.
+        checkpoint: what was processed before.
+
+    Attributes:
+        reserved: what comes again up to this number may have been seen by a handler before.
+        gaps: how many gaps were delivered.
+        repeats: what may come again.
+        plain: whether nothing is to be passed over.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        out: Outbox,
+        jobs: KnownJobs,
+        recovery: Recovery[Terminal],
+        *,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.reserved = checkpoint.reserved if checkpoint is not None else 0
+        self.gaps = 0
+        self.repeats = Repeats()
+        self._terms = terms
+        self._out = out
+        self._jobs = jobs
+        self._recovery = recovery
+        self._processed = deque(sorted(checkpoint.processed)) if checkpoint is not None else deque()
+        self.plain = not self._processed
+        self._ended: list[str] = []
+        self._doubtful: dict[str, int] = {}
+
+    def restarted(self) -> None:
+        """A new session: nothing of it was processed before."""
+        self.reserved = 0
+        self._processed.clear()
+        self.plain = True
+
+    def deliver(self, frame: Incoming, data: bytes) -> None:
+        again = False
+        if frame.event_seq is not None:
+            again = frame.event_seq <= self.reserved
+            if self._processed and self._was_processed(frame.event_seq):
+                self._pass_over(frame, data)
+                return
+        if isinstance(frame, BadFrame):
+            self._bad(frame)
+        elif isinstance(frame, ControlFrame):
+            if frame.type in dialect.TERMINALS:
+                self.end(frame, data, again)
+        elif not self.repeats.delivered(frame) and (
+            not self._recovery.busy
+            or self._recovery.wants(frame.job_id, of_result=type(frame.payload) is ChunkPayload)
+        ):
+            self._rotated(frame, data)
+            self._out.emit(to_event(frame, data, again))
+
+    def _was_processed(self, seq: int | None) -> bool:
+        """Whether the checkpoint says so: such events come again and are passed over (S1)."""
+        ranges = self._processed
+        while seq is not None and ranges:
+            first, last = ranges[0]
+            if seq <= last:
+                return seq >= first
+            ranges.popleft()
+        self.plain = not ranges
+        return False
+
+    def _pass_over(self, frame: Incoming, data: bytes) -> None:
+        """What it did to the session counts; handlers had it."""
+        if isinstance(frame, ControlFrame):
+            job_id = terminal_event(frame, data).job_id
+            if frame.type in dialect.TERMINALS and job_id is not None:
+                self._jobs.end(job_id)
+        elif not isinstance(frame, BadFrame):
+            self._rotated(frame, data)
+
+    def end(self, frame: ControlFrame, data: bytes, again: bool = False) -> None:
+        """Deliver a terminal message, unless its job's end was delivered before."""
+        event = terminal_event(frame, data, again)
+        job_id = event.job_id
+        if job_id is None:
+            self._out.report(f"a {frame.type} names no job; it was dropped")
+            return
+        here = frame.session_id == self._terms.session_id
+        if self._recovery.keep(job_id, (frame, data), here=here) or not self._jobs.end(job_id):
+            return
+        self._recovery.ended(job_id)
+        self.forget(job_id)
+        self._out.emit(event)
+        self._ended.append(job_id)
+
+    def forget(self, job_id: str) -> None:
+        """Nothing more comes of a job."""
+        self._doubtful.pop(job_id, None)
+        self.repeats.forget(job_id)
+
+    def _bad(self, frame: BadFrame) -> None:
+        """Report what could not be read; where its number could, it counts as received (S3)."""
+        if self.repeats.delivered(frame):
+            return
+        self._out.report(str(frame.error), frame.error)
+        if frame.event_seq is not None:
+            self.gap(frame.event_seq, frame.event_seq, "undecodable", job_id=frame.job_id)
+            self.repeats.delivered(frame)  # its job is remembered only now
+
+    def _rotated(self, frame: EventFrame, data: bytes) -> None:
+        """A new credential goes to its job before the event, in which it is masked (§9.8)."""
+        if frame.job_id is None or not rotates(frame.payload):
+            return
+        rotated = rotated_credential(data)
+        if rotated is not None:
+            name, value = rotated
+            self._out.emit(effects.Rotated(frame.job_id, name, SecretStr(value)))
+
+    def gap(
+        self,
+        first: int,
+        last: int | None,
+        reason: Literal["lost", "unknown_end", "undecodable"],
+        *,
+        job_id: str | None = None,
+        doubt: bool = True,
+    ) -> None:
+        """Say that events will not be delivered; with ``doubt``, their jobs are checked (S4)."""
+        self.gaps += 1
+        self._out.emit(
+            Gap(
+                seq=first,
+                first=first,
+                last=last,
+                reason=reason,
+                session_id=self._terms.session_id,
+                job_id=job_id,
+            )
+        )
+        if not doubt:
+            return
+        for job in self._jobs:
+            if job_id in (None, job.job_id) and job.ours:
+                self.repeats.remember(job.job_id)
+                self._doubtful.setdefault(job.job_id, first)
+
+    def abandoned(self) -> None:
+        """The session is gone: what its gaps put in doubt is looked after with all the others."""
+        self._doubtful.clear()
+        for job in self._jobs:
+            self.repeats.remember(job.job_id)
+
+    def take_ended(self) -> list[str]:
+        """The jobs whose ends were delivered since this was called last."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def take_doubtful(self) -> dict[str, int]:
+        """The open jobs that are to be checked, each with the first number that it may miss."""
+        doubtful, self._doubtful = self._doubtful, {}
+        return doubtful
+
+
+def rotates(payload: object) -> bool:
+    """Whether an event brings a new credential (§9.8)."""
+    if type(payload) is StatusPayload:
+        return payload.body.phase == dialect.CREDENTIAL_ROTATED
+    if type(payload) is LoosePayload and isinstance(payload.body, dict):
+        return payload.body.get("phase") == dialect.CREDENTIAL_ROTATED
+    return False
