@@ -28,6 +28,7 @@ from ..errors import (
 from ..transports.base import Transport
 from .driver import Driver
 from .intake import Intake
+from .waking import watch
 
 __all__ = ["Link"]
 
@@ -68,6 +69,7 @@ class Link:
         self._idle = asyncio.Event()
         self._idle.set()
         self._flush = False
+        self._reading = True
         self._over: asyncio.Future[ArcpError] = asyncio.get_running_loop().create_future()
 
     async def run(
@@ -83,6 +85,8 @@ class Link:
             self._driver.carry()
             owner.spawn(self._read(), name="reader")
             owner.spawn(self._write(), name="writer")
+            watching = watch(self._driver, reading=lambda: self._reading, dead=self.drop)
+            owner.spawn(watching, name="clocks")
             cause = await asyncio.shield(self._over)
             self._ended(cause)
             if isinstance(cause, _LOST) and not self._flush:
@@ -137,7 +141,9 @@ class Link:
                 for _ in range(_CHECK_EVERY):
                     data = await receive()
                     if intake.aside:
+                        self._reading = False
                         await intake.set_aside(data)
+                        self._reading = True
                     else:
                         received(data)
                     if len(data) > _LARGE:
@@ -150,7 +156,9 @@ class Link:
                 return
             waiting = intake.look()
             if waiting is not None:
+                self._reading = False
                 await waiting
+                self._reading = True
 
     async def _write(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -50,3 +51,23 @@ class Line:
     async def cut(self) -> None:
         """End the link that is up, without a goodbye."""
         await self.up[-1].close(timeout=0.0)
+
+
+def rewriting(**fields: Any) -> Callable[[Transport], None]:
+    """A step after which the welcome says other things; ``...`` takes a field out of it."""
+
+    def step(transport: Transport) -> None:
+        receive = transport.receive
+
+        async def rewritten() -> bytes:
+            frame = json.loads(await receive())
+            if frame["type"] == "session.welcome":
+                for name, value in fields.items():
+                    frame["payload"].pop(name, None)
+                    if value is not ...:
+                        frame["payload"][name] = value
+            return json.dumps(frame).encode()
+
+        transport.receive = rewritten  # type: ignore[method-assign]
+
+    return step

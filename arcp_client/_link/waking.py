@@ -1,0 +1,91 @@
+"""Two clocks in, "ask the peer now" out: a machine that slept has links that only look alive (T3).
+
+While a machine sleeps its wall clock goes on and its monotonic clock, which all timers go by, does
+not. So when the wall clock has run ahead, the link is asked for a sign of life at once, instead of
+after the silence of two heartbeats. A loop that was merely blocked moves both clocks alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from .._protocol.requests import Request
+from .._protocol.session import State
+from .._wire import dialect
+from .._wire.ids import new_id, now_text
+from .._wire.messages import Ping
+from ..errors import ArcpError, HeartbeatLost, RequestTimeout
+from .driver import Driver
+
+__all__ = ["Drift", "watch"]
+
+LOOK_EVERY: Final = 2.0
+"""Seconds between two looks at the clocks."""
+JUMP: Final = 5.0
+"""Seconds that the wall clock must have run ahead. Clocks that are set by a network drift less."""
+ANSWER_WITHIN: Final = 5.0
+"""Seconds for the answer, if the heartbeat's interval is not shorter."""
+
+
+class Drift:
+    """How far the wall clock ran ahead of the monotonic one between two looks."""
+
+    def __init__(self, now: float, wall: float) -> None:
+        self._now = now
+        self._wall = wall
+
+    def slept(self, now: float, wall: float) -> bool:
+        """Whether the machine seems to have slept since the last look."""
+        ahead = (wall - self._wall) - (now - self._now)
+        self._now, self._wall = now, wall
+        return ahead > JUMP
+
+
+async def watch(
+    driver: Driver, *, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
+) -> None:
+    """Watch the clocks for as long as a link is up.
+
+    Args:
+        driver: carries the session.
+        reading: whether answers are read at present; if not, silence proves nothing.
+        dead: told when there was no answer in time.
+    """
+    drift = Drift(driver.now, time.time())
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        if drift.slept(driver.now, time.time()) and reading():
+            await _probe(driver, reading, dead)
+
+
+async def _probe(
+    driver: Driver, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
+) -> None:
+    session = driver.session
+    if session.state is not State.LIVE or not session.negotiated(dialect.HEARTBEAT):
+        return
+    assert session.info is not None
+    nonce = new_id()
+    seconds = min(session.info.heartbeat_interval or ANSWER_WITHIN, ANSWER_WITHIN)
+    answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    request = Request(
+        kind=dialect.PING,
+        payload=Ping(nonce=nonce, sent_at=now_text()).wire(),
+        deadline=driver.now + seconds,
+        nonce=nonce,
+        token=answer,
+    )
+    session.request(request, driver.now)
+    driver.carry()
+    try:
+        await answer
+    except RequestTimeout:
+        if reading():
+            dead(HeartbeatLost(f"no answer within {seconds:g} s after this machine slept (§6.4)"))
+    except ArcpError:
+        pass  # the session is over, or the runtime does not like pings: it answered
+    finally:
+        session.withdraw(request)
