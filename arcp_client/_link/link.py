@@ -146,7 +146,9 @@ class Link:
                         self._reading = True
                     else:
                         received(data)
-                    if len(data) > _LARGE:
+                    size = len(data)
+                    del data  # it may hold a token, and tracebacks are shown with locals
+                    if size > _LARGE:
                         break
             except RemoteProtocolError as error:
                 self._driver.unreadable(error)
@@ -171,6 +173,8 @@ class Link:
                 except ArcpError as error:
                     self.drop(error)
                     return
+                finally:
+                    del effect  # it may hold the bearer token
             self._idle.set()
             self._news.clear()
             await self._news.wait()

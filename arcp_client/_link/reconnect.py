@@ -113,8 +113,10 @@ class Credential:
             given = self._source()
             return await given if inspect.isawaitable(given) else given
         except Exception as error:  # noqa: BLE001  a user's function may raise anything
-            # The provider's own text may hold the secret that it failed to get.
-            raise ConnectFailed(f"the token provider raised {type(error).__name__}") from None
+            kind = type(error).__name__
+        # Raised out here: the provider's own text may hold the secret that it failed to get, and
+        # it must not come along as the context of this one.
+        raise ConnectFailed(f"the token provider raised {kind}")
 
     def refused(self) -> bool:
         """The runtime refused the last one; True if it is worth asking the provider again."""
