@@ -211,13 +211,17 @@ class Runtime:
         app.router.add_get(path, sockets.handle)
         app.on_shutdown.append(sockets.close)
 
-    async def serve_stdio(self) -> None:
+    async def serve_stdio(self, *, stdin: int | None = None, stdout: int | None = None) -> None:
         """Serve the parent process over stdin and stdout until it closes them (§4).
 
-        Whatever the process prints goes to stderr meanwhile.
+        What it wrote before is answered. Whatever this process prints goes to stderr meanwhile.
+
+        Args:
+            stdin: a file descriptor to read from instead.
+            stdout: a file descriptor to write to instead.
         """
         await self._core.begin()
-        transport = StdioServerTransport(max_line=self._max_frame)
+        transport = StdioServerTransport(stdin=stdin, stdout=stdout, max_line=self._max_frame)
         await self._core.connection(transport, secure=True).run()
 
     def _sockets(self) -> WebSockets:
