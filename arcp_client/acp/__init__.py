@@ -17,22 +17,48 @@ an agent of `arcp_client.runtime`, whose jobs can be watched elsewhere and resum
 
 from __future__ import annotations
 
-from arcp_client.acp import schema, updates
-from arcp_client.acp.client import AcpClient
-from arcp_client.acp.errors import (
-    AgentRefused,
-    AuthRequired,
-    CallCancelled,
-    MethodUnknown,
-    NotFound,
-    Refusal,
-)
-from arcp_client.acp.files import FileSystem, LocalFiles
-from arcp_client.acp.limits import Limits
-from arcp_client.acp.permissions import PermissionRequest, allow_list, deny
-from arcp_client.acp.session import AcpSession
-from arcp_client.acp.terminals import LocalTerminals, Terminals
-from arcp_client.acp.turn import Turn
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arcp_client.acp import schema, updates
+    from arcp_client.acp.client import AcpClient
+    from arcp_client.acp.errors import (
+        AgentRefused,
+        AuthRequired,
+        CallCancelled,
+        MethodUnknown,
+        NotFound,
+        Refusal,
+    )
+    from arcp_client.acp.files import FileSystem, LocalFiles
+    from arcp_client.acp.limits import Limits
+    from arcp_client.acp.permissions import PermissionRequest, allow_list, deny
+    from arcp_client.acp.session import AcpSession
+    from arcp_client.acp.terminals import LocalTerminals, Terminals
+    from arcp_client.acp.turn import Turn
+
+# As in the package's own front door: a name's module is imported when it is first used.
+_HOME_OF = {
+    "AcpClient": "client",
+    "AcpSession": "session",
+    "AgentRefused": "errors",
+    "AuthRequired": "errors",
+    "CallCancelled": "errors",
+    "FileSystem": "files",
+    "Limits": "limits",
+    "LocalFiles": "files",
+    "LocalTerminals": "terminals",
+    "MethodUnknown": "errors",
+    "NotFound": "errors",
+    "PermissionRequest": "permissions",
+    "Refusal": "errors",
+    "Terminals": "terminals",
+    "Turn": "turn",
+    "allow_list": "permissions",
+    "deny": "permissions",
+}
+_MODULES = ("schema", "updates")
 
 __all__ = [
     "AcpClient",
@@ -55,3 +81,18 @@ __all__ = [
     "schema",
     "updates",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = importlib.import_module(f".{name}", __name__)
+    elif name in _HOME_OF:
+        value = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

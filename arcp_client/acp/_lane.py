@@ -92,18 +92,20 @@ class Lane:
         """Take one update; False if there is no room for it. Ignored after the end."""
         if self._closed:
             return True
-        held = self._held
-        if held is not None and len(held) >= _HELD:
+        if self._held is not None and len(self._held) >= _HELD:
             self.release()
-        store = self._store
-        if self._tail is not None or not store.fits(line):
+        store, size = self._store, len(line)
+        fits = store.held_lines < store.hard and store.held_bytes + size <= store.bytes
+        if self._tail is not None or not (fits or not store.held_lines):
             return self._spill(line)
-        size = len(line)
         store.held_lines += 1
         store.held_bytes += size
         self._lines += 1
         self._bytes += size
-        self._push(line)
+        if self._held is None:
+            self._channel.push_nowait(line)
+        else:
+            self._held.append(line)
         return True
 
     def do(self, action: Callable[[], None]) -> None:
@@ -203,14 +205,15 @@ class Lane:
 
     # ------------------------------------------------------------------ in turn
 
-    async def _advance(self, position: Position) -> None:
+    def _advance(self, position: Position) -> Awaitable[None] | None:
         if type(position) is bytes:
             self._forget(1, len(position))
-            await self._deliver(position)
-        elif isinstance(position, _Run):
-            await self._unspill(position)
-        elif callable(position):
+            return self._deliver(position)
+        if isinstance(position, _Run):
+            return self._unspill(position)
+        if callable(position):
             self._act(position)
+        return None
 
     def _forget(self, lines: int, size: int) -> None:
         self._lines -= lines

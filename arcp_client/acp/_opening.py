@@ -44,8 +44,7 @@ async def make_session(
             except Misshapen:
                 return  # the caller gets the error
             session = AcpSession(hub, response.session_id, cwd=request.cwd)
-            session.hold()
-            session.state.opened(response)
+            session.hold(response)
             hub.add(session)
             made.append(session)
 

@@ -11,7 +11,7 @@ import copy
 import itertools
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -61,7 +61,7 @@ class _OfSession(msgspec.Struct, rename="camel", gc=False):
 
 class _Update(msgspec.Struct, gc=False):
     # What nearly every line is. Anything else takes the long way.
-    method: str
+    method: Literal["session/update"]
     params: _OfSession
     id: msgspec.Raw = msgspec.Raw()
 
@@ -206,37 +206,43 @@ class Peer:
     # ------------------------------------------------------------------ in
 
     async def _read(self) -> None:
-        done = 0
+        receive, decode_update, receiver = self._transport.receive, _decode_update, self._receiver
+        deliver = receiver.update
+        left = _SLICE
         while True:
             try:
-                line = await self._transport.receive()
+                line = await receive()
             except RemoteProtocolError as error:
-                self._receiver.strange(error)
+                receiver.strange(error)
                 continue
             except LinkLost as error:
                 self.fail(error)
                 return
             try:
-                await self._take(line)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the next line is read
-                self._strange(f"a message could not be handled ({error!r})", line)
-            done += 1
-            if not done % _SLICE:
+                update = decode_update(line)
+                if update.id:
+                    self._apart(line)
+                elif not deliver(update.params.session_id, line):
+                    await self._make_room(update.params.session_id, line)
+            except (msgspec.MsgspecError, RecursionError):
+                self._apart(line)
+            left -= 1
+            if not left:
                 await asyncio.sleep(0)  # receive() does not wait while lines are there
+                left = _SLICE
 
-    async def _take(self, line: bytes) -> None:
+    async def _make_room(self, session_id: str, line: bytes) -> None:
+        while True:
+            self._starved()
+            await self._receiver.room()
+            if self._receiver.update(session_id, line):
+                return
+
+    def _apart(self, line: bytes) -> None:
         try:
-            update = _decode_update(line)
-        except (msgspec.MsgspecError, RecursionError):
             self._other(line)
-            return
-        if update.method == "session/update" and not update.id:
-            receiver = self._receiver
-            while not receiver.update(update.params.session_id, line):
-                self._starved()
-                await receiver.room()
-        else:
-            self._other(line)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next line is read
+            self._strange(f"a message could not be handled ({error!r})", line)
 
     def _other(self, line: bytes) -> None:
         try:

@@ -87,7 +87,7 @@ class Services:
     ) -> schema.RequestPermissionResponse:
         session = self._session(params.session_id)
         call = (
-            session.state.call(params.tool_call)
+            session.call(params.tool_call)
             if session is not None
             else schema.ToolCall(
                 tool_call_id=params.tool_call.tool_call_id, title=params.tool_call.title or ""

@@ -32,12 +32,6 @@ class Store:
         self.full = False
         self._room: asyncio.Event | None = None
 
-    def fits(self, line: bytes) -> bool:
-        """Whether memory has room for one more line."""
-        return self.held_lines < self.hard and (
-            self.held_bytes + len(line) <= self.bytes or not self.held_lines
-        )
-
     def freed(self) -> None:
         """Something has been consumed."""
         if self.full:

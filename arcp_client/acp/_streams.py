@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Generic, TypeVar
 
-from arcp_client.acp._base import Gap, Update
+from arcp_client.acp._base import Gap, Origin, Update
+from arcp_client.acp._decode import update_of
 
 __all__ = ["History", "Streams", "Updates"]
 
@@ -18,25 +19,25 @@ _HISTORY_BYTES = 1024 * 1024
 
 
 class History:
-    """The last updates of a session, for iterators that come late."""
+    """The last updates of a session, for iterators that come late; as lines, since few ask."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: deque[tuple[Update, int]] = deque()
+        self._kept: deque[tuple[bytes, Origin]] = deque()
         self._bytes = 0
         self.forgotten = 0
 
-    def keep(self, update: Update, size: int) -> None:
+    def keep(self, line: bytes, origin: Origin) -> None:
         """One more; older ones go if there are too many."""
         kept = self._kept
-        kept.append((update, size))
-        self._bytes += size
+        kept.append((line, origin))
+        self._bytes += len(line)
         while len(kept) > self._limit or (self._bytes > _HISTORY_BYTES and len(kept) > 1):
-            self._bytes -= kept.popleft()[1]
+            self._bytes -= len(kept.popleft()[0])
             self.forgotten += 1
 
     def __iter__(self) -> Iterator[Update]:
-        return (update for update, _ in tuple(self._kept))
+        return (update_of(line, origin) for line, origin in tuple(self._kept))
 
 
 class _Queue:
@@ -151,9 +152,11 @@ class Streams:
             self._queues.append(queue)
         return Updates(queue)
 
-    def offer(self, update: Update, size: int) -> bool:
+    def offer(self, update: Update, line: bytes, origin: Origin) -> bool:
         """Give an update to all; False if `ease` must be awaited before the next one."""
-        self._history.keep(update, size)
+        self._history.keep(line, origin)
+        if not self._queues:
+            return True
         fine = True
         for queue in self._queues:
             if queue.gone:

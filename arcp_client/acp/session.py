@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import CoroutineType
 from typing import Any, TypeAlias, TypeVar, overload
 
 from arcp_client.acp import schema
@@ -28,7 +29,7 @@ U = TypeVar("U", bound=Update)
 
 Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
 
-_PLAIN = (schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk)
+_PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk})
 
 
 class AcpSession:
@@ -48,7 +49,7 @@ class AcpSession:
         self._hub = hub
         self._id = session_id
         self.cwd = cwd
-        self.state = State()
+        self._state = State()
         self.lane = Lane(hub.store, self._deliver)
         self._handlers = Handlers(hub.handlers, self._used)
         limits = hub.limits
@@ -75,6 +76,12 @@ class AcpSession:
     def busy(self) -> bool:
         """Whether a prompt is being answered."""
         return self._turns.busy
+
+    @property
+    def state(self) -> State:
+        """What the updates so far add up to: tool calls, plan, modes, options, title, usage."""
+        self._used()
+        return self._state
 
     @property
     def last_turn(self) -> Turn | None:
@@ -120,11 +127,13 @@ class AcpSession:
         return self._streams.new(kinds, history=history)
 
     async def _deliver(self, line: bytes) -> None:
-        update = update_of(line, self._turns.origin)
+        origin = self._turns.origin
+        update = update_of(line, origin)
         kind = type(update)
         if kind not in _PLAIN:
-            self.state.apply(update)
+            self._state.apply(update)
         handlers = self._handlers.of(kind)
+        limit = self._hub.limits.handler
         if handlers:
             inside = Inside(self.lane)
             HERE.set(inside)
@@ -132,16 +141,16 @@ class AcpSession:
                 for registration in handlers:
                     try:
                         result = registration.handler(update)
-                        if inspect.isawaitable(result):
-                            if self._hub.limits.handler is None:
+                        if type(result) is CoroutineType or inspect.isawaitable(result):
+                            if limit is None:
                                 await result
                             else:
-                                await asyncio.wait_for(result, self._hub.limits.handler)
+                                await asyncio.wait_for(result, limit)
                     except BaseException as error:  # noqa: BLE001  # re-raised where it must be
                         self._failed(registration, update, error)
             finally:
                 inside.active = False
-        if not self._streams.offer(update, len(line)):
+        if not self._streams.offer(update, line, origin):
             await self._streams.ease()
 
     def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
@@ -309,7 +318,7 @@ class AcpSession:
         # In turn, so that it does not undo what later updates say.
         if isinstance(outcome, bytes):
             with contextlib.suppress(Misshapen):  # the caller gets the error
-                self.state.opened(decode(result, outcome))
+                self._state.opened(decode(result, outcome))
 
     def _directory(self, cwd: str | None) -> str:
         self.cwd = self._hub.directory(self.cwd or "." if cwd is None else cwd)
@@ -358,9 +367,14 @@ class AcpSession:
 
     # ------------------------------------------------------------------ for the hub
 
-    def hold(self) -> None:
-        """Handle nothing until the session is used, or for `Limits.hold` seconds."""
+    def hold(self, response: Any) -> None:
+        """The session was just made: handle nothing until it is used, or for `Limits.hold` s."""
         self.lane.hold()
+        self._state.opened(response)
+
+    def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
+        """What is known of a tool call, with what a request says of it."""
+        return self._state.call(update)
 
     def returned(self) -> None:
         """The call that made the session has returned: the time for its first use runs."""
