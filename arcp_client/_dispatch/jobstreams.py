@@ -126,6 +126,8 @@ class JobStreams:
 
     @property
     def outstanding(self) -> int:
+        if not self.memory.listened:
+            return 0
         return max((stream.tap.outstanding for stream in self._busy()), default=0)
 
     def waiting(self) -> Iterator[Event]:

@@ -28,6 +28,8 @@ class Relief(Protocol):
 
     watching: bool
     easing: bool
+    heavy: bool
+    low: int
     follower: Callable[[Event | None], None] | None
 
     def eased(self) -> None:
@@ -93,6 +95,12 @@ class Lane:
         else:
             self.waiters.append((count, waiter))
         return waiter
+
+    def ease(self, outstanding: int) -> None:
+        """So many are left: tell whoever waits for consumers, if that may be few enough."""
+        relief = self.relief
+        if relief.heavy or outstanding == relief.low or not outstanding:
+            relief.eased()
 
     def abandon(self) -> None:
         """Nothing more will be handled here: let nobody wait."""
@@ -206,15 +214,12 @@ class SessionLane(Lane):
             number_call(done)
             if self.waiters:
                 self._tell()
-            if self.relief.watching:
-                self._report()
-
-    def _report(self) -> None:
-        relief = self.relief
-        if relief.follower is not None:
-            relief.follower(self._at(self.done - 1))
-        if relief.easing:
-            relief.eased()
+            relief = self.relief
+            if relief.watching:
+                if relief.follower is not None:
+                    relief.follower(self._at(done - 1))
+                if relief.easing:
+                    self.ease(self.taken - done)
 
     def _at(self, number: int) -> Event:
         return next(

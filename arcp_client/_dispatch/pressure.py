@@ -51,7 +51,7 @@ class Crowd(Protocol):
     def backlog(self) -> int:
         """Events that the slowest one has outstanding."""
 
-    def weight(self, limit: int) -> int:
+    def weight(self, backlog: int, limit: int) -> int:
         """Bytes that the slowest one has outstanding; exact only above ``limit``."""
 
     def iterators(self) -> Iterable[Slow]:
@@ -71,6 +71,7 @@ class Pressure:
     Attributes:
         low: events outstanding at which the reader goes on.
         easing: somebody waits until consumers have caught up.
+        heavy: it is bytes that they are behind by, so that every event counts.
         follower: told of every event that a consumer is done with, and with ``None`` when more
             may be asked for; nobody by default.
         paused: what the reader waits for, while it does.
@@ -89,6 +90,7 @@ class Pressure:
     ) -> None:
         self.low = max(buffer.soft // 2, 1)
         self.easing = False
+        self.heavy = False
         self._follower: Callable[[Event | None], None] | None = None
         self.watching = False
         self.pauses = 0
@@ -141,9 +143,13 @@ class Pressure:
 
     def _fits(self, events: int | None) -> bool:
         limit = self._buffer.bytes
-        if events is not None and self._crowd.backlog() >= events:
+        backlog = self._crowd.backlog()
+        if events is not None and backlog >= events:
             return False
-        return self._crowd.weight(limit) < limit
+        light = self._crowd.weight(backlog, limit) < limit
+        if not light:
+            self.heavy = True
+        return light
 
     async def caught_up(self) -> None:
         """Wait until consumers have caught up or something is awaited."""
@@ -198,6 +204,7 @@ class Pressure:
     def _watch(self) -> None:
         stuck = self.paused is not None or self._full
         self.easing = stuck or self._stored
+        self.heavy = self.heavy and self.easing
         self.watching = self.easing or self._follower is not None
         if stuck and self._results:
             self._suspect()

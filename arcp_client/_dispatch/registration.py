@@ -278,7 +278,7 @@ class Registration:
             if self._behind and not self._by_job:
                 self._go_on()
         if self._relief.easing:
-            self._relief.eased()
+            lane.ease(self.outstanding)
 
 
 def _job_of(event: Event) -> str | None:

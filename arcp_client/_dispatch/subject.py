@@ -97,19 +97,23 @@ class Subject:
     @property
     def backlog(self) -> int:
         """Events that the slowest consumer has outstanding."""
-        backlog = max([consumer.outstanding for consumer in self._consumers], default=0)
+        backlog = 0
+        for consumer in self._consumers:
+            outstanding = consumer.outstanding
+            if outstanding > backlog:
+                backlog = outstanding
         if not backlog:
             self._heaviest = 0
             self._weighed = (0, self.published)
         return backlog
 
-    def weight(self, limit: int) -> int:
-        """Bytes that the slowest consumer has outstanding.
+    def weight(self, backlog: int, limit: int) -> int:
+        """Bytes that the slowest consumer has outstanding, of so many events.
 
         Exact only from ``limit`` on: below it, the number of events and the largest frame settle
         the matter nearly always.
         """
-        at_most = self.backlog * self._heaviest
+        at_most = backlog * self._heaviest
         if at_most < limit:
             return at_most
         weight, published = self._weighed

@@ -25,7 +25,7 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from ..transports.base import Transport
+from ..transports.base import LARGE, ManyReceiver, Transport
 from .driver import Driver
 from .intake import Intake
 from .waking import watch
@@ -38,8 +38,7 @@ _PATIENCE = 1.0
 """Seconds beyond its timeout that a transport has to close."""
 
 _LOST = (LinkLost, HeartbeatLost, HandshakeTimeout)
-_CHECK_EVERY = 32
-_LARGE = 64 * 1024  # bytes of a frame after which it is looked at once
+_CHECK_EVERY = 64
 
 
 class Link:
@@ -62,6 +61,11 @@ class Link:
     ) -> None:
         self._ended = ended
         self._transport = transport
+        self._receive_many = (
+            transport.receive_many
+            if isinstance(transport, ManyReceiver)
+            else self._receive_one_by_one
+        )
         self._driver = driver
         self._intake = intake
         self._outbox: deque[effects.Send] = deque()
@@ -135,21 +139,19 @@ class Link:
     # -- tasks
 
     async def _read(self) -> None:
-        receive, received, intake = self._transport.receive, self._driver.received, self._intake
+        intake = self._intake
         while True:
             try:
-                for _ in range(_CHECK_EVERY):
-                    data = await receive()
-                    if intake.aside:
-                        self._reading = False
-                        await intake.set_aside(data)
+                if intake.aside:
+                    frame = await self._transport.receive()
+                    self._reading = False
+                    try:
+                        await intake.set_aside(frame)
+                    finally:
                         self._reading = True
-                    else:
-                        received(data)
-                    size = len(data)
-                    del data  # it may hold a token, and tracebacks are shown with locals
-                    if size > _LARGE:
-                        break
+                        del frame  # it may hold a token, and tracebacks are shown with locals
+                else:
+                    await self._receive_many(self._driver.received, _CHECK_EVERY)
             except RemoteProtocolError as error:
                 self._driver.unreadable(error)
                 continue
@@ -161,6 +163,16 @@ class Link:
                 self._reading = False
                 await waiting
                 self._reading = True
+
+    async def _receive_one_by_one(self, take: Callable[[bytes], None], limit: int) -> None:
+        """What `ManyReceiver` does, for a transport that does not."""
+        for _ in range(limit):
+            frame = await self._transport.receive()
+            take(frame)
+            size = len(frame)
+            del frame  # see above
+            if size > LARGE:
+                return
 
     async def _write(self) -> None:
         while True:

@@ -6,12 +6,17 @@ and the fault injectors of ``arcp_client.testing`` all speak only this.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["MAX_FRAME", "Connector", "Transport"]
+__all__ = ["LARGE", "MAX_FRAME", "Connector", "ManyReceiver", "Transport"]
 
 MAX_FRAME = 16 * 1024 * 1024
 """The largest frame, in bytes, that a transport carries unless it is told otherwise."""
+
+
+LARGE = 64 * 1024
+"""Bytes of a frame after which a reader looks at once how much its consumers have to do."""
 
 
 @runtime_checkable
@@ -49,6 +54,14 @@ class Transport(Protocol):
         Needed after LinkLost as well. Idempotent; a cancelled call ends the link without waiting
         for the peer. Afterwards `send` and `receive` raise LinkLost.
         """
+
+
+@runtime_checkable
+class ManyReceiver(Protocol):
+    """A transport that can give several frames for one call; no transport needs to."""
+
+    async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
+        """As ``receive`` up to ``limit`` times; returns after a frame larger than `LARGE`."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from ssl import SSLContext
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from arcp_client.transports._connect import explain, refuse_redirect, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._reason import reason
 from arcp_client.transports._writes import Writes
-from arcp_client.transports.base import MAX_FRAME
+from arcp_client.transports.base import LARGE, MAX_FRAME
 
 __all__ = ["WebSocketConnector", "WebSocketTransport", "server_websocket"]
 
@@ -144,6 +144,41 @@ class WebSocketTransport:
                 if message.type is _BINARY:
                     return _checked(message.data)
                 self._control(message)
+        finally:
+            self._receiving = False
+            if self._vacated is not None and not self._vacated.done():
+                self._vacated.set_result(None)
+
+    async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
+        """As `receive` up to ``limit`` times, each frame given to ``take``, at half the cost.
+
+        Returns after a frame larger than `LARGE` even if there were fewer.
+
+        Raises:
+            LinkLost, RemoteProtocolError: as `receive`; what came before has been given.
+        """
+        if self._lost is not None:
+            raise again(self._lost)
+        if self._receiving:
+            raise RuntimeError("another task is already inside receive()")
+        self._receiving = True
+        receive, text = self._next, _TEXT
+        try:
+            while limit:
+                message = await receive()
+                if message.type is text:
+                    frame: bytes = message.data
+                elif message.type is _BINARY:
+                    frame = _checked(message.data)
+                else:
+                    self._control(message)
+                    continue
+                take(frame)
+                size = len(frame)
+                del frame, message  # tracebacks are shown with locals, and frames hold secrets
+                if size > LARGE:
+                    return
+                limit -= 1
         finally:
             self._receiving = False
             if self._vacated is not None and not self._vacated.done():
