@@ -6,9 +6,9 @@ frequent effect of all, so it has no wrapper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pydantic import SecretStr
 
 from .._wire.replies import Accepted, Subscribed, Welcome
@@ -33,16 +33,14 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
-class Send:
+class Send(msgspec.Struct):
     """Put one frame on the link; ``request`` is what it asks for, if anything."""
 
     data: bytes
     request: Request | None = None
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(msgspec.Struct):
     """The welcome came: the session is live.
 
     Attributes:
@@ -54,38 +52,33 @@ class Opened:
     resumed: bool
 
 
-@dataclass(slots=True)
-class Relink:
+class Relink(msgspec.Struct):
     """This link is of no more use: drop it and connect again."""
 
     cause: ArcpError
 
 
-@dataclass(slots=True)
-class Ended:
+class Ended(msgspec.Struct):
     """The session is over. ``cause`` is None after a close that this side asked for."""
 
     cause: ArcpError | None
 
 
-@dataclass(slots=True)
-class Answered:
+class Answered(msgspec.Struct):
     """A request got its answer."""
 
     request: Request
     value: Any
 
 
-@dataclass(slots=True)
-class Refused:
+class Refused(msgspec.Struct):
     """A request ended without one."""
 
     request: Request
     error: ArcpError
 
 
-@dataclass(slots=True)
-class JobKnown:
+class JobKnown(msgspec.Struct):
     """The runtime told of a job: one that was submitted, watched, or delegated to.
 
     Stands in the list before the job's answer and before its later events.
@@ -102,8 +95,7 @@ class JobKnown:
     elsewhere: bool = False
 
 
-@dataclass(slots=True)
-class JobGone:
+class JobGone(msgspec.Struct):
     """The runtime no longer knows an open job, or not its outcome; ``status`` is how it ended."""
 
     job_id: str
@@ -111,8 +103,7 @@ class JobGone:
     status: str | None = None
 
 
-@dataclass(slots=True)
-class Rotated:
+class Rotated(msgspec.Struct):
     """A job's credential has a new value (§9.8)."""
 
     job_id: str
@@ -120,8 +111,7 @@ class Rotated:
     value: SecretStr
 
 
-@dataclass(slots=True)
-class Report:
+class Report(msgspec.Struct):
     """Something that a person may want to know; it changed nothing."""
 
     message: str

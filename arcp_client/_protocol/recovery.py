@@ -34,6 +34,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from .._wire import dialect
 from ..errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
 
@@ -75,8 +77,7 @@ class Ask(enum.Enum):
     FETCH = "fetch"
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True):
     """Marks a request of the session's own, and says which job it is for."""
 
     ask: Ask
@@ -84,8 +85,7 @@ class Asking:
     renew: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
+class Means(msgspec.Struct, frozen=True):
     """What can be asked of this runtime about one job.
 
     Attributes:
@@ -103,8 +103,7 @@ class Means:
 # ------------------------------------------------------------------ steps
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(msgspec.Struct, frozen=True):
     """Subscribe to the job; ``renew``: end a subscription first that a dead link still holds."""
 
     job_id: str
@@ -113,44 +112,38 @@ class Attach:
     renew: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """List the jobs, from this cursor on."""
 
     job_id: str
     cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     """Submit the job again, under the same key and with the same payload."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(msgspec.Struct, frozen=True):
     """Have the runtime say anything at all: its silence is more than that of the job."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(msgspec.Struct, frozen=True):
     """Events of the job are lost, nobody knows how many."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver(Generic[T]):
+class Deliver(msgspec.Struct, Generic[T], frozen=True):
     """The terminal message that was kept back."""
 
     item: T
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """No outcome will come; ``status`` is how the job ended, empty if the runtime forgot it."""
 
     job_id: str

@@ -7,8 +7,9 @@ requests, reads the answers to them, and says so where no outcome is to be had (
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
+
+import msgspec.structs
 
 from .._wire import dialect
 from .._wire.codec import ControlFrame
@@ -232,7 +233,7 @@ class Returns:
         """A cancel was taken in, and nothing says that the job will send an end."""
         job = self._jobs.get(job_id)
         if job is not None:
-            means = replace(self._means(job), attach=False)
+            means = msgspec.structs.replace(self._means(job), attach=False)
             self._recovery.cancelled(job_id, now, means=means)
 
     def ending(self, frame: ControlFrame) -> None:

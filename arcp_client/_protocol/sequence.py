@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 __all__ = ["SETTLE", "Copies", "Hole", "Sequence", "TolerantSequence", "Verdict"]
 
@@ -36,8 +37,7 @@ class Verdict(enum.Enum):
     """Ahead of a hole and too much is kept already: as if it had never come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(msgspec.Struct, frozen=True):
     """Numbers that will not come."""
 
     first: int
