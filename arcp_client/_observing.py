@@ -259,6 +259,23 @@ class Observing(Delivering):
     def subscribe(
         self,
         handler: Callable[[Any], Any],
+        kind: str,
+        /,
+        *kinds: Kind,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[Any], Any],
+        k1: type[Event],
+        k2: type[Event],
+        k3: type[Event],
+        k4: type[Event],
+        k5: type[Event],
         /,
         *kinds: Kind,
         job: JobHandle | str | None = ...,
