@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from arcp_client.stores.base import CheckpointStore
-from arcp_client.stores.memory import MemoryStore
-from arcp_client.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from arcp_client.stores.memory import MemoryStore
+    from arcp_client.stores.sqlite import SqliteStore
 
 __all__ = ["CheckpointStore", "MemoryStore", "SqliteStore"]
+
+_HOME_OF = {"MemoryStore": "memory", "SqliteStore": "sqlite"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a store when it is first used: a client without one does not pay for SQLite."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
