@@ -27,9 +27,9 @@ from . import effects
 from .jobs import KnownJob, KnownJobs
 from .ordering import Ordering
 from .outbox import Outbox
-from .recovery import Asking
 from .requests import Request, Requests
 from .returns import Returns
+from .steps import Asking
 from .terms import Terms
 
 __all__ = ["Answers"]

@@ -8,8 +8,8 @@ from .._wire import dialect
 from .._wire.messages import ListJobs, Subscribe
 from ..errors import ArcpError, JobLost, ResultUnavailable, job_error
 from .jobs import KnownJob
-from .recovery import Ask, Asking, Attach, Fetch, Look
 from .requests import Request
+from .steps import Ask, Asking, Attach, Fetch, Look
 
 __all__ = ["no_outcome", "request_for"]
 

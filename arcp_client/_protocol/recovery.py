@@ -34,29 +34,23 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-import msgspec
-
 from .._wire import dialect
 from ..errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
+from .steps import (
+    Announce,
+    Ask,
+    Asking,
+    Attach,
+    Deliver,
+    Fetch,
+    GiveUp,
+    Look,
+    Means,
+    Probe,
+    Step,
+)
 
-__all__ = [
-    "PATIENCE",
-    "QUIET",
-    "TRIES",
-    "Announce",
-    "Ask",
-    "Asking",
-    "Attach",
-    "Deliver",
-    "Fetch",
-    "GiveUp",
-    "Look",
-    "Means",
-    "Probe",
-    "Recovery",
-    "Rung",
-    "Step",
-]
+__all__ = ["PATIENCE", "QUIET", "TRIES", "Recovery", "Rung"]
 
 T = TypeVar("T")
 
@@ -67,94 +61,6 @@ TRIES: Final = 5
 QUIET: Final = 15.0
 """Seconds of silence after which a job that was led back is looked after; doubles each time."""
 _LONGEST_QUIET: Final = 240.0
-
-
-class Ask(enum.Enum):
-    """What a session asks on its own account."""
-
-    ATTACH = "attach"
-    LOOK = "look"
-    FETCH = "fetch"
-
-
-class Asking(msgspec.Struct, frozen=True):
-    """Marks a request of the session's own, and says which job it is for."""
-
-    ask: Ask
-    job_id: str
-    renew: bool = False
-
-
-class Means(msgspec.Struct, frozen=True):
-    """What can be asked of this runtime about one job.
-
-    Attributes:
-        attach: it has subscriptions.
-        look: it lists jobs.
-        fetch: it sends a stored outcome to whoever submits again under the same key, and this
-            client knows key and payload.
-    """
-
-    attach: bool = True
-    look: bool = True
-    fetch: bool = False
-
-
-# ------------------------------------------------------------------ steps
-
-
-class Attach(msgspec.Struct, frozen=True):
-    """Subscribe to the job; ``renew``: end a subscription first that a dead link still holds."""
-
-    job_id: str
-    history: bool
-    from_seq: int | None
-    renew: bool
-
-
-class Look(msgspec.Struct, frozen=True):
-    """List the jobs, from this cursor on."""
-
-    job_id: str
-    cursor: str | None = None
-
-
-class Fetch(msgspec.Struct, frozen=True):
-    """Submit the job again, under the same key and with the same payload."""
-
-    job_id: str
-
-
-class Probe(msgspec.Struct, frozen=True):
-    """Have the runtime say anything at all: its silence is more than that of the job."""
-
-    job_id: str
-
-
-class Announce(msgspec.Struct, frozen=True):
-    """Events of the job are lost, nobody knows how many."""
-
-    job_id: str
-
-
-class Deliver(msgspec.Struct, Generic[T], frozen=True):
-    """The terminal message that was kept back."""
-
-    item: T
-
-
-class GiveUp(msgspec.Struct, frozen=True):
-    """No outcome will come; ``status`` is how the job ended, empty if the runtime forgot it."""
-
-    job_id: str
-    status: str
-    why: str
-
-
-Step = Attach | Look | Fetch | Probe | Announce | Deliver[T] | GiveUp
-
-
-# ------------------------------------------------------------------ the ladder
 
 
 class Rung(enum.Enum):

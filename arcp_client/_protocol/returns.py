@@ -22,17 +22,9 @@ from .delivery import Delivery, Terminal
 from .jobs import KnownJob, KnownJobs
 from .ordering import Ordering
 from .outbox import Outbox
-from .recovery import (
-    Announce,
-    Asking,
-    Deliver,
-    GiveUp,
-    Means,
-    Probe,
-    Recovery,
-    Step,
-)
+from .recovery import Recovery
 from .requests import Request, Requests
+from .steps import Announce, Asking, Deliver, GiveUp, Means, Probe, Step
 from .terms import Terms
 
 __all__ = ["Returns"]

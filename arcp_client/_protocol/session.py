@@ -49,9 +49,8 @@ __all__ = ["Session", "State"]
 class Session:
     """One session of a client.
 
-    Guarantees, whatever the runtime sends: events come out in order and once each; what does not
-    come out is a `Gap`; every request ends, by its answer, an error or its deadline, and the last
-    ones just before `Ended`, after which nothing comes out.
+    Guarantees, whatever the runtime sends: events come out in order and once each, or as a `Gap`;
+    every request ends, at the latest just before `Ended`, after which nothing comes out.
 
     Args:
         info: who the client says it is.

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from arcp_client._protocol.recovery import (
-    PATIENCE,
-    QUIET,
+from arcp_client._protocol.recovery import PATIENCE, QUIET, Recovery, Rung
+from arcp_client._protocol.steps import (
     Announce,
     Ask,
     Asking,
@@ -18,8 +17,6 @@ from arcp_client._protocol.recovery import (
     GiveUp,
     Look,
     Means,
-    Recovery,
-    Rung,
 )
 from arcp_client.errors import (
     FeatureNotNegotiated,
