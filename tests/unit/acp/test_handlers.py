@@ -1,4 +1,4 @@
-"""Handlers, hooks, and the end: what raises or hangs harms nobody else, and nothing is lost quietly."""
+"""Handlers, hooks and the end: what raises or hangs harms nobody else, nothing is lost quietly."""
 
 from __future__ import annotations
 
