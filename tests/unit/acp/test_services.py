@@ -35,11 +35,11 @@ async def test_files_are_read_and_written(root: Path) -> None:
     assert await files.read_text_file(path, limit=2) == "one\ntwo\n"
     assert await files.read_text_file(path, line=9) == ""
     assert await files.read_text_file(path, line=0, limit=1) == "one\n"
-    os.chmod(path, 0o750)
+    Path(path).chmod(0o750)
     await files.write_text_file(path, "x")
-    assert os.stat(path).st_mode & 0o777 == 0o750
+    assert Path(path).stat().st_mode & 0o777 == 0o750
     assert await files.read_text_file(path, line=1, limit=1) == "x"
-    assert os.listdir(root / "a") == ["b.txt"]
+    assert [found.name for found in (root / "a").iterdir()] == ["b.txt"]
 
 
 OUTSIDE = [
@@ -109,7 +109,7 @@ async def test_what_is_no_text_file_is_refused(root: Path) -> None:
         ("dir", "directory"),
         ("pipe", "no regular file"),
         ("none", "there is no"),
-        ("big/x", ""),
+        ("big/x", "ot a directory"),
         (".", "is a directory"),
     ]:
         with pytest.raises(Refusal, match=why):
