@@ -20,6 +20,7 @@ from arcp_client.runtime.leases import BUDGET, Grant, parse_grant
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.session import Session
 from arcp_client.runtime.table import JobTable
+from arcp_client.runtime.wording import SPECIFICATION, Wording
 
 __all__ = ["Accepted", "Admission"]
 
@@ -47,6 +48,7 @@ class Admission:
         limits: the default lease.
         keys: the idempotency keys.
         vault: issues credentials to sessions that negotiated them.
+        wording: how clients speak.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Admission:
         limits: Limits,
         keys: Keys,
         vault: Vault | None,
+        wording: Wording = SPECIFICATION,
     ) -> None:
+        self._wording = wording
         self._agents = agents
         self._jobs = jobs
         self._limits = limits
@@ -124,7 +128,7 @@ class Admission:
     ) -> Accepted | Awaitable[Accepted]:
         agent, function = self._agents.resolve(submit.agent)
         parent = self._parent(session, submit)
-        requested: Mapping[str, Any] | None = submit.lease_request
+        requested: Mapping[str, Any] | None = self._wording.lease(submit.lease_request)
         if requested is None:
             requested = _inherited(self._limits.default_lease if parent is None else parent.lease)
         grant = parse_grant(requested, submit.lease_constraints, datetime.now(UTC))

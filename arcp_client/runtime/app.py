@@ -13,7 +13,7 @@ import contextvars
 from collections.abc import Callable
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from aiohttp import web
 
@@ -27,6 +27,7 @@ from arcp_client.runtime.handshake import Identity
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.log import EventLog, MemoryEventLog
 from arcp_client.runtime.serving import Server, WebSockets
+from arcp_client.runtime.wording import PYTHON, SPECIFICATION
 from arcp_client.transports.base import Transport
 from arcp_client.transports.memory import memory_pair
 from arcp_client.transports.stdio import StdioServerTransport
@@ -37,6 +38,7 @@ __all__ = ["Runtime"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENVELOPE = 64 * 1024
+_WORDINGS = {"specification": SPECIFICATION, "python": PYTHON}
 
 
 class Runtime:
@@ -64,6 +66,10 @@ class Runtime:
             them (§14).
         provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
             clients only with a durable event log, and over TLS, stdio or in this process.
+        dialect: ``python`` also serves clients of the Python SDK (1.1.3), which cannot read three
+            things of the specification: then the counters of an acceptance are texts (§7.1),
+            ``job.error`` always says ``error`` and its code tells a cancel and a time-out (§7.4),
+            and an empty ``lease_request``, which they always send, gets ``Limits.default_lease``.
     """
 
     def __init__(
@@ -78,7 +84,10 @@ class Runtime:
         limits: Limits | None = None,
         policy: Policy | None = None,
         provisioner: Provisioner | None = None,
+        dialect: Literal["specification", "python"] = "specification",
     ) -> None:
+        if dialect not in _WORDINGS:
+            raise ValueError(f"{dialect!r} is no dialect; it is one of {', '.join(_WORDINGS)}")
         if heartbeat_interval is not None and not heartbeat_interval > 0:
             raise ValueError("heartbeat_interval is positive, or None for no heartbeats")
         if not resume_window > 0:
@@ -99,6 +108,7 @@ class Runtime:
             limits or Limits(),
             policy,
             provisioner,
+            _WORDINGS[dialect],
         )
 
     def __repr__(self) -> str:

@@ -32,6 +32,7 @@ from arcp_client.runtime.restoring import restore
 from arcp_client.runtime.session import Session
 from arcp_client.runtime.sessions import SessionTable
 from arcp_client.runtime.table import JobTable
+from arcp_client.runtime.wording import SPECIFICATION, Wording
 from arcp_client.transports.base import Transport
 
 __all__ = ["Core"]
@@ -56,6 +57,7 @@ class Core:
         limits: every bound.
         policy: who may watch whose jobs.
         provisioner: issues credentials.
+        wording: what clients can read.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Core:
         limits: Limits,
         policy: Policy | None,
         provisioner: Provisioner | None,
+        wording: Wording = SPECIFICATION,
     ) -> None:
         self.limits = limits
         self.agents = Agents()
@@ -86,9 +89,10 @@ class Core:
             policy=policy,
             journal=journal,
             context=self._context,
+            wording=wording,
             before_end=self._end_credentials if self.vault is not None else None,
         )
-        self.admission = Admission(self.agents, self.jobs, limits, self._keys, self.vault)
+        self.admission = Admission(self.agents, self.jobs, limits, self._keys, self.vault, wording)
         self.sessions = SessionTable(
             limits,
             event_log,

@@ -33,6 +33,7 @@ from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.log import History
 from arcp_client.runtime.outcomes import Cancellation, Failure, Streamed, Success, Timers
 from arcp_client.runtime.session import Feed, Session
+from arcp_client.runtime.wording import SPECIFICATION, Wording
 
 __all__ = ["Job", "Origin", "Request"]
 
@@ -109,9 +110,11 @@ class Job:
         ids: EventIds,
         limits: Limits,
         created: datetime,
+        wording: Wording = SPECIFICATION,
         journal: Journal | None = None,
         id: str | None = None,
     ) -> None:
+        self._wording = wording
         self.id = id or request.job_id or new_prefixed_id("job")
         self._journal = journal
         self.number = number
@@ -285,7 +288,7 @@ class Job:
             payload["completed_at"] = now_text()
             return dialect.RESULT.encode(), payload_bytes(payload)
         payload = {
-            "final_status": outcome.status,
+            "final_status": self._wording.final_status(outcome.status),
             "code": outcome.code,
             "message": outcome.message,
             "retryable": outcome.retryable,
@@ -341,7 +344,7 @@ class Job:
         if constraints is not None:
             payload["lease_constraints"] = constraints
         if self.grant.limits:
-            payload["budget"] = dict(self.grant.limits)
+            payload["budget"] = self._wording.counters(self.grant.limits)
         if credentials:
             payload["credentials"] = credentials
         if self.parent_id is not None:

@@ -24,6 +24,7 @@ from arcp_client.runtime.limits import Limits, Observation, Policy
 from arcp_client.runtime.outcomes import PARENT_ENDED
 from arcp_client.runtime.runner import Runner
 from arcp_client.runtime.session import Session
+from arcp_client.runtime.wording import SPECIFICATION, Wording
 
 __all__ = ["JobTable"]
 
@@ -40,6 +41,7 @@ class JobTable:
         journal: stores jobs, if they are to survive the process.
         before_end: ends a job's credentials.
         context: makes what an agent is given, from its job and the holders of budgets.
+        wording: how jobs speak.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class JobTable:
         journal: Journal | None,
         before_end: Callable[[Job], Awaitable[None]] | None,
         context: Callable[[Job, Callable[[Budget], Job | None]], JobContext],
+        wording: Wording = SPECIFICATION,
     ) -> None:
+        self._wording = wording
         self._limits = limits
         self._policy = policy
         self._journal = journal
@@ -98,6 +102,7 @@ class JobTable:
             ids=self._ids,
             limits=self._limits,
             created=now,
+            wording=self._wording,
             journal=self._journal,
         )
         self._jobs[job.id] = job
@@ -122,6 +127,7 @@ class JobTable:
             ids=self._ids,
             limits=self._limits,
             created=parse_time(state.created) or datetime.now(UTC),
+            wording=self._wording,
             journal=self._journal,
             id=state.id,
         )

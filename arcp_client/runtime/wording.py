@@ -1,0 +1,49 @@
+"""Values of the specification in, the same as some clients can read them out.
+
+A runtime speaks as the specification does. Clients of the Python SDK cannot read three things of
+it, and an operator who serves them says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from arcp_client._wire import dialect
+
+__all__ = ["PYTHON", "SPECIFICATION", "Wording"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How the few things are said that clients disagree about.
+
+    Attributes:
+        texts: the counters of an acceptance are texts; the specification shows numbers (§7.1).
+        plain: ``job.error`` always says ``error``; the specification tells ``cancelled`` and
+            ``timed_out`` apart (§7.3, §7.4). The code still does.
+        empty_is_none: an empty ``lease_request`` asks for nothing in particular, since the client
+            cannot leave it out; else it asks for a lease that allows nothing (§9.1).
+    """
+
+    texts: bool = False
+    plain: bool = False
+    empty_is_none: bool = False
+
+    def counters(self, amounts: Mapping[str, Decimal]) -> dict[str, Any]:
+        """``budget`` of an acceptance."""
+        return {name: str(value) if self.texts else value for name, value in amounts.items()}
+
+    def final_status(self, status: str) -> str:
+        """``final_status`` of a ``job.error``."""
+        return dialect.ERROR if self.plain else status
+
+    def lease(self, request: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """What a submit asked for; ``None`` if nothing."""
+        return None if self.empty_is_none and not request else request
+
+
+SPECIFICATION = Wording()
+PYTHON = Wording(texts=True, plain=True, empty_is_none=True)
