@@ -21,7 +21,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types contracts dependencies docs bench build clean
+.PHONY: help demo test npm lint format types contracts dependencies docs bench build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -29,8 +29,20 @@ help: ## this list
 demo: $(DEMO_STAMP) ## install, then three jobs over a connection that is cut twice
 	$(BIN)/arcp-client demo
 
-test: $(DEV_STAMP) ## install, then the whole test suite (COV=1 also measures coverage)
+test: $(DEV_STAMP) npm ## install, then the whole test suite (COV=1 also measures coverage)
 	$(BIN)/python -m pytest $(PYTEST_COV) $(PYTEST_ARGS)
+
+# Agents of the official npm SDK are peers in the tests; without npm those tests skip and say so.
+NPM_SDK   := @agentclientprotocol/sdk@2.4.0
+NPM_STAMP := build/npm/.installed-2.4.0
+
+npm: ## the npm SDK of the Agent Client Protocol into build/npm, if npm is there
+	@if [ ! -e $(NPM_STAMP) ] && command -v npm >/dev/null; then \
+	    echo 'installing $(NPM_SDK) into build/npm'; mkdir -p build/npm; \
+	    npm install --prefix build/npm --silent --no-audit --no-fund --no-save $(NPM_SDK) zod@^4 \
+	        && touch $(NPM_STAMP) \
+	        || echo 'not installed: the tests that need it will say so' >&2; \
+	fi
 
 lint: $(DEV_STAMP) ## ruff: rules and formatting
 	$(BIN)/ruff check .

@@ -43,9 +43,11 @@ async def make_session(
                 response = decode(result, outcome)
             except Misshapen:
                 return  # the caller gets the error
-            session = AcpSession(hub, response.session_id, cwd=request.cwd)
-            session.hold(response)
-            hub.add(session)
+            session = hub.sessions.get(response.session_id)
+            if not isinstance(session, AcpSession):
+                session = AcpSession(hub, response.session_id, cwd=request.cwd)
+                session.hold(response)
+                hub.add(session)
             made.append(session)
 
     lane = None if source is None else source.lane

@@ -1,0 +1,32 @@
+"""Agents built with the official SDKs, as command lines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+NPM_SDK = HERE.parents[2] / "build" / "npm" / "node_modules" / "@agentclientprotocol" / "sdk"
+
+
+def _npm() -> dict[str, Any]:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("the agent of the npm SDK needs node, which is not installed")
+    if not NPM_SDK.exists():
+        pytest.skip(f"the npm SDK is not in {NPM_SDK}: `make npm` puts it there")
+    env = {**os.environ, "ACP_NPM_SDK": str(NPM_SDK)}
+    return {"agent": [node, str(HERE / "agent_npm.mjs")], "env": env}
+
+
+@pytest.fixture(params=["python", "npm"])
+def sdk_agent(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of `AcpClient` for an agent of an official SDK."""
+    if request.param == "npm":
+        return _npm()
+    return {"agent": [sys.executable, str(HERE / "agent_py.py")]}
