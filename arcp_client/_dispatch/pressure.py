@@ -225,7 +225,7 @@ class Pressure:
     @property
     def urgent(self) -> bool:
         """Whether a running handler waits for what only later events bring."""
-        return bool(self._inside)
+        return bool(self._events)
 
     def _must_read(self) -> bool:
         return bool(self._inside) or self._asked()

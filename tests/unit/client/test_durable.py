@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client import Client, JobContext, MemoryStore, Order, Runtime, SqliteStore, events
+from arcp_client import Buffer, Client, JobContext, MemoryStore, Order, Runtime, SqliteStore, events
 from arcp_client.errors import ConnectFailed, StoreLocked
 from arcp_client.models import Checkpoint
 from arcp_client.state import Closed, Live
@@ -221,6 +221,29 @@ async def test_a_handler_may_wait_for_what_only_later_events_bring(runtime: Runt
             await asyncio.sleep(0.001)
         await job.cancel()
     assert results == [20]
+
+
+@pytest.mark.parametrize("every", [1, 3, 64])
+@pytest.mark.parametrize("handled", [False, True])
+async def test_small_buffers_and_reservations_do_not_wait_for_each_other(
+    runtime: Runtime, every: int, handled: bool
+) -> None:
+    buffer = Buffer(soft=4, hard=8, spill=0)
+    async with runtime.serve() as server:
+        client = Client(server.url, store=Dying(every=every), buffer=buffer)
+        seen: list[str] = []
+        if handled:
+
+            @client.on(events.Log)
+            async def handle(event: events.Log) -> None:
+                await asyncio.sleep(0)
+                seen.append(event.message)
+
+        async with client:
+            lines = [str(n) for n in range(500)]
+            job = await client.submit("say", lines)
+            assert (await job.result()).value == 500
+        assert seen == (lines if handled else [])
 
 
 async def test_what_several_lanes_did_beyond_the_slowest_is_not_done_again(
