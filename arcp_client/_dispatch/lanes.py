@@ -232,17 +232,23 @@ class SessionLane(Lane):
 class JobLane(Lane):
     """The lane of one job under `Order.JOB`; exists while it has work."""
 
-    __slots__ = ("_came", "_events")
+    __slots__ = ("_events", "_head", "_later")
 
     def __init__(self, registration: Registration, relief: Relief) -> None:
         super().__init__(registration, relief)
         self._events: deque[Event] = deque()
-        self._came: deque[tuple[int, float]] = deque()
+        # When the head came, and from which count on another moment holds: most lanes never
+        # live long enough for a second one.
+        self._head = 0.0
+        self._later: list[tuple[int, float]] | None = None
 
     def add(self, event: Event, now: float) -> None:
         """Take one event."""
-        if not self._came or self._came[-1][1] != now:
-            self._came.append((self.taken, now))
+        if self.taken == self.done:
+            self._head = now
+        elif now != (self._later[-1][1] if self._later else self._head):
+            self._later = self._later or []
+            self._later.append((self.taken, now))
         self.taken += 1
         self._events.append(event)
 
@@ -250,8 +256,8 @@ class JobLane(Lane):
         """The oldest event is done."""
         event = self._events.popleft()
         self.done += 1
-        if len(self._came) > 1 and self._came[1][0] <= self.done:
-            self._came.popleft()
+        if self._later and self._later[0][0] <= self.done:
+            self._head = self._later.pop(0)[1]
         if self.waiters:
             self._tell()
         if self.relief.follower is not None:
@@ -261,7 +267,7 @@ class JobLane(Lane):
         return iter(self._events)
 
     def since(self) -> float | None:
-        return self._came[0][1] if self._events else None
+        return self._head if self._events else None
 
     def give_up(self) -> None:
         self._events.clear()

@@ -22,10 +22,16 @@ from .slowness import SLOW_AFTER
 __all__ = ["Crowd", "Pressure", "Reading", "Slow"]
 
 
+_TURN = 64
+"""Events that wait from which on the reader lets consumers have a turn."""
+
+
 class Reading(enum.Enum):
     """What the reader does next."""
 
     ON = "on"
+    BY_TURNS = "by turns"
+    """Read on when consumers had a turn of the loop: what they take is still in the cache then."""
     HELD = "held"
     """Stop, until consumers have caught up or something is awaited."""
     ASIDE = "aside"
@@ -115,7 +121,7 @@ class Pressure:
         """What the reader does next; to be asked every few frames."""
         self._behind()
         if self._fits(self._buffer.soft):
-            return Reading.ON
+            return Reading.ON if self._crowd.backlog() < _TURN else Reading.BY_TURNS
         if not self._must_read():
             return Reading.HELD
         return Reading.ASIDE if self.beyond else Reading.ON

@@ -58,9 +58,11 @@ class Intake:
         self._driver.flush()
         reading = self._pressure.look()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
-        if reading is not Reading.HELD:
-            return None
-        return self._quietly(self._pressure.caught_up())
+        if reading is Reading.BY_TURNS:
+            return asyncio.sleep(0)
+        if reading is Reading.HELD:
+            return self._quietly(self._pressure.caught_up())
+        return None
 
     async def set_aside(self, data: bytes) -> None:
         """Take a frame while events must not stay in memory; waits while there is no room."""

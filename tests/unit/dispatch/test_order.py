@@ -8,6 +8,7 @@ import random
 import pytest
 
 from arcp_client import Order, events
+from arcp_client.testing import VirtualClock
 from tests.unit.dispatch.kit import Hub, Tape, gap, log, turns
 
 
@@ -191,3 +192,21 @@ async def test_handlers_may_be_plain_functions_and_callable_objects() -> None:
     hub.publish(log(1))
     await turns()
     assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("order", list(Order))
+async def test_a_registration_knows_since_when_its_oldest_event_waits(
+    order: Order, clock: VirtualClock
+) -> None:
+    """What ``stats().lag`` and ``on_slow`` tell."""
+    hub, tape = Hub(order=order), Tape()
+    hub.on()(tape.handle)
+    assert hub.subject.since() is None
+    for seq in range(1, 4):
+        hub.publish(log(2 * seq - 1), log(2 * seq))
+        await clock.advance(10)
+    for seq, came in enumerate([0.0, 0.0, 10.0, 10.0, 20.0, 20.0], 1):
+        assert hub.subject.since() == came
+        tape.let_go(seq)
+        await clock.settle()
+    assert hub.subject.since() is None
