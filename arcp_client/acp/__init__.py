@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Refusal,
     )
     from arcp_client.acp.files import FileSystem, LocalFiles
+    from arcp_client.acp.host import host, lease_policy
     from arcp_client.acp.limits import Limits
     from arcp_client.acp.permissions import PermissionRequest, allow_list, deny
     from arcp_client.acp.session import AcpSession
@@ -57,6 +58,8 @@ _HOME_OF = {
     "Turn": "turn",
     "allow_list": "permissions",
     "deny": "permissions",
+    "host": "host",
+    "lease_policy": "host",
 }
 _MODULES = ("schema", "updates")
 
@@ -78,6 +81,8 @@ __all__ = [
     "Turn",
     "allow_list",
     "deny",
+    "host",
+    "lease_policy",
     "schema",
     "updates",
 ]

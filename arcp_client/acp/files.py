@@ -92,7 +92,9 @@ class LocalFiles:
             Refusal: the path is not absolute or leads outside; there is no such file; it is no
                 regular file, too large, or no UTF-8.
         """
-        text = await asyncio.to_thread(self._read, path)
+        parts = await asyncio.to_thread(self._parts, path)
+        self.allow(str(self._root.joinpath(*parts)), writing=False)
+        text = await asyncio.to_thread(self._read, path, parts)
         if line is None and limit is None:
             return text
         lines = text.split("\n")
@@ -113,12 +115,16 @@ class LocalFiles:
         """
         if not self._writable:
             raise Refusal("nothing may be written here", number=INVALID_PARAMS)
-        await asyncio.to_thread(self._write, path, content)
+        parts = await asyncio.to_thread(self._parts, path)
+        self.allow(str(self._root.joinpath(*parts)), writing=True)
+        await asyncio.to_thread(self._write, path, parts, content)
+
+    def allow(self, path: str, *, writing: bool) -> None:
+        """For subclasses: raise `Refusal` to refuse a file. The path has no symlinks in it."""
 
     # ------------------------------------------------------------------ in a thread
 
-    def _read(self, path: str) -> str:
-        parts = self._parts(path)
+    def _read(self, path: str, parts: tuple[str, ...]) -> str:
         with self._refusing(path), self._parent(parts, make=False) as parent:
             # Not to wait for the other end of a pipe that somebody put there.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -133,11 +139,10 @@ class LocalFiles:
         except UnicodeDecodeError:
             raise Refusal(f"{path} is no UTF-8 text", number=INVALID_PARAMS) from None
 
-    def _write(self, path: str, content: str) -> None:
+    def _write(self, path: str, parts: tuple[str, ...], content: str) -> None:
         data = content.encode("utf-8", "surrogatepass")
         if len(data) > self._max_bytes:
             raise Refusal(f"more than {self._max_bytes} bytes", number=INVALID_PARAMS)
-        parts = self._parts(path)
         with self._refusing(path), self._parent(parts, make=True) as parent:
             mode = None
             with contextlib.suppress(FileNotFoundError):

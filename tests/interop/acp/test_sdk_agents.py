@@ -10,7 +10,7 @@ import pytest
 
 from arcp_client.acp import AcpClient, AgentRefused, LocalFiles, LocalTerminals, updates
 
-# So long the handlers of five updates take, in milliseconds: unordered ones end the other way round.
+# How long the handlers of five updates take, in ms: unordered, they end the other way round.
 DELAYS = [150, 120, 90, 60, 30]
 
 

@@ -1,0 +1,144 @@
+"""Updates of an ACP session in, events of an ARCP job out: one of each after another."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from arcp_client.acp import schema
+from arcp_client.acp._base import Base, Update
+from arcp_client.acp._state import State
+from arcp_client.acp.turn import Turn
+from arcp_client.runtime import JobContext
+
+__all__ = ["OTHER", "SESSION", "Bridge"]
+
+SESSION = "x-vendor.acp.session"
+"""The kind of the event that names the ACP session, to be continued with ``input.session``."""
+
+OTHER = "x-vendor.acp.update"
+"""The kind of the event that carries an update which has no event of its own, as it came."""
+
+_ENDED = ("completed", "failed")
+_LEVELS = {"info": "info", "warning": "warn", "error": "error"}
+
+
+class Bridge:
+    """Emits what one session reports as events of one job.
+
+    ================================ ==========================================================
+    agent_message_chunk              ``result_chunk``; what is no text: ``artifact_ref`` or as it
+                                     came
+    agent_thought_chunk              ``thought``
+    tool_call, tool_call_update      ``tool_call`` once, ``status`` for what runs, ``tool_result``
+                                     once
+    plan                             ``progress`` (entries done of all), ``status`` with the
+                                     entry in progress
+    usage_update                     ``metric``: ``acp.context.used``, and ``cost.acp`` with what
+                                     was added to the cost, which is charged to the job's budget
+    current_mode_update              ``status``
+    notice                           ``log``
+    everything else                  ``x-vendor.acp.update``, as it came
+    ================================ ==========================================================
+
+    Args:
+        job: whose events they are.
+        state: what the session's updates add up to.
+    """
+
+    def __init__(self, job: JobContext, state: State) -> None:
+        self._job = job
+        self._state = state
+        self._called: set[str] = set()
+        self._ended: set[str] = set()
+        self._cost: dict[str, Decimal] = {}
+        self.spoke = False
+
+    async def __call__(self, update: Update) -> None:
+        """Emit one update. History is not emitted again."""
+        if update.replay:
+            self._count(update)
+            return
+        match update:
+            case schema.AgentMessageChunk(content=schema.TextContent(text=text)):
+                if text:
+                    self.spoke = True
+                    await self._job.chunk(text)
+            case schema.AgentMessageChunk(content=schema.ResourceLink() as link):
+                await self._job.artifact(link.uri, link.mime_type or "", link.size)
+            case schema.AgentThoughtChunk(content=schema.TextContent(text=text)):
+                await self._job.thought(text)
+            case schema.ToolCall() | schema.ToolCallUpdate():
+                await self._tool(update.tool_call_id)
+            case schema.Plan():
+                await self._plan(update)
+            case schema.UsageUpdate():
+                await self._usage(update)
+            case schema.CurrentModeUpdate(current_mode_id=mode):
+                await self._job.status("mode", mode)
+            case schema.Notice():
+                await self._job.log(update.title, _LEVELS.get(update.severity or "", "info"))
+            case _:
+                await self._job.emit(OTHER, {"update": update.raw})
+
+    async def end(self, turn: Turn) -> None:
+        """Emit what the end of the turn says."""
+        usage = turn.usage
+        if usage is not None:
+            for name in ("input", "output", "total"):
+                count = getattr(usage, f"{name}_tokens")
+                await self._job.metric(f"acp.tokens.{name}", count, unit="tokens")
+        if turn.stop_reason != "end_turn":
+            await self._job.status("stopped", turn.stop_reason)
+
+    async def _tool(self, call_id: str) -> None:
+        call = self._state.tool_calls[call_id]
+        if call_id not in self._called:
+            self._called.add(call_id)
+            args = {"title": call.title, "kind": call.kind, "input": call.raw_input}
+            await self._job.tool_call(call.name or call.kind or "tool", args, call_id)
+        if call.status in _ENDED:
+            if call_id not in self._ended:
+                self._ended.add(call_id)
+                await self._tool_result(call)
+        elif call.status is not None:
+            await self._job.status(f"tool.{call.status}", call.title)
+
+    async def _tool_result(self, call: schema.ToolCall) -> None:
+        content = [as_values(part) for part in call.content]
+        if call.status == "failed":
+            details = {"content": content, "output": call.raw_output}
+            error = {"code": "TOOL_FAILED", "message": call.title, "details": details}
+            await self._job.tool_result(call.tool_call_id, error=error)
+        else:
+            result = {"content": content, "output": call.raw_output}
+            await self._job.tool_result(call.tool_call_id, result)
+
+    async def _plan(self, plan: schema.Plan) -> None:
+        done = sum(entry.status == "completed" for entry in plan.entries)
+        now = next((e.content for e in plan.entries if e.status == "in_progress"), None)
+        await self._job.progress(done, len(plan.entries), "entries", now)
+        await self._job.status("plan", now)
+
+    async def _usage(self, update: schema.UsageUpdate) -> None:
+        await self._job.metric("acp.context.used", update.used, unit="tokens")
+        added = self._count(update)
+        if added and update.cost is not None:
+            await self._job.metric("cost.acp", added, unit=update.cost.currency)
+
+    def _count(self, update: Update) -> Decimal:
+        """What an update adds to the session's cost, which the agent sums up itself."""
+        if not isinstance(update, schema.UsageUpdate) or update.cost is None:
+            return Decimal(0)
+        currency = update.cost.currency
+        total = Decimal(str(update.cost.amount))
+        added = total - self._cost.get(currency, Decimal(0))
+        self._cost[currency] = total
+        return max(added, Decimal(0))
+
+
+def as_values(value: Any) -> Any:
+    """A value of the protocol as JSON values."""
+    return msgspec.to_builtins(value) if isinstance(value, Base) else getattr(value, "raw", None)

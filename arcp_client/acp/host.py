@@ -1,0 +1,196 @@
+"""A command in, an agent function for a `Runtime` out: ACP agents as jobs that can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from arcp_client._tasks import TaskOwner, cancel_and_wait
+from arcp_client.acp import schema
+from arcp_client.acp._base import Update
+from arcp_client.acp._bridge import SESSION, Bridge
+from arcp_client.acp._decode import Misshapen, as_json, decode
+from arcp_client.acp._leased import LeasedFiles, LeasedTerminals, lease_policy
+from arcp_client.acp.client import AcpClient
+from arcp_client.acp.errors import AgentRefused
+from arcp_client.acp.limits import Limits
+from arcp_client.acp.permissions import Policy
+from arcp_client.acp.session import AcpSession
+from arcp_client.acp.turn import Turn
+from arcp_client.errors import ArcpError, FeatureNotNegotiated, HandlerError, JobFailed, LinkError
+from arcp_client.runtime import JobContext
+from arcp_client.transports import Connector
+
+__all__ = ["AgentFunction", "host", "lease_policy"]
+
+AgentFunction: TypeAlias = Callable[[Any, JobContext], Coroutine[Any, Any, Any]]
+
+_log = logging.getLogger("arcp_client.acp")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    prompt: list[Any]
+    session: str | None = None
+    cwd: str | None = None
+    mode: str | None = None
+
+
+def host(
+    agent: Sequence[str | os.PathLike[str]] | Connector,
+    *,
+    cwd: str | os.PathLike[str] = ".",
+    env: Mapping[str, str] | None = None,
+    policy: Policy | None = None,
+    terminals: bool = True,
+    limits: Limits | None = None,
+) -> AgentFunction:
+    """Make an ACP agent an agent of a runtime.
+
+    ::
+
+        runtime.agent("claude")(acp.host(["claude-agent-acp"]))
+
+    Each job starts the program, sends one prompt and ends it. A job's input is the prompt, or::
+
+        {"prompt": "…" | [content blocks], "session": "…", "cwd": "sub", "mode": "plan"}
+
+    The agent's text streams as the job's result; thoughts, tool calls, plans and usage become
+    events of their kinds (see `Bridge`). The first event, ``x-vendor.acp.session``, names the
+    session: a later job with that ``session`` continues the conversation (``session/load``). Costs
+    are charged to the job's budget, and what the agent asks permission for is decided by the job's
+    lease, as are its files and terminals. Cancelling the job cancels the turn.
+
+    Whoever watches may be cut off and come back: the events are the runtime's, and the agent does
+    not notice.
+
+    Args:
+        agent: the program and its arguments, or a connector.
+        cwd: its working directory; a job's ``cwd`` lies under it, and so do the files it gets.
+        env: its whole environment; None inherits this process's.
+        policy: decides on permissions in place of the lease.
+        terminals: whether the agent gets terminals, each command as far as the lease goes.
+        limits: as for `AcpClient`.
+    """
+    root = os.path.realpath(cwd)
+
+    async def run(input: Any, job: JobContext) -> Any:
+        task = _parse(input)
+        directory = _inside(root, task.cwd)
+        client = AcpClient(
+            agent,
+            cwd=directory,
+            env=env,
+            on_permission=policy or lease_policy(job, directory),
+            fs=LeasedFiles(job, directory),
+            terminal=LeasedTerminals(job) if terminals else None,
+            limits=limits,
+        )
+        try:
+            async with client:
+                return await _answer(client, task, job)
+        except JobFailed:
+            raise
+        except FeatureNotNegotiated as error:
+            raise JobFailed(str(error), code="INVALID_REQUEST") from error
+        except AgentRefused as error:
+            details = {"acp_code": error.number}
+            raise JobFailed(error.message[:500], retryable=False, details=details) from error
+        except LinkError as error:
+            _log.error("the agent of job %s: %s %s", job.id, error, getattr(error, "stderr", ""))
+            raise JobFailed(f"the agent has gone: {error}", retryable=True) from error
+        except ArcpError as error:
+            raise JobFailed(str(error), retryable=True) from error
+
+    return run
+
+
+async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
+    session = client.session(task.session) if task.session else await client.new_session()
+    bridge = Bridge(job, session.state)
+    session.subscribe(bridge, Update)
+    failures: list[JobFailed] = []
+
+    @client.on_error
+    def failed(failure: HandlerError) -> None:
+        if isinstance(failure.__cause__, JobFailed):
+            failures.append(failure.__cause__)
+        else:
+            _log.error("job %s: %s", job.id, failure, exc_info=failure.__cause__)
+
+    if task.session:
+        await session.load()
+    info = client.info
+    await job.emit(
+        SESSION,
+        {"session": session.id, "agent": None if info is None else f"{info.name} {info.version}"},
+    )
+    if task.mode is not None:
+        await session.set_mode(task.mode)
+    turn = await _turn(session, task, job)
+    if failures:
+        raise failures[0]  # the runtime's limits on results, met while an update was emitted
+    await bridge.end(turn)
+    if turn.stop_reason == "refusal":
+        raise JobFailed("the agent refused the prompt", details={"stop_reason": "refusal"})
+    if bridge.spoke:
+        return None
+    return {"stop_reason": turn.stop_reason, "session": session.id}
+
+
+async def _turn(session: AcpSession, task: _Task, job: JobContext) -> Turn:
+    """One prompt; a cancelled job cancels it, and then waits for its end."""
+    owner = TaskOwner("arcp_client.acp.host")
+    prompting = owner.spawn(session.prompt(task.prompt), name="prompt")
+    cancelled = owner.spawn(job.cancelled.wait(), name="cancelled")
+    try:
+        await asyncio.wait({prompting, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        if not prompting.done():
+            await session.cancel()
+        return await prompting
+    finally:
+        await cancel_and_wait([prompting, cancelled])
+
+
+def _parse(input: Any) -> _Task:
+    if isinstance(input, str):
+        return _Task([schema.TextContent(text=input)])
+    if not isinstance(input, dict) or "prompt" not in input:
+        raise JobFailed("the input is a prompt, or an object with one", code="INVALID_REQUEST")
+    for name in ("session", "cwd", "mode"):
+        if not isinstance(input.get(name), str | None):
+            raise JobFailed(f"input.{name} is a string", code="INVALID_REQUEST")
+    prompt = input["prompt"]
+    blocks = [prompt] if isinstance(prompt, str | dict) else prompt
+    if not isinstance(blocks, list) or not blocks:
+        raise JobFailed("input.prompt is text or content blocks", code="INVALID_REQUEST")
+    return _Task(
+        [_block(block) for block in blocks],
+        input.get("session"),
+        input.get("cwd"),
+        input.get("mode"),
+    )
+
+
+class _Block(schema.PromptRequest, frozen=True, kw_only=True):
+    session_id: str = ""
+
+
+def _block(block: Any) -> Any:
+    if isinstance(block, str):
+        return schema.TextContent(text=block)
+    try:
+        return decode(_Block, as_json({"prompt": [block]})).prompt[0]
+    except (Misshapen, IndexError) as error:
+        raise JobFailed(f"input.prompt: {error}", code="INVALID_REQUEST") from error
+
+
+def _inside(root: str, cwd: str | None) -> str:
+    directory = os.path.realpath(os.path.join(root, cwd or "."))  # noqa: PTH118
+    if os.path.commonpath([root, directory]) != root or not os.path.isdir(directory):  # noqa: PTH112
+        raise JobFailed(f"there is no directory {cwd!r} here", code="INVALID_REQUEST")
+    return directory
