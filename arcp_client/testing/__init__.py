@@ -1,4 +1,4 @@
-"""For tests, also users' own: faults on demand, frame by frame or by cable, and virtual time."""
+"""For tests, also users' own: faults on demand, runtimes of every dialect, and virtual time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from arcp_client.testing.faulty import (
     Repeat,
 )
 from arcp_client.testing.proxy import Fault, FaultyProxy, port_of
+from arcp_client.testing.scripted import ScriptedRuntime
 
 __all__ = [
     "Chance",
@@ -28,6 +29,7 @@ __all__ = [
     "FrameFault",
     "Reorder",
     "Repeat",
+    "ScriptedRuntime",
     "VirtualClock",
     "VirtualTimeLoop",
     "port_of",

@@ -1,0 +1,92 @@
+"""Frames out in order, but for those that are held back, and frames in: one scripted link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from arcp_client.errors import LinkLost
+from arcp_client.testing._played import Frame
+from arcp_client.transports.base import Transport
+
+__all__ = ["Line"]
+
+
+class Line:
+    """One link of a scripted runtime. What is done with frames is for its subclasses to say.
+
+    Args:
+        transport: the link.
+        note: told of every frame, with ``heard`` or ``said``.
+    """
+
+    def __init__(self, transport: Transport, note: Callable[[str, Any], None]) -> None:
+        self._transport = transport
+        self._note = note
+        self._out: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._held: list[tuple[int, Callable[[], None]]] = []
+        self._over = False
+
+    def _take(self, frame: Frame) -> None:
+        """A frame came."""
+        raise NotImplementedError
+
+    def _left(self) -> None:
+        """The link has ended."""
+        raise NotImplementedError
+
+    async def read(self) -> None:
+        """Take what comes, until the link ends."""
+        try:
+            while True:
+                frame = json.loads(await self._transport.receive())
+                if not self._over:
+                    self._note("heard", frame)
+                    self._take(frame)
+        except LinkLost:
+            self._leave()
+
+    async def write(self) -> None:
+        """Put what is said on the link, until it ends."""
+        try:
+            while self._out or not self._over:
+                while self._out:
+                    await self._transport.send(self._out.popleft())
+                self._news.clear()
+                if not self._over:
+                    await self._news.wait()
+        except LinkLost:
+            self._leave()
+        finally:
+            await self._transport.close()
+
+    def send(self, frame: Frame | bytes) -> None:
+        """Put a frame on the link."""
+        if self._over:
+            return
+        self._note("said", frame)
+        self._out.append(frame if isinstance(frame, bytes) else json.dumps(frame).encode())
+        self._news.set()
+        held, self._held = self._held, []
+        self._held = [(left - 1, send) for left, send in held if left > 1]
+        for left, send in held:
+            if left <= 1:
+                send()
+
+    def later(self, by: int, send: Callable[[], None]) -> None:
+        """What ``send`` puts on the link comes after ``by`` frames that follow."""
+        self._held.append((by, send))
+
+    def drop(self) -> None:
+        """End the link; what was said before is still sent."""
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self._over:
+            self._over = True
+            self._news.set()
+            self._left()

@@ -1,0 +1,359 @@
+"""What an application gets of each runtime, capability by capability, as a table and as probes.
+
+A probe does something with a client and says in a few words what came of it. `TABLE` has what is
+to come of it with every runtime; the tests compare, and the page on interoperability shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final, Protocol
+
+from tenacity import wait_fixed
+
+from arcp_client import (
+    Client,
+    Connector,
+    Gap,
+    JobHandle,
+    LinkState,
+    Live,
+    Reconnect,
+    Timeouts,
+    events,
+)
+from arcp_client.errors import ArcpError
+from arcp_client.testing.scripted import Chunk, Emit, Fail, Finish, Script, Wait
+
+__all__ = ["AGENTS", "PROBES", "RUNTIMES", "TABLE", "Peer"]
+
+RUNTIMES: Final = ("arcp-client", "spec", "python", "typescript", "csharp", "java", "go", "ruby")
+
+AGENTS: Final[Mapping[str, Script]] = {
+    "steps": (*(Emit("progress", {"current": n}) for n in range(1, 4)), Finish("done")),
+    "gated": (
+        Emit("progress", {"current": 1}),
+        Wait("first"),
+        Emit("progress", {"current": 2}),
+        Wait("second"),
+        Emit("progress", {"current": 3}),
+        Finish("done"),
+    ),
+    "text": (Chunk("one "), Chunk("två "), Chunk("three"), Finish()),
+    "mixed": (Chunk("one "), Chunk(b"\x00\xff"), Finish()),
+    "fails": (Fail(),),
+    "forever": (Emit("progress", {"current": 0}), Wait("never")),
+}
+"""What the agents of every peer do."""
+
+
+class Cable(Connector, Protocol):
+    """What leads to a runtime."""
+
+    def hold(self) -> None:
+        """Connect no more."""
+
+    def release(self) -> None:
+        """Connect again."""
+
+    async def cut(self) -> None:
+        """End every link."""
+
+
+class Peer(Protocol):
+    """A runtime of some dialect with `AGENTS`."""
+
+    @property
+    def target(self) -> Cable:
+        """Where clients connect."""
+
+    def open(self, gate: str) -> None:
+        """Let agents go on."""
+
+    async def noticed(self) -> None:
+        """Wait until the runtime knows that every link has ended."""
+
+    async def settled(self, job_id: str) -> None:
+        """Wait until a job has ended there."""
+
+
+@contextlib.asynccontextmanager
+async def connected(peer: Peer, **options: Any) -> AsyncIterator[Client]:
+    """A client of a peer."""
+    options.setdefault("token", "tok-alice")
+    async with Client(
+        peer.target,
+        timeouts=Timeouts(open=2, request=5, close=1),
+        reconnect=Reconnect(wait=wait_fixed(0.1)),
+        **options,
+    ) as client:
+        yield client
+
+
+async def outcome(job: JobHandle) -> str:
+    """How a job ended for the application: value or error, and what it missed."""
+    seen: list[events.Event] = []
+    with contextlib.suppress(ArcpError):  # result() raises it again
+        async for event in job:
+            seen.append(event)  # noqa: PERF401  what came before the error counts
+    numbers = [event.current for event in seen if isinstance(event, events.Progress)]
+    gaps = sum(isinstance(event, Gap) for event in seen)
+    try:
+        value = (await job.result()).value
+        text = "its result" if value == "done" else repr(value)
+    except ArcpError as error:
+        text = type(error).__name__
+    if gaps:
+        return f"{text}, one Gap" if gaps == 1 else f"{text}, {gaps} Gaps"
+    return text if numbers == sorted(set(numbers)) else f"{text}, events {numbers}"
+
+
+async def error_of(doing: Awaitable[Any]) -> str:
+    """The error that comes of something."""
+    try:
+        await doing
+    except ArcpError as error:
+        return type(error).__name__
+    return "no error"
+
+
+async def recognised(peer: Peer) -> str:
+    async with connected(peer) as client:
+        return client.session.dialect
+
+
+async def wrong_token(peer: Peer) -> str:
+    async def connect() -> None:
+        async with connected(peer, token="wrong"):
+            pass
+
+    return await error_of(connect())
+
+
+async def round_trip(peer: Peer) -> str:
+    async with connected(peer) as client:
+        return "ok" if await client.ping() >= 0 else "never"
+
+
+async def runs(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("steps", {"a": 1})
+        numbers = [event.current async for event in job.events(events.Progress)]
+        assert numbers == [1, 2, 3]
+        return await outcome(job)
+
+
+async def chunked(peer: Peer) -> str:
+    async with connected(peer) as client:
+        text = await (await client.submit("text")).result()
+        mixed = await (await client.submit("mixed")).result()
+        right = (text.value, mixed.value) == ("one två three", b"one \x00\xff")
+        return "whole" if right else "wrong"
+
+
+async def fails(peer: Peer) -> str:
+    async with connected(peer) as client:
+        return await outcome(await client.submit("fails"))
+
+
+async def cancelled(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("forever")
+        await job.cancel()
+        return await outcome(job)
+
+
+async def budgets(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("steps", lease={"cost.budget": ["USD:1.50"]})
+        await job.result()
+        return {Decimal("1.5"): "exact"}.get(job.budget.get("USD", Decimal(0)), "not told")
+
+
+async def refused(peer: Peer) -> str:
+    async with connected(peer) as client:
+        good, bad, other = await asyncio.gather(
+            client.submit("steps"),
+            client.submit("nobody"),
+            client.submit("text"),
+            return_exceptions=True,
+        )
+        assert not isinstance(good, BaseException)
+        assert not isinstance(other, BaseException)
+        assert (await good.result()).value == "done"
+        return type(bad).__name__
+
+
+async def listed(peer: Peer) -> str:
+    async with connected(peer) as client:
+        over = await client.submit("steps")
+        await over.result()
+        running = await client.submit("forever")
+        found = {job.job_id for job in [job async for job in client.jobs()]}
+        await running.cancel()
+        return {(True, True): "all", (True, False): "running ones"}[
+            running.id in found, over.id in found
+        ]
+
+
+async def watched(peer: Peer) -> str:
+    async with connected(peer) as submitter, connected(peer) as observer:
+        job = await submitter.submit("gated")
+        await anext(aiter(job.events(events.Progress)))
+        view = await observer.watch(job.id, history=True)
+        peer.open("first")
+        peer.open("second")
+        return await outcome(view)
+
+
+async def watched_late(peer: Peer) -> str:
+    async with connected(peer) as submitter, connected(peer) as observer:
+        job = await submitter.submit("steps")
+        await job.result()
+        try:
+            view = await observer.watch(job.id, history=True)
+        except ArcpError as error:
+            return type(error).__name__
+        return await outcome(view)
+
+
+async def same_key(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("steps", 1, idempotency_key="k")
+        await job.result()
+        again = await client.submit("steps", 1, idempotency_key="k")
+        assert again.id == job.id
+        assert (await again.result()).value == "done"
+        return await error_of(client.submit("steps", 2, idempotency_key="k"))
+
+
+async def key_later(peer: Peer) -> str:
+    async with connected(peer, features=_NO_ACKS) as client:
+        job = await client.submit("steps", 1, idempotency_key="k")
+        await job.result()
+    async with connected(peer) as client:
+        again = await client.submit("steps", 1, idempotency_key="k")
+        assert again.id == job.id
+        return await outcome(again)
+
+
+async def dropped(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("gated")
+        await anext(aiter(job.events(events.Progress)))
+        again = asyncio.Event()
+
+        @client.on_state
+        def changed(state: LinkState) -> None:
+            if isinstance(state, Live):
+                again.set()
+
+        again.clear()
+        await peer.target.cut()
+        await peer.noticed()
+        await again.wait()
+        _ = [job async for job in client.jobs()]  # answered after what leads the job back
+        peer.open("first")
+        peer.open("second")
+        return await outcome(job)
+
+
+async def ended_while_away(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("gated")
+        await anext(aiter(job.events(events.Progress)))
+        peer.target.hold()
+        await peer.target.cut()
+        await peer.noticed()
+        peer.open("first")
+        peer.open("second")
+        await peer.settled(job.id)
+        peer.target.release()
+        return await outcome(job)
+
+
+async def closed(peer: Peer) -> str:
+    async with connected(peer) as client:
+        job = await client.submit("gated")
+        await anext(aiter(job.events(events.Progress)))
+    async with connected(peer) as observer:
+        view = await observer.watch(job.id)
+        status = view.status
+        peer.open("first")
+        peer.open("second")
+        return status
+
+
+_NO_ACKS = ["heartbeat", "list_jobs", "subscribe", "result_chunk"]
+
+PROBES: Final[Mapping[str, Callable[[Peer], Awaitable[str]]]] = {
+    "Its dialect is recognised as (§6.2)": recognised,
+    "A wrong token (§6.1)": wrong_token,
+    "A ping (§6.4)": round_trip,
+    "A job with events (§7.1, §8)": runs,
+    "Chunked results (§8.4)": chunked,
+    "A job that fails (§7.3)": fails,
+    "A cancelled job (§7.4)": cancelled,
+    "A budget in the acceptance (§9.6)": budgets,
+    "An unknown agent between two known ones (§7.5)": refused,
+    "The listing has (§6.6)": listed,
+    "A running job watched with history (§7.6)": watched,
+    "An ended job watched with history (§7.6)": watched_late,
+    "A used key with other parameters (§7.2)": same_key,
+    "A used key in a later session (§7.2)": key_later,
+    "The link drops, and the job goes on (§6.3)": dropped,
+    "The link drops, and the job ends meanwhile (§6.3)": ended_while_away,
+    "The session is closed; its job is (§6.7)": closed,
+}
+"""What is tried."""
+
+TABLE: Final[Mapping[str, Mapping[str, str]]] = {
+    "Its dialect is recognised as (§6.2)": {
+        **{name: name for name in RUNTIMES},
+        "spec": "unknown",
+    },
+    "A wrong token (§6.1)": {"*": "Unauthenticated", "java": "ConnectFailed"},
+    "A ping (§6.4)": {"*": "ok"},
+    "A job with events (§7.1, §8)": {"*": "its result"},
+    "Chunked results (§8.4)": {"*": "whole"},
+    "A job that fails (§7.3)": {"*": "JobFailed"},
+    "A cancelled job (§7.4)": {"*": "JobCancelled"},
+    "A budget in the acceptance (§9.6)": {"*": "exact", "ruby": "not told"},
+    "An unknown agent between two known ones (§7.5)": {"*": "AgentNotFound"},
+    "The listing has (§6.6)": {"*": "all", "typescript": "running ones", "go": "running ones"},
+    "A running job watched with history (§7.6)": {"*": "its result"},
+    "An ended job watched with history (§7.6)": {
+        "*": "its result",
+        "typescript": "JobNotFound",
+        "csharp": "ResultUnavailable",
+        "java": "ResultUnavailable",
+        "go": "JobNotFound",
+        "ruby": "PermissionDenied",
+    },
+    "A used key with other parameters (§7.2)": {"*": "DuplicateKey"},
+    "A used key in a later session (§7.2)": {
+        "*": "its result",
+        "typescript": "JobLost",
+        "csharp": "ResultUnavailable",
+        "java": "ResultUnavailable",
+        "go": "JobLost",
+        "ruby": "ResultUnavailable",
+    },
+    "The link drops, and the job goes on (§6.3)": {
+        "*": "its result",
+        "python": "its result, one Gap",
+        "typescript": "JobLost, one Gap",
+        "csharp": "ResultUnavailable, one Gap",
+        "ruby": "its result, one Gap",
+    },
+    "The link drops, and the job ends meanwhile (§6.3)": {
+        "*": "its result",
+        "python": "its result, one Gap",
+        "typescript": "JobLost",
+    },
+    "The session is closed; its job is (§6.7)": {"*": "running"},
+}
+"""What comes of it, by probe and runtime; what all others have alike stands under ``*``."""
