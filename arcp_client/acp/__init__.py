@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from arcp_client.acp.files import FileSystem, LocalFiles
     from arcp_client.acp.host import host, lease_policy
-    from arcp_client.acp.limits import Limits
+    from arcp_client.acp.limits import AcpLimits
     from arcp_client.acp.permissions import PermissionRequest, allow_list, deny
     from arcp_client.acp.session import AcpSession
     from arcp_client.acp.terminals import LocalTerminals, Terminals
@@ -47,7 +47,7 @@ _HOME_OF = {
     "AuthRequired": "errors",
     "CallCancelled": "errors",
     "FileSystem": "files",
-    "Limits": "limits",
+    "AcpLimits": "limits",
     "LocalFiles": "files",
     "LocalTerminals": "terminals",
     "MethodUnknown": "errors",
@@ -65,12 +65,12 @@ _MODULES = ("schema", "updates")
 
 __all__ = [
     "AcpClient",
+    "AcpLimits",
     "AcpSession",
     "AgentRefused",
     "AuthRequired",
     "CallCancelled",
     "FileSystem",
-    "Limits",
     "LocalFiles",
     "LocalTerminals",
     "MethodUnknown",

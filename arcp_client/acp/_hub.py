@@ -27,7 +27,7 @@ from arcp_client.acp._peer import Outcome, Peer, Settle
 from arcp_client.acp._requests import Requests, Route
 from arcp_client.acp._spool import Store
 from arcp_client.acp._strays import Strays
-from arcp_client.acp.limits import Limits
+from arcp_client.acp.limits import AcpLimits
 from arcp_client.errors import (
     ClientClosed,
     FeatureNotNegotiated,
@@ -108,7 +108,7 @@ class Hub:
         self,
         transport: Transport,
         *,
-        limits: Limits,
+        limits: AcpLimits,
         handlers: Handlers,
         routes: dict[str, Route],
         hooks: Hooks,

@@ -18,7 +18,7 @@ from arcp_client.acp._opening import make_session, pages, usable_directories, us
 from arcp_client.acp._requests import Route
 from arcp_client.acp._services import Elicit, Services, capabilities
 from arcp_client.acp.files import FileSystem
-from arcp_client.acp.limits import Limits
+from arcp_client.acp.limits import AcpLimits
 from arcp_client.acp.permissions import Policy, deny
 from arcp_client.acp.session import AcpSession
 from arcp_client.acp.terminals import Terminals
@@ -76,11 +76,11 @@ class AcpClient:
         fs: FileSystem | None = None,
         terminal: Terminals | None = None,
         on_elicitation: Elicit | None = None,
-        limits: Limits | None = None,
+        limits: AcpLimits | None = None,
         capabilities: schema.ClientCapabilities | None = None,
         info: schema.Implementation | None = None,
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or AcpLimits()
         self._cwd = os.path.abspath(cwd or ".")  # noqa: PTH100  # resolve() would read symlinks
         if isinstance(agent, Connector):
             self._connector: Connector = agent
@@ -179,8 +179,8 @@ class AcpClient:
         """End the agent and all it started. Idempotent, from any task, also from a handler.
 
         Args:
-            drain: seconds for the handlers of what has arrived; `Limits.drain` by default. What is
-                not handled by then is logged with its number.
+            drain: seconds for the handlers of what has arrived; `AcpLimits.drain` by default. How
+                much is not handled by then is logged.
         """
         if self._hub is not None:
             await self._hub.close(drain=self._limits.drain if drain is None else drain)

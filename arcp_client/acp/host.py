@@ -17,7 +17,7 @@ from arcp_client.acp._decode import Misshapen, as_json, decode
 from arcp_client.acp._leased import LeasedFiles, LeasedTerminals, lease_policy
 from arcp_client.acp.client import AcpClient
 from arcp_client.acp.errors import AgentRefused
-from arcp_client.acp.limits import Limits
+from arcp_client.acp.limits import AcpLimits
 from arcp_client.acp.permissions import Policy
 from arcp_client.acp.session import AcpSession
 from arcp_client.acp.turn import Turn
@@ -47,7 +47,7 @@ def host(
     env: Mapping[str, str] | None = None,
     policy: Policy | None = None,
     terminals: bool = True,
-    limits: Limits | None = None,
+    limits: AcpLimits | None = None,
 ) -> AgentFunction:
     """Make an ACP agent an agent of a runtime.
 
@@ -144,7 +144,8 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
 
 async def _turn(session: AcpSession, task: _Task, job: JobContext) -> Turn:
     """One prompt; a cancelled job cancels it, and then waits for its end."""
-    owner = TaskOwner("arcp_client.acp.host")
+    # What fails is awaited below, so the owner has nothing to report.
+    owner = TaskOwner("arcp_client.acp.host", on_failure=lambda _: None)
     prompting = owner.spawn(session.prompt(task.prompt), name="prompt")
     cancelled = owner.spawn(job.cancelled.wait(), name="cancelled")
     try:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from arcp_client.policy import Buffer
 
-__all__ = ["Limits"]
+__all__ = ["AcpLimits"]
 
 _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AcpLimits:
     """What may wait, and for how long. Seconds, bytes, and numbers of things.
 
     Attributes:
@@ -57,4 +57,4 @@ class Limits:
         for name in self.__slots__:
             value = getattr(self, name)
             if isinstance(value, int | float) and not value > 0:
-                raise ValueError(f"Limits needs {name} > 0")
+                raise ValueError(f"AcpLimits needs {name} > 0")

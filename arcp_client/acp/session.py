@@ -115,7 +115,7 @@ class AcpSession:
         It begins with those that came before and are still kept (the last 1,024, or 1 MiB), unless
         ``history`` is False; if some are forgotten, the first item is a ``Gap``. An update is
         handed over when its handlers have ended. While an iterator is full the session waits for
-        it; if nobody asks it for `Limits.stall` seconds, its next item is a ``Gap``.
+        it; if nobody asks it for `AcpLimits.stall` seconds, its next item is a ``Gap``.
 
         It ends when the session is closed.
 
@@ -171,9 +171,9 @@ class AcpSession:
         unless it is called by a handler.
 
         If the waiting task is cancelled, the agent is told so (``session/cancel``), open permission
-        requests are answered ``cancelled``, and the agent has `Limits.cancel` seconds to end the
+        requests are answered ``cancelled``, and the agent has `AcpLimits.cancel` seconds to end the
         turn before the cancellation goes on. A second cancellation goes on at once, and the agent
-        is killed if it has not ended the turn after `Limits.kill` seconds.
+        is killed if it has not ended the turn after `AcpLimits.kill` seconds.
 
         Args:
             content: text, a content block, or several of either.
@@ -231,8 +231,8 @@ class AcpSession:
         """Ask the agent to end the turn; `prompt` returns when it has.
 
         Open permission requests, and those that still come in this turn, are answered
-        ``cancelled``. Called again while the turn goes on, it gives the agent `Limits.kill` seconds
-        before it is killed.
+        ``cancelled``. Called again while the turn goes on, it gives the agent `AcpLimits.kill`
+        seconds before it is killed.
 
         Raises:
             LinkLost: the agent has ended.
@@ -368,7 +368,7 @@ class AcpSession:
     # ------------------------------------------------------------------ for the hub
 
     def hold(self, response: Any) -> None:
-        """The session was just made: handle nothing until it is used, or for `Limits.hold` s."""
+        """The session was just made: handle nothing until it is used, or for `AcpLimits.hold` s."""
         self.lane.hold()
         self._state.opened(response)
 

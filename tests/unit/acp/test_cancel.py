@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client.acp import CallCancelled, Limits, updates
+from arcp_client.acp import AcpLimits, CallCancelled, updates
 from arcp_client.errors import LinkLost, RequestTimeout
 from tests.unit.acp.kit import FakeAgent, chunk, connected, opened, settled, words
 
@@ -97,7 +97,7 @@ async def test_a_permission_that_waits_for_its_turn_is_answered_on_cancel() -> N
 
 
 async def test_updates_of_a_cancelled_turn_are_its_own_and_the_next_prompt_waits() -> None:
-    async with connected(limits=Limits(cancel=0.01)) as (agent, client):
+    async with connected(limits=AcpLimits(cancel=0.01)) as (agent, client):
         session = await opened(agent, client)
         got: list[tuple[str, int | None]] = []
         session.subscribe(lambda u: got.append((words(u), u.turn)), updates.AgentMessageChunk)
@@ -117,7 +117,7 @@ async def test_updates_of_a_cancelled_turn_are_its_own_and_the_next_prompt_waits
 
 @pytest.mark.parametrize("how", ["session.cancel", "task.cancel"])
 async def test_a_second_cancel_kills_an_agent_that_does_not_end_the_turn(how: str) -> None:
-    async with connected(limits=Limits(kill=0.02)) as (agent, client):
+    async with connected(limits=AcpLimits(kill=0.02)) as (agent, client):
         session = await opened(agent, client)
         prompting = asyncio.ensure_future(session.prompt("go"))
         await agent.next("session/prompt")
@@ -137,7 +137,7 @@ async def test_a_second_cancel_kills_an_agent_that_does_not_end_the_turn(how: st
 
 
 async def test_a_second_cancel_spares_an_agent_that_ends_the_turn_in_time() -> None:
-    async with connected(limits=Limits(kill=30)) as (agent, client):
+    async with connected(limits=AcpLimits(kill=30)) as (agent, client):
         session = await opened(agent, client)
         prompting = asyncio.ensure_future(session.prompt("go"))
         call = await agent.next("session/prompt")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client.acp import Limits, updates
+from arcp_client.acp import AcpLimits, updates
 from arcp_client.errors import ClientClosed, HandlerError, LocalProtocolError
 from tests.unit.acp.kit import chunk, connected, opened, settled, words
 
@@ -43,7 +43,7 @@ async def test_a_handler_that_raises_is_reported_with_its_update_and_the_rest_go
 
 
 async def test_a_handler_that_never_ends_is_cut_by_its_limit() -> None:
-    async with connected(limits=Limits(handler=0.01)) as (agent, client):
+    async with connected(limits=AcpLimits(handler=0.01)) as (agent, client):
         session = await opened(agent, client)
         failures: list[HandlerError] = []
         client.on_error(failures.append)
@@ -111,7 +111,7 @@ async def test_iterators_are_independent_and_come_late() -> None:
 
 
 async def test_an_iterator_says_what_it_does_not_have() -> None:
-    limits = Limits(history=2)
+    limits = AcpLimits(history=2)
     async with connected(limits=limits) as (agent, client):
         session = await opened(agent, client)
         await prompted(agent, session, *map(chunk, range(5)))
@@ -125,7 +125,7 @@ async def test_an_iterator_says_what_it_does_not_have() -> None:
 async def test_a_full_iterator_holds_the_session_back_and_is_cut_when_nobody_asks() -> None:
     from arcp_client.policy import Buffer
 
-    limits = Limits(buffer=Buffer(soft=4), stall=0.02)
+    limits = AcpLimits(buffer=Buffer(soft=4), stall=0.02)
     async with connected(limits=limits) as (agent, client):
         session = await opened(agent, client)
         stream = session.updates()
@@ -146,7 +146,7 @@ async def _all(stream: Any, count: int) -> list[str]:
 async def test_an_iterator_that_is_forgotten_holds_nothing_back() -> None:
     from arcp_client.policy import Buffer
 
-    async with connected(limits=Limits(buffer=Buffer(soft=2), stall=600)) as (agent, client):
+    async with connected(limits=AcpLimits(buffer=Buffer(soft=2), stall=600)) as (agent, client):
         session = await opened(agent, client)
         async for _ in _first_only(agent, session):
             break

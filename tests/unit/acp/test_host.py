@@ -1,4 +1,4 @@
-"""An ACP agent as an ARCP agent: jobs, events, leases, costs, cancellation, and a cut in between."""
+"""An ACP agent as an ARCP agent: jobs, events, leases, costs, cancellation, a cut in between."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client.acp import AgentRefused, Limits, updates
+from arcp_client.acp import AcpLimits, AgentRefused, updates
 from arcp_client.acp.client import AcpClient
 from arcp_client.acp.errors import MethodUnknown
 from arcp_client.errors import HandshakeTimeout, LinkLost, RemoteProtocolError
@@ -275,7 +275,7 @@ async def test_a_line_over_the_limit_is_dropped_whole_and_its_tail_is_no_message
 evil = json.dumps(chunk("evil")).encode()
 send(chunk("a"), b"x" * 300_000 + evil + b" " + evil, b"\\xff\\xfe" + evil, chunk("b"), end(call))
 """,
-        limits=Limits(max_line=100_000),
+        limits=AcpLimits(max_line=100_000),
     )
     assert got == ["a", "b"]
     assert len(odd) == 2
@@ -357,7 +357,7 @@ def _alive(pid: int) -> bool:
 async def test_an_agent_that_never_answers_is_named_with_its_command() -> None:
     argv = [sys.executable, "-c", "import sys; sys.stdin.read()", "--acp"]
     with pytest.raises(HandshakeTimeout, match=r"--acp.*did not answer initialize within 0.05 s"):
-        await AcpClient(argv, limits=Limits(start=0.05)).connect()
+        await AcpClient(argv, limits=AcpLimits(start=0.05)).connect()
 
 
 async def test_an_agent_that_ends_before_it_answers_says_why() -> None:

@@ -265,9 +265,9 @@ async def test_updates_before_and_right_behind_the_answer_to_new_wait_for_the_fi
 async def test_what_comes_for_unknown_sessions_is_bounded_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from arcp_client.acp.limits import Limits
+    from arcp_client.acp.limits import AcpLimits
 
-    limits = Limits(unknown_sessions=2, unknown_updates=3)
+    limits = AcpLimits(unknown_sessions=2, unknown_updates=3)
     async with connected(limits=limits) as (agent, client):
         await agent.send(*(chunk(n, "a") for n in range(5)), chunk(0, "b"), chunk(0, "c"))
         await settled()
@@ -302,9 +302,9 @@ async def test_a_request_in_an_unopened_session_starts_at_once() -> None:
 
 
 async def test_without_any_use_a_new_session_opens_by_itself() -> None:
-    from arcp_client.acp.limits import Limits
+    from arcp_client.acp.limits import AcpLimits
 
-    async with connected(limits=Limits(hold=0.01)) as (agent, client):
+    async with connected(limits=AcpLimits(hold=0.01)) as (agent, client):
         came = asyncio.Event()
         client.subscribe(lambda _: came.set(), updates.AgentMessageChunk)
         await opened(agent, client)

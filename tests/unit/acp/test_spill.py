@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client.acp import Limits, updates
+from arcp_client.acp import AcpLimits, updates
 from arcp_client.acp._lane import Lane
 from arcp_client.acp._spool import Spool, Store
 from arcp_client.errors import BufferFull
@@ -82,7 +82,7 @@ async def test_a_stopped_lane_gives_back_its_room_and_settles_what_waits() -> No
 
 async def test_a_flood_goes_through_a_file_in_order_and_ahead_of_its_answer() -> None:
     buffer = Buffer(soft=8, hard=16)
-    async with connected(limits=Limits(buffer=buffer)) as (agent, client):
+    async with connected(limits=AcpLimits(buffer=buffer)) as (agent, client):
         session = await opened(agent, client)
         gate = asyncio.Event()
         got: list[str] = []
@@ -108,7 +108,7 @@ async def test_a_flood_goes_through_a_file_in_order_and_ahead_of_its_answer() ->
 
 async def test_when_the_file_is_full_the_agent_is_held_and_calls_of_handlers_say_so() -> None:
     buffer = Buffer(soft=1, hard=2, spill=2000)
-    async with connected(limits=Limits(buffer=buffer)) as (agent, client):
+    async with connected(limits=AcpLimits(buffer=buffer)) as (agent, client):
         session = await opened(agent, client)
         errors: list[Exception] = []
         got: list[str] = []
@@ -136,7 +136,7 @@ async def test_a_disk_that_takes_nothing_holds_the_agent_and_loses_nothing(
 ) -> None:
     monkeypatch.setattr("arcp_client.acp._spool.Spool.append", lambda *_: False)
     buffer = Buffer(soft=1, hard=2)
-    async with connected(limits=Limits(buffer=buffer)) as (agent, client):
+    async with connected(limits=AcpLimits(buffer=buffer)) as (agent, client):
         session = await opened(agent, client)
         got: list[str] = []
 
