@@ -252,6 +252,7 @@ class Living(Requesting):
     async def _farewell(self, seconds: float, *, drain: bool, tell: bool) -> None:
         driver, running = self._driver, self._running
         assert running is not None
+        failed = isinstance(self._state, Closed)  # then this is not what ends the session
         if driver is None:  # the store has not answered yet
             self._end(None)
             await cancel_and_wait([running])
@@ -286,7 +287,7 @@ class Living(Requesting):
         self._session.end(None)
         driver.carry()
         if self._durability is not None:
-            await self._durability.close(forget=tell)
+            await self._durability.close(forget=tell and not failed)
 
     async def _drained(self) -> None:
         passed = self._durability.passed() if self._durability is not None else None

@@ -55,10 +55,11 @@ class Durability:
         self._pressure = pressure
         self._spool: Path | None = None
         self._holds = False
+        self._closing: asyncio.Task[None] | None = None
         self._driver: Driver | None = None
         self._writer: Checkpointer | None = None
         self._jobs: dict[str, OpenJob] = {}
-        self._ended: dict[str, str] = {}
+        self._ended: dict[str, tuple[str, int]] = {}
         self._job_of: dict[int, str] = {}
         self._logs: dict[str, ChunkLog] = {}
         self._restored: tuple[tuple[int, int], ...] = ()
@@ -113,13 +114,19 @@ class Durability:
         self._pressure.follower = None
 
     async def close(self, *, forget: bool) -> None:
-        """Save a last time, or delete the checkpoint with ``forget``, and let go of it. Idempotent.
+        """Save a last time, or delete the checkpoint with ``forget``, and let go of it.
 
-        What the store raises here is logged: the client is over all the same.
+        Idempotent; the first call decides. Once begun it is brought to its end, whoever of those
+        that wait for it is cancelled. What the store raises is logged: the client is over all the
+        same.
         """
-        if not self._holds:
-            return
-        self._holds = False
+        if self._holds:
+            self._holds = False
+            self._closing = self._owner.spawn(self._close(forget=forget), name="close")
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(self, *, forget: bool) -> None:
         self.freeze()
         try:
             if self._writer is not None:
@@ -135,8 +142,7 @@ class Durability:
         finally:
             for log in self._logs.values():
                 log.remove() if forget else log.close()
-            # In a task of its own, since the lock must be let go of however this ends.
-            await asyncio.shield(self._owner.spawn(self._release(), name="release"))
+            await self._release()
 
     async def _release(self) -> None:
         try:
@@ -155,7 +161,7 @@ class Durability:
                 if event.seq is not None:
                     self._job_of[event.seq] = job_id
                 if event.terminal:
-                    self._ended[job_id] = event.session_id
+                    self._ended[job_id] = (event.session_id, event.seq or 0)
         self._writer.offer(events)
 
     def after(self, action: Callable[[], None]) -> None:
@@ -184,7 +190,7 @@ class Durability:
     def gone(self, job_id: str) -> None:
         """A job's end will never come."""
         if job_id in self._jobs:
-            self._ended[job_id] = ""
+            self._ended[job_id] = ("", 0)
             self.changed()
 
     async def flush(self) -> None:
@@ -248,6 +254,8 @@ class Durability:
         if session_id == self._session_restored:
             processed = (*processed, *self._not_yet_reached(received))
         self._forget_ended(session_id, mark, processed)
+        # The end of a job that is kept comes again, or nobody would ever learn of it.
+        processed = _without(processed, {seq for _, seq in self._ended.values()})
         token = session.resume_token
         return Checkpoint(
             session_id=session_id,
@@ -274,7 +282,7 @@ class Durability:
             if seq > mark and not any(first <= seq <= last for first, last in processed)
         }
         open_still = set(self._job_of.values())
-        for job_id, where in tuple(self._ended.items()):
+        for job_id, (where, _) in tuple(self._ended.items()):
             if where != session_id or job_id not in open_still:
                 del self._ended[job_id]
                 self._jobs.pop(job_id, None)
@@ -285,6 +293,21 @@ class Durability:
             self._logs.pop(job_id).remove()
         if self._driver is not None and checkpoint.mark < self._driver.session.received:
             self.changed()
+
+
+def _without(ranges: tuple[tuple[int, int], ...], numbers: set[int]) -> tuple[tuple[int, int], ...]:
+    """The ranges with holes where these numbers are."""
+    if not numbers:
+        return ranges
+    kept = []
+    for first, last in ranges:
+        for number in sorted(n for n in numbers if first <= n <= last):
+            if first < number:
+                kept.append((first, number - 1))
+            first = number + 1
+        if first <= last:
+            kept.append((first, last))
+    return tuple(kept)
 
 
 def _sweep(spool: Path, kept: set[str]) -> None:

@@ -108,11 +108,14 @@ class SqliteStore:
             return
         if not self._locks and self._thread is not None:
             thread, self._thread = self._thread, None
-            database, self._database = self._database, None
-            if database is not None:
-                await asyncio.get_running_loop().run_in_executor(thread, database.close)
-            thread.shutdown(wait=False)
-        lock.free()
+            try:
+                # In the thread, so behind what a cancelled caller left running there.
+                await asyncio.get_running_loop().run_in_executor(thread, self._close)
+            finally:
+                thread.shutdown(wait=False)
+                lock.free()
+        else:
+            lock.free()
 
     def spool(self, target: str, key: str) -> Path | None:
         """The directory for results that come in chunks, beside the file."""
@@ -129,6 +132,11 @@ class SqliteStore:
         # A cancelled caller must not leave the database in the middle of something: the thread
         # finishes what it began, and the next call queues behind it.
         return await loop.run_in_executor(self._thread, lambda: work(self._open()))
+
+    def _close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arcp_client import Buffer, Client, JobContext, MemoryStore, Order, Runtime, SqliteStore, events
-from arcp_client.errors import ConnectFailed, StoreLocked
+from arcp_client.errors import ConnectFailed, HandlerFailed, StoreLocked
 from arcp_client.models import Checkpoint
 from arcp_client.state import Closed, Live
 
@@ -424,3 +424,85 @@ async def test_the_newest_token_is_saved_before_anything_is_delivered(runtime: R
     await client.close()
     assert order[0] == "saved"
     assert order.count("handled") == 1
+
+
+async def test_what_made_a_handler_stop_the_client_comes_again(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    first = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+
+    @first.on(events.Log, on_error="stop")
+    async def handle(event: events.Log) -> None:
+        if event.message == "3":
+            raise RuntimeError("broken")
+
+    await first.connect()
+    job = await first.submit("say", [str(n) for n in range(10)])
+    with pytest.raises(HandlerFailed):
+        await job.result()
+        await first.connected()
+    await first.close()
+
+    second = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    again: list[tuple[str, bool]] = []
+
+    @second.on(events.Log)
+    async def once_more(event: events.Log) -> None:
+        again.append((event.message, event.redelivered))
+
+    async with second:
+        (job,) = second.open_jobs()
+        assert (await job.result()).value == 10
+    assert again[0] == ("3", True)
+    assert [message for message, _ in again] == [str(n) for n in range(3, 10)]
+
+
+async def test_a_handler_that_detaches_gets_its_event_again(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    first = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    left = asyncio.Event()
+
+    @first.on(events.Log)
+    async def handle(event: events.Log) -> None:
+        if event.message == "2":
+            await first.detach(timeout=0.0)
+            left.set()
+
+    await first.connect()
+    await first.submit("say", [str(n) for n in range(5)])
+    await left.wait()
+
+    second = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    again: list[str] = []
+
+    @second.on(events.Log)
+    async def once_more(event: events.Log) -> None:
+        again.append(event.message)
+
+    async with second:
+        for job in second.open_jobs():
+            await job.result()
+    assert again == ["2", "3", "4"]
+
+
+@pytest.mark.parametrize("call", ["connect", "close", "detach"])
+async def test_no_lock_or_file_is_left_over_a_real_socket(
+    runtime: Runtime, tmp_path: Path, call: str
+) -> None:
+    async with runtime.serve() as server:
+        for turns in range(0, 50, 2):
+            client = Client(server.url, store=SqliteStore(tmp_path / "kept.db"))
+            if call != "connect":
+                await client.connect()
+            task = asyncio.ensure_future(getattr(client, call)())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task}, timeout=10.0)
+            await client.close()
+            assert isinstance(client.state, Closed)
+            assert [path.name for path in tmp_path.iterdir()] in ([], ["kept.db"])
+        # And the store can still be held.
+        async with Client(server.url, store=SqliteStore(tmp_path / "kept.db")):
+            pass
