@@ -284,6 +284,26 @@ send(chunk("a"), b"x" * 300_000 + evil + b" " + evil, b"\\xff\\xfe" + evil, chun
     assert turn.stop_reason == "end_turn"
 
 
+async def test_a_thousand_turns_whose_update_and_answer_are_one_write_never_end_early() -> None:
+    body = """
+number = call["params"]["prompt"][0]["text"]
+messages = [chunk(number), end(call)]
+os.write(1, b"".join(json.dumps(message).encode() + b"\\n" for message in messages))
+"""
+    async with AcpClient(program(body)) as client:
+        session = await client.new_session()
+        done: list[str] = []
+
+        @session.on(updates.AgentMessageChunk)
+        async def handle(update: Any) -> None:
+            await asyncio.sleep(0)
+            done.append(words(update))
+
+        for number in range(1000):
+            await session.prompt(str(number))
+            assert done[-1] == str(number)
+
+
 async def test_standard_error_never_stops_the_agent() -> None:
     _, _, turn = await prompted("""
 sys.stderr.write("x" * 5_000_000)
