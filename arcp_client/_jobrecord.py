@@ -122,10 +122,17 @@ class JobRecord(JobStream):
 
     def extend(self, events: list[Event], now: float, largest: int) -> None:
         """Deliver events: to what is known of the job, and to the iterators."""
-        observers = _OBSERVERS
-        for event in events:
-            if type(event) in observers:
-                observers[type(event)](self, event)
+        classes = set(map(type, events))
+        if not classes.isdisjoint(_OBSERVERS):
+            for event in events:
+                if type(event) in _OBSERVERS:
+                    _OBSERVERS[type(event)](self, event)
+        if Metric in classes:
+            for event in events:
+                if type(event) is Metric and event.name == _REMAINING:
+                    self.measured(event)
+        if Progress in classes:
+            self.progress = next(one for one in reversed(events) if type(one) is Progress)
         super().extend(events, now, largest)
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
@@ -170,13 +177,9 @@ class JobRecord(JobStream):
         """A piece of its result came."""
         self.assembler.add(event)
 
-    def progressed(self, event: Progress) -> None:
-        """It is so far."""
-        self.progress = event
-
     def measured(self, event: Metric) -> None:
-        """A measurement, perhaps of what is left of its budget."""
-        if event.name == _REMAINING and event.unit is not None:
+        """What is left of its budget."""
+        if event.unit is not None:
             self.budget[event.unit] = Decimal(str(event.value))
 
     def _tell(self) -> None:
@@ -258,6 +261,4 @@ _OBSERVERS: dict[type[Event], Callable[[JobRecord, Any], None]] = {
     Failed: JobRecord.failed,
     Gap: JobRecord.gap,
     ResultChunk: JobRecord.chunk,
-    Progress: JobRecord.progressed,
-    Metric: JobRecord.measured,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..events import Event, Gap, sizes
+from ..events import Event, Gap
 from .retention import Memory, Retention
 from .selection import Selection
 from .streams import EventIterator, Relief, Tap
@@ -95,8 +95,7 @@ class JobStreams:
     def __iter__(self) -> Iterator[JobStream]:
         return iter(tuple(self._open.values()))
 
-    def accept(self, events: list[Event], now: float) -> None:
-        largest = max(sizes(events))
+    def accept(self, events: list[Event], now: float, largest: int) -> None:
         self.memory.came(largest * len(events))
         at = events[0].job_id
         run: list[Event] = []

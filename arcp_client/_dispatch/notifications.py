@@ -74,7 +74,7 @@ class Notifications(Observable[Event]):
 
     # -- for the subject
 
-    def accept(self, events: list[Event], now: float) -> None:
+    def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         for event in events:
             self._emit(event, now)
 

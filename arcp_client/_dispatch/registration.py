@@ -131,7 +131,7 @@ class Registration:
 
     # -- for the subject
 
-    def accept(self, events: list[Event], now: float) -> None:
+    def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         wanted = events if self._wants_all else self._wanted(events)
         if not wanted:
             return

@@ -234,7 +234,7 @@ class Tap:
         """Whether there is anybody to push to."""
         return bool(self._iterators)
 
-    def accept(self, events: list[Event], now: float) -> None:
+    def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         for iterator in self.iterators():
             iterator.extend(events, now)
 

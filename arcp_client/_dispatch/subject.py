@@ -18,8 +18,14 @@ __all__ = ["Consumer", "Subject"]
 class Consumer(Protocol):
     """What the subject needs of whoever takes events."""
 
-    def accept(self, events: list[Event], now: float) -> None:
-        """Take those that are wanted; must not block, raise, or change the list."""
+    def accept(self, events: list[Event], now: float, largest: int, /) -> None:
+        """Take those that are wanted; must not block, raise, or change the list.
+
+        Args:
+            events: what came, in order.
+            now: when.
+            largest: bytes of the largest of them.
+        """
 
     @property
     def outstanding(self) -> int:
@@ -84,7 +90,7 @@ class Subject:
         if largest > self._heaviest:
             self._heaviest = largest
         for consumer in self._consumers:
-            consumer.accept(events, now)
+            consumer.accept(events, now, largest)
         if self.quiet:
             self.quiet = False
             self._activity()

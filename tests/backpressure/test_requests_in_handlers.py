@@ -164,11 +164,12 @@ async def test_bytes_bound_what_waits_as_well_as_events_do() -> None:
     assert peaks[0] <= 12
 
 
-async def test_the_spill_of_a_lost_link_is_not_lost() -> None:
+@pytest.mark.parametrize("bytes_", [100_000, 10_000_000], ids=["asked for again", "kept"])
+async def test_the_spill_of_a_lost_link_is_not_lost(bytes_: int) -> None:
     """D6: spilled frames are not received, so the next link brings them, or they were kept."""
     seen: list[int] = []
     async with serving(Script()) as peer:
-        client = Client(peer.url, buffer=Buffer(soft=16, hard=64, bytes=100_000))
+        client = Client(peer.url, buffer=Buffer(soft=16, hard=64, bytes=bytes_))
 
         @client.on(events.Log)
         async def handle(event: events.Log) -> None:

@@ -31,7 +31,7 @@ class Streams:
         return stream
 
     def push(self, *events: Event) -> None:
-        self.streams.accept(list(events), 0.0)
+        self.streams.accept(list(events), 0.0, max(e.size for e in events))
 
 
 def done(seq: int, job: str = "job_1") -> events.Completed:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import pytest
 
 from arcp_client import JobHandle
 from arcp_client._wire.replies import Accepted
-from arcp_client.events import Event, Gap
+from arcp_client.events import Completed, Event, Gap
 from arcp_client.jobtable import JobTable
 from arcp_client.models import Lease, LeaseConstraints
 from arcp_client.testing import VirtualClock
-from tests.unit.dispatch.kit import Hub, log
+from tests.unit.dispatch.kit import SESSION, Hub, log
 
 
 class Owner(Hub):
@@ -27,7 +28,7 @@ def table() -> JobTable:
 
 
 def push(table: JobTable, *events: Event) -> None:
-    table.streams.accept(list(events), 0.0)
+    table.streams.accept(list(events), 0.0, max(e.size for e in events))
 
 
 def accepted(job_id: str) -> Accepted:
@@ -107,4 +108,25 @@ async def test_the_closed_table_has_no_timer(table: JobTable, clock: VirtualCloc
     table.close(lambda: ValueError())  # type: ignore[arg-type,return-value]
     jumps = clock.jumps
     await clock.advance(60)
+    assert clock.jumps == jumps + 1
+
+
+async def test_twenty_thousand_short_jobs_leave_nothing_behind(
+    table: JobTable, clock: VirtualClock
+) -> None:
+    """M4: what is tracked returns to a bounded number."""
+    for n in range(20_000):
+        job_id = f"job_{n}"
+        if n % 2:
+            table.known(accepted(job_id), mine=True)
+        end = Completed(seq=2 * n + 2, session_id=SESSION, job_id=job_id)
+        push(table, log(2 * n + 1, job_id), end)
+    assert not table.open()
+    assert sum(1 for _ in table.streams) == 0
+    assert not table.streams.memory.listened
+    gc.collect(0)
+    assert sum(table.get(f"job_{n}") is not None for n in range(20_000)) <= 256
+    await clock.advance(60)
+    jumps = clock.jumps
+    await clock.advance(1)
     assert clock.jumps == jumps + 1
