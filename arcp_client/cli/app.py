@@ -297,6 +297,37 @@ def ping(
 
 
 @app.command()
+def doctor(
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="The runtime's; else as for --url elsewhere."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    output: OutputOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """Examine a runtime: what it does as specified, what not, and what is done about it.
+
+    Nothing is started or changed there. Exits with 0 only if the runtime conforms.
+    """
+
+    def command() -> int:
+        from arcp_client.cli.doctor import doctor as body
+        from arcp_client.cli.options import Output
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile,
+            output=Output.JSON if json else output, connect_timeout=connect_timeout,
+        )  # fmt: skip
+        return body(where)
+
+    _do(command)
+
+
+@app.command()
 def version(output: OutputOption = None) -> None:
     """Print the versions of this command, Python and the key libraries."""
 

@@ -169,7 +169,7 @@ class Talk(Line):
     def _resume(self, hello: Frame, token: str, last: int) -> None:
         found = [s for s in self._host.sessions.values() if s.token == token]
         session = found[0] if found else None
-        if session is None or (not self._forms.caught_up and last == session.seq):
+        if session is None or (not self._forms.caught_up and last == session.seq > 0):
             self._refuse_resume(hello)
             return
         if self._forms.rotates:

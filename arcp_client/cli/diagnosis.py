@@ -1,0 +1,342 @@
+"""A runtime in, findings out: what of the protocol it does as specified, and what it does not.
+
+The probes are harmless: nothing is started, cancelled or changed there. A client does what clients
+do, and the frames are looked at on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from pydantic import SecretStr
+from tenacity import wait_fixed
+
+from arcp_client import (
+    ArcpError,
+    Client,
+    ClientInfo,
+    Connector,
+    LinkState,
+    Live,
+    Reconnect,
+    SessionInfo,
+    Timeouts,
+    Transport,
+    __version__,
+)
+from arcp_client.errors import AgentNotFound, FeatureNotNegotiated, RequestError, RequestTimeout
+
+__all__ = ["Diagnosis", "Finding", "examine"]
+
+Verdict = Literal["ok", "deviates", "broken", "not offered"]
+
+_NOBODY = "arcp-client-doctor-asks-for-nobody"
+_PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one capability.
+
+    Attributes:
+        capability: its name.
+        verdict: ``ok``, ``deviates``, ``broken``, or ``not offered``, which is no fault.
+        section: of the specification.
+        seen: what the runtime does.
+        remedy: what the client does about it.
+    """
+
+    capability: str
+    verdict: Verdict
+    section: str
+    seen: str = ""
+    remedy: str = ""
+
+
+@dataclass
+class Diagnosis:
+    """All findings about one runtime.
+
+    Attributes:
+        session: what its welcome said.
+        findings: in the order in which they were made.
+    """
+
+    session: SessionInfo
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it does everything that it offers as specified."""
+        return all(finding.verdict in ("ok", "not offered") for finding in self.findings)
+
+
+async def examine(
+    target: Connector, *, token: SecretStr | None = None, patience: float = 5.0
+) -> Diagnosis:
+    """Connect to a runtime, try what does no harm, and say what came of it.
+
+    Args:
+        target: the runtime.
+        token: the bearer token.
+        patience: seconds for each answer, and for the first connection.
+
+    Raises:
+        ConnectFailed: there was no session within ``patience``.
+        Unauthenticated: the runtime refused the token.
+    """
+    tap = _Tap(target)
+    client = Client(
+        tap,
+        token=token,
+        info=ClientInfo(name="arcp-client-doctor", version=__version__),
+        reconnect=Reconnect(wait=wait_fixed(_PAUSE)),
+        timeouts=Timeouts(open=patience, request=patience, close=patience),
+    )
+    try:
+        await client.connect()
+        diagnosis = Diagnosis(client.session)
+        note = diagnosis.findings.append
+        note(_handshake(tap))
+        note(await _ping(client))
+        note(await _listing(client, tap))
+        note(await _refusal(client, tap))
+        note(await _resume(client, tap, patience))
+        known = _KNOWN.get(client.session.dialect)
+        if known is not None:
+            note(known)
+    finally:
+        await client.close()
+    note(_close(tap, client.session.dialect))
+    return diagnosis
+
+
+# ------------------------------------------------------------------ looking at frames
+
+
+class _Tap:
+    """A connector that keeps the frames that go over its links."""
+
+    def __init__(self, inner: Connector) -> None:
+        self._inner = inner
+        self._link: _TappedLink | None = None
+        self.frames: list[tuple[Literal["in", "out"], dict[str, Any]]] = []
+
+    @property
+    def target(self) -> str:
+        return self._inner.target
+
+    async def connect(self) -> Transport:
+        self._link = _TappedLink(await self._inner.connect(), self)
+        return self._link
+
+    async def cut(self) -> None:
+        """End the link, as a network would."""
+        if self._link is not None:
+            await self._link.close(timeout=1.0)
+
+    def keep(self, way: Literal["in", "out"], data: bytes) -> None:
+        """One frame passes."""
+        try:
+            frame = json.loads(data)
+        except ValueError:
+            return
+        if isinstance(frame, dict) and isinstance(frame.get("payload"), dict):
+            self.frames.append((way, frame))
+
+    def said(self, *kinds: str, after: int = 0) -> list[dict[str, Any]]:
+        """The runtime's frames of these types, oldest first."""
+        return [f for way, f in self.frames[after:] if way == "in" and f.get("type") in kinds]
+
+    def sent(self, kind: str) -> list[dict[str, Any]]:
+        """The client's frames of one type, oldest first."""
+        return [f for way, f in self.frames if way == "out" and f.get("type") == kind]
+
+
+class _TappedLink:
+    def __init__(self, inner: Transport, tap: _Tap) -> None:
+        self._inner = inner
+        self._tap = tap
+
+    async def send(self, frame: bytes) -> None:
+        self._tap.keep("out", frame)
+        await self._inner.send(frame)
+
+    async def receive(self) -> bytes:
+        data = await self._inner.receive()
+        self._tap.keep("in", data)
+        return data
+
+    async def close(self, *, timeout: float = 5.0) -> None:
+        await self._inner.close(timeout=timeout)
+
+
+# ------------------------------------------------------------------ probes
+
+
+def _handshake(tap: _Tap) -> Finding:
+    welcome = tap.said("session.welcome")[0]
+    payload = welcome["payload"]
+    capabilities = payload.get("capabilities") or {}
+    odd = []
+    if not welcome.get("session_id"):
+        odd.append("the session id is not in the envelope")
+    runtime = payload.get("runtime")
+    if not isinstance(runtime, dict) or not runtime.get("name") or not runtime.get("version"):
+        odd.append("the runtime does not name itself under `runtime`")
+    if not payload.get("resume_token"):
+        odd.append("there is no resume token")
+    if any(not isinstance(agent, dict) for agent in capabilities.get("agents") or ()):
+        odd.append("agents are not listed as objects")
+    if not isinstance(capabilities.get("features"), list):
+        odd.append("no features are listed")
+    return _finding("handshake", "§6.2", odd, "reads the other forms, too")
+
+
+async def _ping(client: Client) -> Finding:
+    return await _asked("ping", "§6.4", client.ping, list, "goes without a heartbeat")
+
+
+async def _listing(client: Client, tap: _Tap) -> Finding:
+    start = len(tap.frames)
+
+    async def ask() -> None:
+        async for _ in client.jobs():
+            return
+
+    def odd() -> list[str]:
+        payload = tap.said("session.jobs", after=start)[0]["payload"]
+        found = []
+        if payload.get("request_id") is None:
+            found.append("the reply has no request_id")
+        if not isinstance(payload.get("jobs"), list):
+            found.append("`jobs` is not a list")
+        if any("created_at" not in entry for entry in payload.get("jobs") or ()):
+            found.append("entries have no created_at")
+        return found
+
+    return await _asked("listing", "§6.6", ask, odd, "reads the other forms, too")
+
+
+async def _refusal(client: Client, tap: _Tap) -> Finding:
+    """A submit of an agent that does not exist."""
+    start, name, section = len(tap.frames), "refused submit", "§7.5, §12"
+    try:
+        job = await client.submit(_NOBODY)
+    except AgentNotFound:
+        odd = []
+    except RequestTimeout as error:
+        return Finding(name, "broken", section, str(error), "gives up after a time")
+    except RequestError as error:
+        odd = [f"the code is {error.code}, not AGENT_NOT_AVAILABLE"]
+    except ArcpError as error:
+        return Finding(name, "broken", section, str(error), "gives up after a time")
+    else:
+        await job.cancel()
+        return Finding(name, "broken", section, "an unknown agent was accepted", "nothing")
+    errors = tap.said("session.error", "job.error", after=start)
+    if errors and errors[0]["type"] == "job.error":
+        odd.append("it comes as job.error, as if a job had failed")
+    for missing in ("code", "message", "retryable"):
+        if errors and missing not in errors[0]["payload"]:
+            odd.append(f"the error has no {missing}")
+    return _finding(name, section, odd, "tells refusals from failures by what was asked")
+
+
+async def _resume(client: Client, tap: _Tap, patience: float) -> Finding:
+    name, section = "resume", "§6.3"
+    before = tap.said("session.welcome")[-1]["payload"].get("resume_token")
+    start = len(tap.frames)
+    try:
+        async with asyncio.timeout(patience), _live_again(client):
+            await tap.cut()
+    except TimeoutError:
+        return Finding(name, "broken", section, "there was no second link in time", "tries on")
+    if not client.resumed:
+        seen = "the session was not resumed"
+        return Finding(name, "broken", section, seen, "starts a new session, says what is lost")
+    odd = []
+    if tap.said("session.welcome", after=start)[-1]["payload"].get("resume_token") == before:
+        odd.append("the resume token is not rotated")
+    refused = tap.said("session.error", "job.error", after=start)
+    if any(error["payload"].get("code") == "RESUME_WINDOW_EXPIRED" for error in refused):
+        odd.append("a client that missed nothing is refused")
+    return _finding(name, section, odd, "asks again from one event earlier, keeps the token")
+
+
+@asynccontextmanager
+async def _live_again(client: Client) -> AsyncIterator[None]:
+    """Wait at the end of the block for the next time that the client is live."""
+    live: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    links = client.stats().reconnects
+
+    @client.on_state
+    def changed(state: LinkState) -> None:
+        if isinstance(state, Live) and client.stats().reconnects > links and not live.done():
+            live.set_result(None)
+
+    yield
+    await live
+
+
+def _close(tap: _Tap, dialect: str) -> Finding:
+    name, section = "close", "§6.7"
+    if tap.said("session.closed"):
+        return Finding(name, "ok", section)
+    if dialect == "java":
+        seen = "a close would cancel the session's jobs (known of this runtime, not tried)"
+        return Finding(name, "deviates", section, seen, "drops the link instead")
+    if not tap.sent("session.close") and not tap.sent("session.bye"):
+        return Finding(name, "broken", section, "there was no link to close", "nothing")
+    if not tap.sent("session.close"):
+        seen = "session.close is not known, session.bye is, and has no reply"
+        return Finding(name, "deviates", section, seen, "says session.bye")
+    return Finding(name, "broken", section, "session.closed never came", "drops the link")
+
+
+_BOUND = "known of this runtime, not tried: after a resume nothing comes of jobs that were running"
+_KNOWN: Final = {
+    "python": Finding(
+        "running jobs", "deviates", "§6.3", _BOUND,
+        "subscribes again, fetches a stored end under the idempotency key, and says what is lost",
+    ),
+    "typescript": Finding(
+        "running jobs", "deviates", "§6.3",
+        "known of this runtime, not tried: a job dies when its link is lost",
+        "finds out, and reports the job as lost",
+    ),
+    "csharp": Finding(
+        "running jobs", "deviates", "§6.3", _BOUND, "resumes again until their ends have come"
+    ),
+    "ruby": Finding("running jobs", "deviates", "§6.3", _BOUND, "subscribes again"),
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------ pieces
+
+
+def _finding(name: str, section: str, odd: list[str], remedy: str) -> Finding:
+    if odd:
+        return Finding(name, "deviates", section, "; ".join(odd), remedy)
+    return Finding(name, "ok", section)
+
+
+async def _asked(
+    name: str,
+    section: str,
+    ask: Callable[[], Awaitable[Any]],
+    odd: Callable[[], list[str]],
+    remedy: str,
+) -> Finding:
+    try:
+        await ask()
+    except FeatureNotNegotiated:
+        return Finding(name, "not offered", section, "", remedy)
+    except ArcpError as error:
+        return Finding(name, "broken", section, str(error), "gives up after a time")
+    return _finding(name, section, odd(), remedy)

@@ -1,0 +1,68 @@
+"""The command ``doctor``, as its own process against runtimes on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from arcp_client.runtime import Server
+from arcp_client.testing import ScriptedRuntime
+from tests.interop.reference import ReferenceRuntime
+
+COMMAND = (sys.executable, "-m", "arcp_client.cli", "doctor")
+
+
+async def doctor(tmp_path: Path, *words: str) -> tuple[int, str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ARCP_")}
+    env |= {"ARCP_TOKEN": "tok-alice", "COLUMNS": "100", "HOME": str(tmp_path)}
+    done = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=env,
+        cwd=tmp_path,
+    )
+    out, err = await done.communicate()
+    assert done.returncode is not None
+    return done.returncode, out.decode(), err.decode()
+
+
+async def test_a_runtime_that_conforms_is_0(server: Server, tmp_path: Path) -> None:
+    code, out, err = await doctor(tmp_path, server.url)
+    assert (code, err) == (0, "")
+    assert "dialect   arcp-client" in out
+    assert "it conforms" in out
+
+
+async def test_the_reference_deviates_and_is_1(tmp_path: Path) -> None:
+    async with ReferenceRuntime() as served:
+        code, out, _ = await doctor(tmp_path, served.url, "--json")
+    assert code == 1
+    report = json.loads(out)
+    assert report["schema"] == "arcp-client.doctor/1"
+    assert (report["dialect"], report["conforms"]) == ("python", False)
+    odd = {f["capability"]: f["section"] for f in report["findings"] if f["verdict"] != "ok"}
+    assert odd == {"running jobs": "§6.3", "close": "§6.7"}
+    assert all(f["seen"] and f["remedy"] for f in report["findings"] if f["verdict"] != "ok")
+
+
+async def test_deviations_are_in_the_table_with_what_is_done_about_them(tmp_path: Path) -> None:
+    async with ScriptedRuntime("ruby") as runtime, runtime.serve() as served:
+        code, out, _ = await doctor(tmp_path, served.url)
+    assert code == 1
+    for text in ("deviates", "§6.2", "§6.7", "says session.bye", "does not conform"):
+        assert text in out
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/arcp", "ws://127.0.0.1:1/arcp"])
+async def test_no_runtime_is_told_from_a_bad_one(tmp_path: Path, url: str) -> None:
+    code, out, err = await doctor(tmp_path, url, "--connect-timeout", "0.5")
+    assert code == (2 if url.startswith("http") else 3)
+    assert (out, "ws://" in err) == ("", True)
