@@ -42,6 +42,8 @@ class Origin(NamedTuple):
     replay: bool
 
 
+_decode = msgspec.json.Decoder().decode
+
 NOWHERE = Origin("", None, False)
 
 
@@ -67,7 +69,10 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
     def notification(self) -> dict[str, Any]:
         """The whole notification's ``params`` as they came, with all that has no field here."""
         line = self.__dict__.get("line")
-        return {} if line is None else cast("dict[str, Any]", msgspec.json.decode(line)["params"])
+        try:
+            return {} if line is None else cast("dict[str, Any]", _decode(line)["params"])
+        except (msgspec.MsgspecError, RecursionError):  # a number or a depth beyond all bounds
+            return {}
 
     @property
     def raw(self) -> Any:

@@ -143,7 +143,7 @@ JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-5, 5)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=4),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
@@ -166,6 +166,11 @@ def test_any_update_with_any_fields_becomes_an_update(data: st.DataObject) -> No
     assert made.raw == update
     if isinstance(made, kind):
         assert received(json.loads(as_json(made))) == made
+
+
+def test_a_number_beyond_all_bounds_makes_an_update_without_raw() -> None:
+    line = b'{"params":{"sessionId":"s","update":{"sessionUpdate":"x","n":1e999}}}'
+    assert update_of(line, WHERE).raw is None
 
 
 def test_what_is_made_by_hand_goes_out_and_comes_back() -> None:
