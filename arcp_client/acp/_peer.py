@@ -31,6 +31,7 @@ Arrive: TypeAlias = Callable[[Outcome, Settle], None]
 
 _SLICE = 64
 _HEAD = 200
+_NEWS = 1.0  # seconds from a failed write to the news of the agent's end
 
 
 class Receiver(Protocol):
@@ -113,6 +114,7 @@ class Peer:
         self._ids = itertools.count()
         self._next = 0
         self._pending: dict[int, _Pending] = {}
+        self._ended = asyncio.Event()
         self.why: LinkLost | None = None
 
     def start(self) -> None:
@@ -156,7 +158,7 @@ class Peer:
         keep = False
         try:
             async with asyncio.timeout(timeout) as scope:
-                await self._transport.send(as_json(message))
+                await self._send(as_json(message))
                 return await pending.future
         except TimeoutError as error:
             if not scope.expired():
@@ -185,7 +187,19 @@ class Peer:
             LinkLost: the agent has ended.
         """
         self.check()
-        await self._transport.send(as_json({"jsonrpc": "2.0", "method": method, "params": params}))
+        await self._send(as_json({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def _send(self, line: bytes) -> None:
+        try:
+            await self._transport.send(line)
+        except LinkLost as error:
+            # Its input closes before the news of its end is here, which says more.
+            news = self._owner.spawn(self._ended.wait(), name="news")
+            try:
+                await asyncio.wait({news}, timeout=_NEWS)
+            finally:
+                news.cancel()
+            raise copy.copy(self.why or error) from error
 
     def post(self, message: Mapping[str, Any]) -> None:
         """Send something on the side; that the agent has ended meanwhile is no error."""
@@ -301,6 +315,7 @@ class Peer:
         if self.why is not None:
             return
         self.why = error
+        self._ended.set()
         pending, self._pending = self._pending, {}
         for call in pending.values():
             if call.arrive is not None:
