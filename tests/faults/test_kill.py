@@ -1,11 +1,12 @@
 """``kill -9`` of a client at random moments: over all its lives nothing is lost or out of order.
 
-Repeats are few, and each is marked. Six kills by default; fifty with ``-m slow``.
+Repeats are few, and each is marked. Six kills by default; fifty with ``ARCP_SLOW=1``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from arcp_client import JobContext, Runtime
 
 TOTAL = 5000
 CHILD = Path(__file__).with_name("durable_child.py")
+
+PATIENT = pytest.mark.skipif("ARCP_SLOW" not in os.environ, reason="set ARCP_SLOW=1")
 
 Life = list[tuple[int, bool]]
 
@@ -94,7 +97,7 @@ def check(lives: list[Life], every: int) -> tuple[int, int]:
     "kills",
     [
         pytest.param(6, marks=pytest.mark.timeout(60)),
-        pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(300)]),
+        pytest.param(50, marks=[pytest.mark.slow, PATIENT, pytest.mark.timeout(300)]),
     ],
 )
 async def test_a_killed_client_loses_nothing_and_repeats_little(
