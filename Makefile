@@ -21,10 +21,10 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test npm lint format types contracts dependencies docs bench build clean
+.PHONY: help demo test test-agents npm lint format types contracts dependencies docs bench build clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 demo: $(DEMO_STAMP) ## install, then three jobs over a connection that is cut twice
 	$(BIN)/arcp-client demo
@@ -43,6 +43,17 @@ npm: ## the npm SDK of the Agent Client Protocol into build/npm, if npm is there
 	        && touch $(NPM_STAMP) \
 	        || echo 'not installed: the tests that need it will say so' >&2; \
 	fi
+
+AGENTS       := @agentclientprotocol/claude-agent-acp@0.49.0 opencode-ai@1.18.33
+AGENTS_STAMP := build/agents/.installed
+
+$(AGENTS_STAMP):
+	mkdir -p build/agents
+	npm install --prefix build/agents --silent --no-audit --no-fund --no-save $(AGENTS)
+	@touch $@
+
+test-agents: $(DEV_STAMP) $(AGENTS_STAMP) ## the tests against real ACP agents (needs npm; 650 MB)
+	ARCP_TEST_AGENTS=1 $(BIN)/python -m pytest -m agents tests/interop/acp
 
 lint: $(DEV_STAMP) ## ruff: rules and formatting
 	$(BIN)/ruff check .
@@ -78,7 +89,7 @@ build: $(DEV_STAMP) ## sdist and wheel, into dist/
 	$(BIN)/python -m build
 
 clean: ## everything that make made
-	rm -rf $(VENV) dist docs/_build .coverage coverage.xml htmlcov
+	rm -rf $(VENV) build dist docs/_build .coverage coverage.xml htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find arcp_client tests examples docs benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
