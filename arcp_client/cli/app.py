@@ -85,6 +85,10 @@ def serve(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that running jobs get when it is stopped.")
     ] = 3.0,
+    acp: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=COMMAND: serve an agent of the Agent Client Protocol."),
+    ] = None,
 ) -> None:
     """Serve agents to clients, until it is stopped.
 
@@ -95,10 +99,51 @@ def serve(
         from arcp_client.cli.serve import serve as body
 
         return body(
-            agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, grace=grace
-        )
+            agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, grace=grace,
+            acp=acp or (),
+        )  # fmt: skip
 
     _do(command)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def acp(
+    command: Annotated[list[str], typer.Argument(help="The agent's program and its arguments.")],
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="Send this alone, and end.")
+    ] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="Updates as JSON lines, for programs.")
+    ] = False,
+    cwd: Annotated[str, typer.Option(help="The agent's directory, and what it may read.")] = ".",
+    session: Annotated[
+        str | None, typer.Option(help="Continue the conversation of this id.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="A kind of tool to allow unasked, such as read.")
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Let it write files there, too.")] = False,
+) -> None:
+    """Talk to an agent of the Agent Client Protocol, such as ``arcp-client acp opencode acp``.
+
+    Ctrl-C cancels the turn, and once more ends the agent. Permissions are asked for on a terminal;
+    anywhere else, what is not allowed is rejected.
+    """
+
+    def body() -> int:
+        from arcp_client.cli.acp import acp as body
+
+        return body(
+            command,
+            prompt=prompt,
+            json_lines=json_lines,
+            cwd=cwd,
+            session=session,
+            allow=allow or (),
+            write=write,
+        )
+
+    _do(body)
 
 
 @app.command("run")

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pydantic import SecretStr
 
 from arcp_client import ArcpError, Runtime
 from arcp_client.cli import terminal
+from arcp_client.cli.acp_hosted import hosted_agents
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.samples import NAMES, sample_runtime
 from arcp_client.cli.settings import is_loopback, read_token
@@ -34,6 +36,7 @@ def serve(
     stdio: bool,
     token_file: Path | None,
     grace: float,
+    acp: Sequence[str] = (),
 ) -> Exit:
     """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
     terminal.log_to_stderr(traces=True)
@@ -42,7 +45,13 @@ def serve(
     # Before anything of the user's is imported: a refusal should come at once.
     if not stdio and auth is None and agents is None:
         _refuse_open(host)
-    runtime = sample_runtime(auth) if agents is None else _load(agents, auth)
+    hosted = hosted_agents(acp)
+    if agents is not None:
+        runtime = _load(agents, auth)
+    else:
+        runtime = Runtime(name="acp", auth=auth) if hosted else sample_runtime(auth)
+    for name, agent in hosted.items():
+        runtime.agent(name)(agent)
     if runtime.open:
         if not stdio:
             _refuse_open(host)
@@ -53,7 +62,8 @@ def serve(
                 " make it a function with a parameter auth, and it is given one",
                 "yellow",
             )
-    what = ", ".join(NAMES) if agents is None else agents
+    loaded = [agents] if agents is not None else [] if hosted else list(NAMES)
+    what = ", ".join([*loaded, *hosted])
     try:
         return asyncio.run(_serve(runtime, host, port, what, stdio=stdio, grace=grace))
     except ArcpError as error:
