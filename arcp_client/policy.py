@@ -29,11 +29,17 @@ class Order(enum.Enum):
 class Buffer:
     """How much may wait for the consumers of one client.
 
+    Consumers are handlers, iterators and Rx operators; the slowest one counts. What a late iterator
+    is given of a job's past does not count, nor do events that wait for a missing one.
+
     Attributes:
-        soft: events at which the reader stops reading and TCP holds the peer.
-        hard: events up to which it reads on while a request or a handler waits for an answer.
-        bytes: bytes of waiting frames that count as ``soft``.
-        spill: bytes of the temporary file that takes frames beyond ``hard``.
+        soft: events at which the reader stops reading and TCP holds the peer, unless an answer is
+            awaited, or a running handler awaits a result, a chunk or an event.
+        hard: events up to which it then reads on in memory.
+        bytes: bytes of waiting frames that count as ``soft``, and as ``hard``. Events that a
+            running handler awaits are read into memory up to here, however many stand before them.
+        spill: bytes of the temporary file that takes frames beyond ``hard``. When it is full the
+            reader stops, and what a handler awaits of it raises BufferFull.
     """
 
     soft: int = 1024
