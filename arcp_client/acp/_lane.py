@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TypeAlias
@@ -22,7 +23,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 _NO_BOUND = 1 << 62  # the store keeps the account
 _HELD = 1024
-_SLICE = 64
+_SLICE = 0.005  # seconds between two turns of the loop
 
 
 class _Run:
@@ -225,16 +226,16 @@ class Lane:
             store.freed()
 
     async def _unspill(self, run: _Run) -> None:
-        done = 0
+        until = time.monotonic() + _SLICE
         while run.count:
             run.count -= 1
             self._spilled -= 1
             line = self._spool.next()
             self._store.freed()
             await self._deliver(line)
-            done += 1
-            if not done % _SLICE:
+            if time.monotonic() >= until:
                 await asyncio.sleep(0)
+                until = time.monotonic() + _SLICE
         if self._tail is run:
             self._tail = None
 

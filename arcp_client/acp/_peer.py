@@ -31,6 +31,7 @@ Arrive: TypeAlias = Callable[[Outcome, Settle], None]
 
 _SLICE = 64
 _HEAD = 200
+_POSTS = 1024  # answers that may wait for an agent that reads nothing
 _NEWS = 1.0  # seconds from a failed write to the news of the agent's end
 
 
@@ -115,6 +116,8 @@ class Peer:
         self._next = 0
         self._pending: dict[int, _Pending] = {}
         self._ended = asyncio.Event()
+        self._posting = 0
+        self._posted = asyncio.Event()
         self.why: LinkLost | None = None
 
     def start(self) -> None:
@@ -204,6 +207,7 @@ class Peer:
     def post(self, message: Mapping[str, Any]) -> None:
         """Send something on the side; that the agent has ended meanwhile is no error."""
         if self.why is None:
+            self._posting += 1
             self._owner.spawn(self._post(as_json({"jsonrpc": "2.0", **message})), name="post")
 
     async def _post(self, line: bytes) -> None:
@@ -211,6 +215,9 @@ class Peer:
             await self._transport.send(line)
         except LinkLost as error:
             _log.debug("not sent: %s", error)
+        finally:
+            self._posting -= 1
+            self._posted.set()
 
     def check(self) -> None:
         """Raise LinkLost if the link has ended."""
@@ -240,6 +247,9 @@ class Peer:
                     await self._make_room(update.params.session_id, line)
             except (msgspec.MsgspecError, RecursionError):
                 self._apart(line)
+                while self._posting >= _POSTS:  # it asks and asks, and reads no answer
+                    self._posted.clear()
+                    await self._posted.wait()
             left -= 1
             if not left:
                 await asyncio.sleep(0)  # receive() does not wait while lines are there

@@ -8,10 +8,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from arcp_client.acp import schema
-from arcp_client.acp._base import Base, Unknown, Update
+from arcp_client.acp._base import Update
+from arcp_client.acp._content import Prompt, prompt_blocks
 from arcp_client.acp._decode import Misshapen, decode, update_of
 from arcp_client.acp._handlers import Handler, Handlers, Registration
 from arcp_client.acp._hub import Hub, running
@@ -26,8 +27,6 @@ __all__ = ["AcpSession", "Prompt"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 U = TypeVar("U", bound=Update)
-
-Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
 
 _PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk})
 
@@ -185,7 +184,7 @@ class AcpSession:
             LinkLost: it has ended; raised at once, while updates may still be handled.
             ClientClosed: the connection was closed here.
         """
-        blocks = self._blocks(content)
+        blocks = prompt_blocks(self._hub, content)
         self._used()
         if running() is None:
             await self._turns.idle()
@@ -208,22 +207,6 @@ class AcpSession:
             self._turns.close(turn)
             raise
         return self._turns.result(turn, response)
-
-    def _blocks(self, content: Prompt) -> list[Any]:
-        parts: Sequence[Any] = (
-            [content] if isinstance(content, str | Base | Unknown) else list(content)
-        )
-        blocks = [schema.TextContent(text=p) if isinstance(p, str) else p for p in parts]
-        offers = self._hub.agent.agent_capabilities
-        prompt = (offers and offers.prompt_capabilities) or schema.PromptCapabilities()
-        for block in blocks:
-            if isinstance(block, schema.ImageContent):
-                self._hub.needs(prompt.image, "prompts with images")
-            elif isinstance(block, schema.AudioContent):
-                self._hub.needs(prompt.audio, "prompts with audio")
-            elif isinstance(block, schema.EmbeddedResource):
-                self._hub.needs(prompt.embedded_context, "prompts with embedded resources")
-        return [block.raw if isinstance(block, Unknown) else block for block in blocks]
 
     # ------------------------------------------------------------------ cancellation
 

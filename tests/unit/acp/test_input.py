@@ -404,3 +404,24 @@ async def test_versions(version: Any) -> None:
     else:
         await connecting
     await client.close()
+
+
+async def test_an_agent_that_asks_on_and_on_and_reads_nothing_is_held_back() -> None:
+    body = """
+import itertools
+ask = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "x/none"}).encode()[:-1]
+for n in itertools.count():
+    rest = b', "params": {"a": "' + b"x" * 900 + b'"}}\\n'
+    out.write(ask.replace(b'"id": 0', b'"id": %d' % n) + rest)
+"""
+    async with AcpClient(program(body), limits=AcpLimits(close=0.3)) as client:
+        session = await client.new_session()
+        prompting = asyncio.ensure_future(session.prompt("go"))
+        peer = client._hub.peer  # type: ignore[union-attr]
+        while peer._posting < 1024:
+            await asyncio.sleep(0.01)
+        assert peer._posting == 1024
+        prompting.cancel()
+        await client.close(drain=0)
+        with pytest.raises(asyncio.CancelledError):
+            await prompting

@@ -1,0 +1,34 @@
+"""What a caller prompts with in, content blocks out, if the agent takes their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from arcp_client.acp import schema
+from arcp_client.acp._base import Base, Unknown
+from arcp_client.acp._hub import Hub
+
+__all__ = ["Prompt", "prompt_blocks"]
+
+Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
+
+
+def prompt_blocks(hub: Hub, content: Prompt) -> list[Any]:
+    """The content blocks of a prompt.
+
+    Raises:
+        FeatureNotNegotiated: the agent does not take one of their kinds.
+    """
+    parts: Sequence[Any] = [content] if isinstance(content, str | Base | Unknown) else list(content)
+    blocks = [schema.TextContent(text=part) if isinstance(part, str) else part for part in parts]
+    offers = hub.agent.agent_capabilities
+    takes = (offers and offers.prompt_capabilities) or schema.PromptCapabilities()
+    for block in blocks:
+        if isinstance(block, schema.ImageContent):
+            hub.needs(takes.image, "prompts with images")
+        elif isinstance(block, schema.AudioContent):
+            hub.needs(takes.audio, "prompts with audio")
+        elif isinstance(block, schema.EmbeddedResource):
+            hub.needs(takes.embedded_context, "prompts with embedded resources")
+    return [block.raw if isinstance(block, Unknown) else block for block in blocks]
