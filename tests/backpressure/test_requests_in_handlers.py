@@ -186,3 +186,34 @@ async def test_the_spill_of_a_lost_link_is_not_lost(bytes_: int) -> None:
             assert seen == list(range(5000))
             assert client.stats().gaps == 0
             assert client.stats().reconnects == 1
+
+
+async def test_events_that_a_handler_awaits_are_read_up_to_the_bytes_bound_and_no_further() -> None:
+    """D6: what it awaits may be in the file; where memory is not enough, its wait fails."""
+    outcomes: list[object] = []
+    seen = 0
+    async with serving(Script()) as peer:
+        client = Client(peer.url, buffer=Buffer(soft=16, hard=64, bytes=200_000))
+
+        @client.on(events.Log)
+        async def handle(event: events.Log) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == 1:
+                for wish in ({"events": 300, "result": "near"}, {"events": 9000, "result": "far"}):
+                    child = await client.submit("child", wish)
+                    try:
+                        ends = child.events(events.Completed)
+                        outcomes.extend([end.value async for end in ends])
+                    except BufferFull:
+                        outcomes.append("full")
+
+        async with client:
+            job = await client.submit("flood", {"events": 200, "result": 1})
+            await asyncio.wait_for(job.result(), 30)
+            while seen < 200 + 300 + 9000:
+                await client.ping()
+                await client.drain(timeout=20)
+            assert outcomes == ["near", "full"]
+            stats = client.stats()
+            assert (stats.gaps, stats.reconnects, stats.queued, stats.spilled) == (0, 0, 0, 0)
