@@ -115,9 +115,6 @@ class Handlers:
             found = self._by_kind[kind] = (*shared, *own)
         return found
 
-    def __len__(self) -> int:
-        return len(self._registrations)
-
     def _changed(self) -> None:
         self._by_kind.clear()
         for dependent in self._dependents:
