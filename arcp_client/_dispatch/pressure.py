@@ -256,6 +256,9 @@ class Pressure:
                 self.eased()
                 await future
         finally:
+            # The error it may hold knows this frame: a circle that would keep alive whoever waits,
+            # an iterator among them, for which events are kept.
+            del future
             if result:
                 self._results -= 1
                 self._watch()
