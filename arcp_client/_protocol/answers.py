@@ -22,7 +22,14 @@ from .._wire.replies import (
     read_subscribed,
     reply_to,
 )
-from ..errors import ArcpError, ClientClosed, FeatureNotNegotiated, RequestError, request_error
+from ..errors import (
+    ArcpError,
+    ClientClosed,
+    FeatureNotNegotiated,
+    LocalProtocolError,
+    RequestError,
+    request_error,
+)
 from . import effects
 from .jobs import KnownJob, KnownJobs
 from .ordering import Ordering
@@ -112,7 +119,13 @@ class Answers:
     def _send(self, request: Request, now: float) -> None:
         if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
             self._prepare(request, request.job_id, now)
-        self._out.frame(request.encode(self._terms.session_id), now, request)
+        data, limit = request.encode(self._terms.session_id), self._terms.dialect.max_frame
+        if limit is not None and len(data) > limit:
+            # The runtime would close the link, and be sent the same again on the next one.
+            text = f"{request.name} is {len(data)} bytes, this runtime takes {limit}"
+            self.refuse(request, LocalProtocolError(text), now)
+            return
+        self._out.frame(data, now, request)
         if request.kind == dialect.CANCEL and self._terms.dialect.one_at_a_time:
             # There may be no answer but the job's end. The pong says that no refusal came.
             request.nonce = new_id()

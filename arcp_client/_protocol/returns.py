@@ -15,9 +15,10 @@ from .._wire import dialect
 from .._wire.codec import ControlFrame
 from .._wire.messages import Cancel
 from .._wire.replies import Accepted, JobPage, Subscribed
-from ..errors import ArcpError, RequestError, ResultUnavailable, request_error
+from ..errors import ArcpError, LinkLost, RequestError, ResultUnavailable, request_error
 from . import effects
 from .asking import no_outcome, request_for
+from .deafness import Deafness
 from .delivery import Delivery, Terminal
 from .jobs import KnownJob, KnownJobs
 from .ordering import Ordering
@@ -69,6 +70,7 @@ class Returns:
         self._delivery = delivery
         self._ends: dict[str, Terminal] = {}
         self._interrupted: dict[str, int | None] = {}
+        self._deaf = Deafness()
 
     # -- beginnings
 
@@ -91,12 +93,17 @@ class Returns:
             if not resumed and job.home == ended and job.since is None:
                 job.since = cursor
         interrupted, self._interrupted = self._interrupted, {}
-        if resumed and spoken.jobs_survive_drop:
+        deaf = resumed and spoken.deaf_after_resume
+        if deaf:
+            self._deaf.resumed((job.job_id for job in self._jobs if job.mine), cursor, now)
+        elif resumed and spoken.jobs_survive_drop:
             self._check(interrupted, now)
             return
         for job in self._jobs:
             if not job.ours or self._unreachable(job, now, resumed=resumed):
                 continue
+            if deaf and job.mine:
+                continue  # what it says comes with the next resume
             # A resume brings what is held of the session's own jobs, and a history would bring
             # the same again. In a new session a history goes on from what was received, in the
             # numbers of the session that submitted the job.
@@ -106,10 +113,10 @@ class Returns:
                 now,
                 means=self._means(job),
                 history=history,
-                from_seq=job.since if history else None,
-                lossy=resumed,  # in a new session the gap is announced for all of them
+                from_seq=job.since if history and not spoken.counts_by_job else None,
+                lossy=resumed and not deaf,  # in a new session the gap is announced for all of them
                 renew=resumed and spoken.stale_subscriptions,
-                watchful=not spoken.jobs_survive_drop,
+                watchful=deaf or not spoken.jobs_survive_drop,
             )
             self._perform(steps, now)
 
@@ -163,6 +170,8 @@ class Returns:
         else:
             before = len(request.ids) > 1
         elsewhere = elsewhere or (before and request.session_id != self._terms.session_id)
+        if spoken.deaf_after_resume and len(request.ids) > 1 and not elsewhere:
+            self._deaf.learn(job.job_id, now)  # it was started over the link that is gone
         if elsewhere or (spoken.strict and not request.fresh):
             if elsewhere and self._unreachable(job, now, resumed=False):
                 return
@@ -269,17 +278,25 @@ class Returns:
     def ended(self, job_id: str) -> None:
         """The end of a job was delivered."""
         self._ends.pop(job_id, None)
+        self._deaf.ended(job_id)
 
     @property
     def deadline(self) -> float | None:
         """When `tick` must be called; ``None`` while time says nothing about any job."""
-        return None if self._blind else self._recovery.deadline
+        if self._blind:
+            return None
+        moments = (self._recovery.deadline, self._deaf.deadline)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Time has passed."""
-        if not self._blind:
-            steps = self._recovery.tick(now, heard_at=self._out.liveness.heard_at)
-            self._perform(steps, now)
+        if self._blind:
+            return
+        steps = self._recovery.tick(now, heard_at=self._out.liveness.heard_at)
+        self._perform(steps, now)
+        if self._deaf.due(now, busy=self._requests.asked()):
+            text = "jobs run that this link hears nothing of: the next resume brings it (§6.3)"
+            self._out.relink(LinkLost(text))
 
     @property
     def _blind(self) -> bool:
@@ -290,6 +307,7 @@ class Returns:
         """The link is gone: what is not known by now is asked anew on the next one."""
         self._interrupted |= self._recovery.pending()
         self._perform(self._recovery.lost(), now)
+        self._deaf.lost()
         for request in self._requests:
             if isinstance(request.token, Asking):
                 self._requests.remove(request)
@@ -346,6 +364,7 @@ class Returns:
             self._recovery.ended(job_id)
             self._delivery.end(*end)
         elif self._jobs.end(job_id):
+            self._deaf.ended(job_id)
             self._delivery.forget(job_id)
             self._out.emit(effects.JobGone(job_id, error, status or None))
 

@@ -191,11 +191,16 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         one_at_a_time: refusals carry no correlation, so only one request may be in flight.
         close_with: the message that ends a session; ``drop`` where any would cancel the jobs.
         jobs_survive_drop: events emitted while the link is down are replayed by a resume.
+        deaf_after_resume: a resumed link gets nothing of jobs that were submitted before it but
+            what had happened until then; the next resume brings the rest.
+        counts_by_job: the starting point of a history counts the job's own events.
         refuses_caught_up: a resume that has missed nothing is refused, one event earlier is not.
         stale_subscriptions: a subscription outlives its link and stays bound to it; the resumed
             session must end it before it can have a new one.
         renames_copies: an event gets a new envelope id each time it is sent to a subscriber, so
             that a repeat is known by its content and its time only.
+        max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
+            the link on a longer one.
         stored_outcomes: the terminal message of a job that has ended is sent again to whoever
             submits again under the job's key.
     """
@@ -206,9 +211,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     one_at_a_time: bool = False
     close_with: Literal["close", "bye", "both", "drop"] = "both"
     jobs_survive_drop: bool = True
+    deaf_after_resume: bool = False
+    counts_by_job: bool = False
     refuses_caught_up: bool = False
     stale_subscriptions: bool = False
     renames_copies: bool = False
+    max_frame: int | None = None
     stored_outcomes: bool = False
 
 
@@ -225,6 +233,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             jobs_survive_drop=False,
             stale_subscriptions=True,
             renames_copies=True,
+            max_frame=2**20,
             stored_outcomes=True,
         ),
         Dialect(
@@ -241,16 +250,17 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             strict=False,
             one_at_a_time=True,
             close_with="close",
-            jobs_survive_drop=False,
+            deaf_after_resume=True,
+            counts_by_job=True,
         ),
         Dialect(name="java", close_with="drop"),
-        Dialect(name="go", close_with="close"),
+        Dialect(name="go", close_with="close", max_frame=2**20),
         Dialect(
             name="ruby",
             strict=False,
             watched_space="own",
             close_with="bye",
-            jobs_survive_drop=False,
+            deaf_after_resume=True,
         ),
         Dialect(name="unknown"),
     )

@@ -313,7 +313,9 @@ _KNOWN: Final = {
     "csharp": Finding(
         "running jobs", "deviates", "§6.3", _BOUND, "resumes again until their ends have come"
     ),
-    "ruby": Finding("running jobs", "deviates", "§6.3", _BOUND, "subscribes again"),
+    "ruby": Finding(
+        "running jobs", "deviates", "§6.3", _BOUND, "resumes again until their ends have come"
+    ),
 }  # fmt: skip
 
 

@@ -346,8 +346,6 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "*": "its result",
         "python": "its result, one Gap",
         "typescript": "JobLost, one Gap",
-        "csharp": "ResultUnavailable, one Gap",
-        "ruby": "its result, one Gap",
     },
     "The link drops, and the job ends meanwhile (§6.3)": {
         "*": "its result",

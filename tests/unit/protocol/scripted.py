@@ -44,6 +44,10 @@ def welcome(spoken: str, session_id: str, **fields: Any) -> dict[str, Any]:
     elif spoken == "typescript":
         payload["resume_token"] = "rt_" + "ab" * 32
         envelope_id = fresh("msg_")
+    elif spoken == "csharp":
+        envelope_id = fresh("msg_")
+    elif spoken == "go":
+        envelope_id = f"01936d2e-0000-7000-8000-{next(_COUNT):012d}"
     elif spoken == "java":
         payload["resume_token"] = "7d1e8b52-94c6-4f1f-b1a4-0c2c4d5e6f70"
     elif spoken == "ruby":

@@ -1,0 +1,154 @@
+"""Jobs that a resumed link hears nothing of: the session is resumed until their ends have come."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_client._protocol import effects
+from arcp_client._protocol.deafness import FIRST_PAUSE, LONGEST_PAUSE, Deafness
+from arcp_client._wire import dialect
+from arcp_client.errors import LinkLost, LocalProtocolError
+from tests.interop.rules import rule
+from tests.unit.protocol.scripted import Table
+
+A = "job_a"
+
+
+def test_nothing_is_due_while_every_job_is_heard() -> None:
+    deaf = Deafness()
+    assert deaf.deadline is None
+    deaf.resumed([], 5, 0.0)
+    assert deaf.deadline is None
+    assert not deaf.due(100.0, busy=False)
+
+
+def test_the_pauses_double_while_nothing_comes_and_begin_anew_when_something_does() -> None:
+    deaf = Deafness()
+    pauses = []
+    for _ in range(7):
+        deaf.resumed([A], 5, 0.0)
+        pauses.append(deaf.deadline)
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert pauses[-1] == LONGEST_PAUSE
+    deaf.resumed([A], 6, 0.0)
+    assert deaf.deadline == FIRST_PAUSE
+
+
+def test_a_request_on_its_way_is_waited_for() -> None:
+    deaf = Deafness()
+    deaf.resumed([A], 0, 0.0)
+    assert not deaf.due(2.0, busy=True)
+    assert deaf.deadline == 3.0
+    assert deaf.due(3.0, busy=False)
+
+
+def test_it_is_over_with_the_last_jobs_end_and_with_the_link() -> None:
+    deaf = Deafness()
+    deaf.resumed([A, "job_b"], 0, 0.0)
+    deaf.ended(A)
+    assert deaf.deadline is not None
+    deaf.ended("job_b")
+    assert deaf.deadline is None
+    deaf.learn(A, 1.0)
+    assert deaf.deadline == 3.0
+    deaf.lost()
+    assert deaf.deadline is None
+
+
+# ------------------------------------------------------------------ in a session
+
+
+@pytest.fixture(params=["csharp", "ruby"])
+def table(request: pytest.FixtureRequest) -> Table:
+    return Table(request.param)
+
+
+def causes(table: Table) -> list[type[Exception]]:
+    return [type(effect.cause) for effect in table.of(effects.Relink)]
+
+
+def running(table: Table) -> None:
+    table.ask(dialect.SUBMIT)
+    table.accept(A)
+    table.event(1, A, 1)
+
+
+def resume(table: Table) -> None:
+    table.cut()
+    hello = table.connect()
+    assert hello["payload"]["resume"]["last_event_seq"] == table.session.received
+
+
+@rule("accept-22")
+def test_a_job_that_ran_when_the_link_dropped_is_waited_for_by_resuming(table: Table) -> None:
+    assert table.session.dialect.name == table.spoken
+    running(table)
+    resume(table)
+    table.event(2, A, 2)  # what was kept meanwhile
+    assert table.sent == []  # a subscription of the submitting session would change nothing
+    table.wait(FIRST_PAUSE)
+    assert causes(table) == [LinkLost]
+    resume(table)
+    table.event(3, A, 3)
+    table.result(4, A)
+    assert table.numbers == [1, 2, 3, "result"]
+    table.wait(20)
+    assert causes(table) == [LinkLost]  # every job has ended
+
+
+def test_jobs_of_the_present_link_are_heard(table: Table) -> None:
+    resume(table)
+    running(table)
+    table.wait(20)
+    assert causes(table) == []
+
+
+def test_a_job_that_was_accepted_again_is_bound_to_the_link_before(table: Table) -> None:
+    table.ask(dialect.SUBMIT)
+    resume(table)
+    table.accept(A)
+    table.wait(FIRST_PAUSE)
+    assert causes(table) == [LinkLost]
+
+
+def test_a_watched_job_is_watched_again(table: Table) -> None:
+    table.ask(dialect.SUBSCRIBE, job_id=A)
+    table.confirm(A)
+    table.cut()
+    table.connect()
+    assert table.confirm(A)["payload"]["history"] is True
+    assert causes(table) == []
+
+
+def test_in_a_new_session_a_history_that_counts_by_job_is_asked_for_as_a_whole() -> None:
+    table = Table("csharp")
+    running(table)
+    table.cut()
+    table.hello()
+    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.connect(session_id="sess_new")
+    subscribe = table.said(dialect.SUBSCRIBE)
+    assert subscribe["payload"] == {"job_id": A, "history": True}
+
+
+# ------------------------------------------------------------------ frames that are too long
+
+
+@rule("send-10")
+@pytest.mark.parametrize("spoken", ["python", "go"])
+def test_what_a_runtime_would_close_the_link_on_is_not_sent(spoken: str) -> None:
+    table = Table(spoken)
+    long = table.ask(dialect.LIST_JOBS, cursor="x" * 2**20)
+    (refused,) = table.of(effects.Refused)
+    assert refused.request is long
+    assert isinstance(refused.error, LocalProtocolError)
+    assert table.sent == []
+    table.ask(dialect.LIST_JOBS)  # and nothing waits for it
+    table.said(dialect.LIST_JOBS)
+
+
+def test_where_no_bound_is_known_it_is_left_to_the_link() -> None:
+    table = Table("java")
+    table.ask(dialect.LIST_JOBS, cursor="x" * 2**20)
+    assert table.of(effects.Refused) == []
