@@ -53,7 +53,7 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
     @property
     def origin(self) -> Origin:
         """Where in its session it came; empty for one that was made by hand."""
-        return cast(Origin, self.__dict__.get("origin", NOWHERE))
+        return cast(Origin, self.__dict__["at"][1]) if "at" in self.__dict__ else NOWHERE
 
     @property
     def turn(self) -> int | None:
@@ -68,9 +68,10 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
     @property
     def notification(self) -> dict[str, Any]:
         """The whole notification's ``params`` as they came, with all that has no field here."""
-        line = self.__dict__.get("line")
+        if "at" not in self.__dict__:
+            return {}
         try:
-            return {} if line is None else cast("dict[str, Any]", _decode(line)["params"])
+            return cast("dict[str, Any]", _decode(self.__dict__["at"][0])["params"])
         except (msgspec.MsgspecError, RecursionError):  # a number or a depth beyond all bounds
             return {}
 

@@ -37,15 +37,13 @@ as_json = msgspec.json.Encoder().encode
 as_value = msgspec.json.Decoder().decode
 
 
-def update_of(line: bytes, origin: Origin) -> Update:
-    """The update in a ``session/update`` notification, whose line it keeps. Never raises."""
+def update_of(at: tuple[bytes, Origin]) -> Update:
+    """The update in the line of a ``session/update``; it keeps where it came. Never raises."""
     try:
-        update: Any = _notification.decode(line).params.update
+        update: Any = _notification.decode(at[0]).params.update
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        update = _odd_update(line)
-    members = update.__dict__
-    members["origin"] = origin
-    members["line"] = line
+        update = _odd_update(at[0])
+    update.__dict__["at"] = at
     return update  # type: ignore[no-any-return]
 
 

@@ -123,6 +123,7 @@ class Hub:
         self.owner = TaskOwner("arcp_client.acp")
         self.store = Store(limits.buffer)
         self.sessions: dict[str, Session] = {}
+        self.inboxes: dict[str, Callable[[bytes], bool]] = {}
         self.agent = schema.InitializeResponse(protocol_version=1)
         self.closed: asyncio.Future[LinkLost | None] = asyncio.get_running_loop().create_future()
         self._strays = Strays(limits.unknown_sessions, limits.unknown_updates)
@@ -219,6 +220,7 @@ class Hub:
     def add(self, session: Session) -> None:
         """A session is known: what came for it before goes to its inbox."""
         self.sessions[session.id] = session
+        self.inboxes[session.id] = session.lane.line
         for line in self._strays.claim(session.id):
             session.lane.line(line)
 
@@ -226,16 +228,13 @@ class Hub:
         """A session is no longer known."""
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
+            del self.inboxes[session.id]
 
     # ------------------------------------------------------------------ what the reader hands on
 
-    def update(self, session_id: str, line: bytes) -> bool:
-        """A ``session/update``."""
-        session = self.sessions.get(session_id)
-        if session is not None:
-            return session.lane.line(line)
+    def stray(self, session_id: str, line: bytes) -> None:
+        """An update of a session that is not known."""
         self._strays.keep(session_id, line)
-        return True
 
     async def room(self) -> None:
         """Wait until something has been consumed."""
@@ -333,6 +332,7 @@ class Hub:
         if left:
             _log.warning("%d updates of %s were not handled before the end", left, self.name)
         self.sessions.clear()
+        self.inboxes.clear()
         self._strays.close()
         try:
             await self._transport.close(timeout=self.limits.close)

@@ -38,8 +38,11 @@ _NEWS = 1.0  # seconds from a failed write to the news of the agent's end
 class Receiver(Protocol):
     """Where the reader hands on what is no answer. Nothing here may wait or raise."""
 
-    def update(self, session_id: str, line: bytes) -> bool:
-        """A ``session/update``; False if there is no room, to be called again later."""
+    inboxes: dict[str, Callable[[bytes], bool]]
+    """By session: takes the line of an update; False if there is no room for it."""
+
+    def stray(self, session_id: str, line: bytes) -> None:
+        """An update of a session without an inbox."""
 
     async def room(self) -> None:
         """Wait until something has been consumed."""
@@ -228,7 +231,7 @@ class Peer:
 
     async def _read(self) -> None:
         receive, decode_update, receiver = self._transport.receive, _decode_update, self._receiver
-        deliver = receiver.update
+        inbox_of = receiver.inboxes.get
         left = _SLICE
         while True:
             try:
@@ -241,10 +244,13 @@ class Peer:
                 return
             try:
                 update = decode_update(line)
+                inbox = inbox_of(update.params.session_id)
                 if update.id:
                     self._apart(line)
-                elif not deliver(update.params.session_id, line):
-                    await self._make_room(update.params.session_id, line)
+                elif inbox is None:
+                    receiver.stray(update.params.session_id, line)
+                elif not inbox(line):
+                    await self._make_room(inbox, line)
             except (msgspec.MsgspecError, RecursionError):
                 self._apart(line)
                 while self._posting >= _POSTS:  # it asks and asks, and reads no answer
@@ -255,11 +261,11 @@ class Peer:
                 await asyncio.sleep(0)  # receive() does not wait while lines are there
                 left = _SLICE
 
-    async def _make_room(self, session_id: str, line: bytes) -> None:
+    async def _make_room(self, inbox: Callable[[bytes], bool], line: bytes) -> None:
         while True:
             self._starved()
             await self._receiver.room()
-            if self._receiver.update(session_id, line):
+            if inbox(line):
                 return
 
     def _apart(self, line: bytes) -> None:

@@ -27,17 +27,17 @@ class History:
         self._bytes = 0
         self.forgotten = 0
 
-    def keep(self, line: bytes, origin: Origin) -> None:
+    def keep(self, at: tuple[bytes, Origin]) -> None:
         """One more; older ones go if there are too many."""
         kept = self._kept
-        kept.append((line, origin))
-        self._bytes += len(line)
+        kept.append(at)
+        self._bytes += len(at[0])
         while len(kept) > self._limit or (self._bytes > _HISTORY_BYTES and len(kept) > 1):
             self._bytes -= len(kept.popleft()[0])
             self.forgotten += 1
 
     def __iter__(self) -> Iterator[Update]:
-        return (update_of(line, origin) for line, origin in tuple(self._kept))
+        return map(update_of, tuple(self._kept))
 
 
 class _Queue:
@@ -152,9 +152,9 @@ class Streams:
             self._queues.append(queue)
         return Updates(queue)
 
-    def offer(self, update: Update, line: bytes, origin: Origin) -> bool:
+    def offer(self, update: Update, at: tuple[bytes, Origin]) -> bool:
         """Give an update to all; False if `ease` must be awaited before the next one."""
-        self._history.keep(line, origin)
+        self._history.keep(at)
         if not self._queues:
             return True
         fine = True

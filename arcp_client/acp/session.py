@@ -52,6 +52,7 @@ class AcpSession:
         self.lane = Lane(hub.store, self._deliver)
         self._handlers = Handlers(hub.handlers, self._used)
         limits = hub.limits
+        self._limit = limits.handler
         self._streams = Streams(
             limit=limits.buffer.soft, stall=limits.stall, history=limits.history
         )
@@ -126,13 +127,13 @@ class AcpSession:
         return self._streams.new(kinds, history=history)
 
     async def _deliver(self, line: bytes) -> None:
-        origin = self._turns.origin
-        update = update_of(line, origin)
+        at = (line, self._turns.origin)
+        update = update_of(at)
         kind = type(update)
         if kind not in _PLAIN:
             self._state.apply(update)
         handlers = self._handlers.of(kind)
-        limit = self._hub.limits.handler
+        limit = self._limit
         if handlers:
             inside = Inside(self.lane)
             HERE.set(inside)
@@ -149,7 +150,7 @@ class AcpSession:
                         self._failed(registration, update, error)
             finally:
                 inside.active = False
-        if not self._streams.offer(update, line, origin):
+        if not self._streams.offer(update, at):
             await self._streams.ease()
 
     def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:

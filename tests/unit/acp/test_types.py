@@ -25,7 +25,7 @@ WHERE = Origin("s1", 1, False)
 
 def received(update: Any) -> Any:
     line = {"method": "session/update", "params": {"sessionId": "s1", "update": update}}
-    return update_of(json.dumps(line).encode(), WHERE)
+    return update_of((json.dumps(line).encode(), WHERE))
 
 
 def test_the_file_is_what_the_script_makes_of_the_schema(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_any_update_with_any_fields_becomes_an_update(data: st.DataObject) -> No
 
 def test_a_number_beyond_all_bounds_makes_an_update_without_raw() -> None:
     line = b'{"params":{"sessionId":"s","update":{"sessionUpdate":"x","n":1e999}}}'
-    assert update_of(line, WHERE).raw is None
+    assert update_of((line, WHERE)).raw is None
 
 
 def test_what_is_made_by_hand_goes_out_and_comes_back() -> None:
