@@ -63,6 +63,9 @@ C# and Ruby keep what a job says after its link dropped, but send it only with t
 while such a job runs, its session is resumed from time to time, every 2 to 30 seconds: nothing is
 lost, and what it says comes in batches.
 
+Ruby grants leases by name, without patterns. A namespace is asked for there only if it was asked
+for without a bound (`*` or `**`); of the rest nothing is granted.
+
 Events of a history come in the order in which they were sent. Go may mix them once a job has
 several observers; each comes once.
 

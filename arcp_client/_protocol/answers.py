@@ -10,9 +10,12 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from .._wire import dialect
 from .._wire.codec import ControlFrame
 from .._wire.ids import new_id, now_text
+from .._wire.leases import flattened
 from .._wire.messages import Ping, Unsubscribe
 from .._wire.replies import (
     Subscribed,
@@ -119,6 +122,8 @@ class Answers:
     def _send(self, request: Request, now: float) -> None:
         if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
             self._prepare(request, request.job_id, now)
+        if self._terms.dialect.flat_leases and isinstance(request.payload, msgspec.Raw):
+            request.payload = flattened(request.payload)
         data, limit = request.encode(self._terms.session_id), self._terms.dialect.max_frame
         if limit is not None and len(data) > limit:
             # The runtime would close the link, and be sent the same again on the next one.

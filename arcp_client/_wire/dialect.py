@@ -199,6 +199,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
             session must end it before it can have a new one.
         renames_copies: an event gets a new envelope id each time it is sent to a subscriber, so
             that a repeat is known by its content and its time only.
+        flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
             the link on a longer one.
         stored_outcomes: the terminal message of a job that has ended is sent again to whoever
@@ -216,6 +217,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     refuses_caught_up: bool = False
     stale_subscriptions: bool = False
     renames_copies: bool = False
+    flat_leases: bool = False
     max_frame: int | None = None
     stored_outcomes: bool = False
 
@@ -261,6 +263,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             watched_space="own",
             close_with="bye",
             deaf_after_resume=True,
+            flat_leases=True,
         ),
         Dialect(name="unknown"),
     )

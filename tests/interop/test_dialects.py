@@ -122,6 +122,20 @@ async def test_no_runtime_objects_to_anything_that_is_sent(dialect: str) -> None
         assert "null" not in re.sub(r"'input': None", "", str(runtime.heard)).lower()
 
 
+@rule("send-6")
+@every_dialect
+async def test_a_lease_is_asked_for_in_the_form_that_its_runtime_grants(dialect: str) -> None:
+    async with scripted(dialect) as runtime, client_of(runtime) as client:
+        lease = {"fs.read": ["**"], "fs.write": ["/tmp/**"]}
+        await client.submit("gated", lease=lease)
+        runtime.drop()
+        await runtime.until_linked(2)
+        await client.submit("say", lease=lease)
+        for submit in runtime.of("job.submit"):
+            extra = {"capabilities": ["fs.read"]} if dialect == "ruby" else {}
+            assert submit["payload"]["lease_request"] == {**lease, **extra}
+
+
 # ------------------------------------------------------------------ closes
 
 

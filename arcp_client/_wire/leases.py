@@ -1,0 +1,41 @@
+"""A submit's payload in, the same with its lease in the flat form of one dialect out (§9.2).
+
+That runtime knows capabilities without patterns: whoever has ``fs.read`` may read everything. So
+only what was asked for without a bound is asked for there. A bound that it cannot keep is no
+reason to grant more: what it grants of the rest is nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from . import dialect
+
+__all__ = ["flattened"]
+
+_UNBOUND: Final = frozenset({"*", "**"})
+_NO_CAPABILITIES: Final = frozenset({dialect.BUDGETS, dialect.MODEL_USE})
+_NAME: Final = "capabilities"
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_patterns = msgspec.json.Decoder(dict[str, list[str]])
+
+
+def flattened(payload: msgspec.Raw) -> msgspec.Raw:
+    """The payload with ``capabilities`` in its lease request; as it was, where there is nothing."""
+    fields = _fields.decode(payload)
+    lease = fields.get("lease_request")
+    if lease is None:
+        return payload
+    grants = _patterns.decode(lease)
+    free = [
+        name
+        for name, patterns in grants.items()
+        if name not in _NO_CAPABILITIES and name != _NAME and _UNBOUND.intersection(patterns)
+    ]
+    if _NAME in grants or not free:
+        return payload
+    fields["lease_request"] = msgspec.Raw(msgspec.json.encode({**grants, _NAME: free}))
+    return msgspec.Raw(msgspec.json.encode(fields))

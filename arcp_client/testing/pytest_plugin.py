@@ -1,0 +1,49 @@
+"""Fixtures out: a runtime, a client of it, and scripted runtimes, each closed after its test.
+
+Not active by itself, so that it costs nothing where it is not used. In ``conftest.py``::
+
+    pytest_plugins = ["arcp_client.testing.pytest_plugin"]
+
+It needs pytest and pytest-asyncio, in either of its modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest_asyncio
+
+from arcp_client.client import Client
+from arcp_client.runtime import Runtime
+from arcp_client.testing.scripted import ScriptedRuntime
+
+__all__ = ["arcp_client", "arcp_runtime", "scripted_runtime"]
+
+
+@pytest_asyncio.fixture
+async def arcp_runtime() -> AsyncIterator[Runtime]:
+    """An embedded runtime; a test registers its agents with ``@arcp_runtime.agent``."""
+    async with Runtime(name="test") as runtime:
+        yield runtime
+
+
+@pytest_asyncio.fixture
+async def arcp_client(arcp_runtime: Runtime) -> AsyncIterator[Client]:
+    """A client of ``arcp_runtime``, connected."""
+    async with Client(arcp_runtime) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def scripted_runtime() -> AsyncIterator[Callable[..., ScriptedRuntime]]:
+    """Makes scripted runtimes; takes the arguments of `ScriptedRuntime`."""
+    async with AsyncExitStack() as stack:
+
+        def make(*args: Any, **options: Any) -> ScriptedRuntime:
+            runtime = ScriptedRuntime(*args, **options)
+            stack.push_async_callback(runtime.close)
+            return runtime
+
+        yield make
