@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from arcp_client.acp._base import Update
 
-__all__ = ["Handler", "Handlers", "Registration"]
+__all__ = ["Handler", "Handlers", "Listening", "Registration"]
 
 Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+A = TypeVar("A", bound=Update)
+B = TypeVar("B", bound=Update)
+C = TypeVar("C", bound=Update)
+D = TypeVar("D", bound=Update)
 
 
 class Registration:
@@ -119,3 +124,42 @@ class Handlers:
         self._by_kind.clear()
         for dependent in self._dependents:
             dependent._changed()  # noqa: SLF001  # another object of this class
+
+
+class Listening:
+    """What handlers of updates can be registered on."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    @overload
+    def on(self, a: type[A], /) -> Callable[[Callable[[A], R]], Callable[[A], R]]: ...
+
+    @overload
+    def on(
+        self, a: type[A], b: type[B], /
+    ) -> Callable[[Callable[[A | B], R]], Callable[[A | B], R]]: ...
+
+    @overload
+    def on(
+        self, a: type[A], b: type[B], c: type[C], /
+    ) -> Callable[[Callable[[A | B | C], R]], Callable[[A | B | C], R]]: ...
+
+    @overload
+    def on(
+        self, a: type[A], b: type[B], c: type[C], d: type[D], /
+    ) -> Callable[[Callable[[A | B | C | D], R]], Callable[[A | B | C | D], R]]: ...
+
+    def on(self, *kinds: Any) -> Callable[[Any], Any]:
+        """Register a handler for kinds of updates; ``updates.Update`` stands for all.
+
+        Handlers run one after another, in the order of the updates, and for one update in the
+        order of registration, those of the client before those of the session. One that raises is
+        reported, and the next one goes on. It may be async or not; one that blocks blocks
+        everything. For more than four kinds, use `subscribe`.
+        """
+        return self._handlers.on(kinds)
+
+    def subscribe(self, handler: Callable[[Any], object], *kinds: type[Update]) -> Registration:
+        """As `on`, for a function that is at hand; ``dispose()`` of the result ends it."""
+        return self._handlers.add(handler, kinds)

@@ -10,9 +10,8 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from arcp_client.acp import schema
-from arcp_client.acp._base import Update
 from arcp_client.acp._decode import as_value
-from arcp_client.acp._handlers import Handler, Handlers, Registration
+from arcp_client.acp._handlers import Handlers, Listening
 from arcp_client.acp._hub import Hooks, Hub
 from arcp_client.acp._opening import make_session, pages, usable_directories, usable_servers
 from arcp_client.acp._requests import Route
@@ -39,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _VERSION = 1
 
 
-class AcpClient:
+class AcpClient(Listening):
     """One agent, started by ``async with`` and ended, with all it started, when that is left.
 
     ::
@@ -94,7 +93,7 @@ class AcpClient:
         self._terminal = terminal
         self._info = info or schema.Implementation(name="arcp-client", version=__version__)
         self._extra = capabilities
-        self._handlers = Handlers()
+        super().__init__(Handlers())
         self._hooks = Hooks()
         self._hub: Hub | None = None
         self._services = Services(
@@ -209,14 +208,6 @@ class AcpClient:
         return tuple(self._at().agent.auth_methods)
 
     # ------------------------------------------------------------------ hooks
-
-    def on(self, *kinds: type[Update]) -> Callable[[F], F]:
-        """As `AcpSession.on`, for all sessions; these handlers come before a session's own."""
-        return self._handlers.on(kinds)
-
-    def subscribe(self, handler: Handler, *kinds: type[Update]) -> Registration:
-        """As `AcpSession.subscribe`, for all sessions."""
-        return self._handlers.add(handler, kinds)
 
     def on_error(self, hook: F) -> F:
         """Tell a function of each HandlerError: what a handler or a service raised."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, TypeVar, overload
@@ -14,7 +14,7 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._content import Prompt, prompt_blocks
 from arcp_client.acp._decode import Misshapen, decode, update_of
-from arcp_client.acp._handlers import Handler, Handlers, Registration
+from arcp_client.acp._handlers import Handlers, Listening, Registration
 from arcp_client.acp._hub import Hub, running
 from arcp_client.acp._lane import HERE, Inside, Lane
 from arcp_client.acp._peer import Outcome
@@ -25,13 +25,12 @@ from arcp_client.acp.turn import Turn
 
 __all__ = ["AcpSession", "Prompt"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 U = TypeVar("U", bound=Update)
 
 _PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk})
 
 
-class AcpSession:
+class AcpSession(Listening):
     """One session. Made by `AcpClient.new_session`, `AcpClient.load_session` and the like.
 
     All its updates, the starts of the agent's requests, and the answers to ``prompt`` and ``load``
@@ -50,7 +49,7 @@ class AcpSession:
         self.cwd = cwd
         self._state = State()
         self.lane = Lane(hub.store, self._deliver)
-        self._handlers = Handlers(hub.handlers, self._used)
+        super().__init__(Handlers(hub.handlers, self._used))
         limits = hub.limits
         self._limit = limits.handler
         self._streams = Streams(
@@ -89,19 +88,6 @@ class AcpSession:
         return self._turns.last
 
     # ------------------------------------------------------------------ updates
-
-    def on(self, *kinds: type[U]) -> Callable[[F], F]:
-        """Register a handler for kinds of updates; ``updates.Update`` stands for all.
-
-        Handlers run one after another, in the order of the updates, and for one update in the
-        order of registration. One that raises is reported, and the next one goes on. It may be
-        async or not; one that blocks blocks everything.
-        """
-        return self._handlers.on(kinds)
-
-    def subscribe(self, handler: Handler, *kinds: type[Update]) -> Registration:
-        """As `on`, for a function that is at hand; ``dispose()`` of the result ends it."""
-        return self._handlers.add(handler, kinds)
 
     @overload
     def updates(self, *, history: bool = True) -> Updates[Update]: ...
