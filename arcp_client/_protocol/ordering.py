@@ -11,7 +11,7 @@ from typing import Final
 
 from .._wire import dialect
 from .._wire.bodies import StatusPayload, TypedEvent
-from .._wire.build import to_event
+from .._wire.build import BUILDERS
 from .._wire.codec import ControlFrame
 from ..errors import LinkLost
 from ..events import Event
@@ -181,15 +181,19 @@ class Ordering:
         """The event that a frame is, if it is the next one and there is nothing else to it."""
         seq = frame.event_seq
         if (
-            self._plain
-            and seq is not None
-            and not self._recovery.busy
-            and frame.job_id not in self._remembered
-            and not (type(frame.payload) is StatusPayload and rotates(frame.payload))
-            and self._sequence.advance(seq)
+            not self._plain
+            or seq is None
+            or self._recovery.busy
+            or frame.job_id in self._remembered
         ):
-            return to_event(frame, data, seq <= self._delivery.reserved)
-        return None
+            return None
+        payload = frame.payload
+        kind = type(payload)
+        if kind is StatusPayload and rotates(payload):
+            return None
+        if not self._sequence.advance(seq):
+            return None
+        return BUILDERS[kind](frame, data, seq <= self._delivery.reserved)
 
     def number(self, seq: int | None, now: float) -> None:
         """A frame that is no event may have a number too, in some runtimes."""

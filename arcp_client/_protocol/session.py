@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping
 from pydantic import SecretStr
 
 from .._wire import dialect
-from .._wire.bodies import TypedEvent
-from .._wire.codec import BadFrame, ControlFrame, Frame, decode
+from .._wire.codec import BadFrame, ControlFrame, Frame, decode_control, decode_event
 from .._wire.dialect import DIALECTS, Dialect
 from .._wire.messages import Ack, Unsubscribe
 from .._wire.replies import Welcome, read_refusal
@@ -189,11 +188,16 @@ class Session:
         else ``None``, and `take` has what is to be done.
         """
         self._out.liveness.heard_at = now
-        frame = decode(data)
-        if type(frame) is TypedEvent and self.state is State.LIVE and not self._effects:
-            event = self._order.next(frame, data)
-            if event is not None:
-                return event
+        frame: Frame
+        try:
+            frame = decode_event(data)
+        except (ValueError, RecursionError):
+            frame = decode_control(data)
+        else:
+            if self.state is State.LIVE and not self._effects:
+                event = self._order.next(frame, data)
+                if event is not None:
+                    return event
         if self.state is State.LIVE or self.state is State.CLOSING:
             self._receive(frame, data, now)
         elif self.state is State.GREETING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..events import (
     ArtifactRef,
@@ -28,14 +28,14 @@ from .bodies import EventFrame
 from .codec import ControlFrame, parse
 from .ids import parse_time
 
-__all__ = ["MASK", "rotated_credential", "terminal_event", "to_event"]
+__all__ = ["BUILDERS", "MASK", "rotated_credential", "terminal_event", "to_event"]
 
 MASK = "**********"
 
 
 def to_event(frame: EventFrame, data: bytes, redelivered: bool = False) -> Event:
     """The public event for an event frame and the bytes it was read from."""
-    return _BUILD[type(frame.payload)](frame, data, redelivered)
+    return BUILDERS[type(frame.payload)](frame, data, redelivered)
 
 
 def _log(f: Any, data: bytes, again: bool) -> Event:
@@ -241,7 +241,7 @@ def _loose(f: Any, data: bytes, again: bool) -> Event:
     )
 
 
-_BUILD: dict[type, Callable[[Any, bytes, bool], Event]] = {
+BUILDERS: Final[dict[type, Callable[[Any, bytes, bool], Event]]] = {
     bodies.LogPayload: _log,
     bodies.ThoughtPayload: _thought,
     bodies.ToolCallPayload: _tool_call,
@@ -254,6 +254,7 @@ _BUILD: dict[type, Callable[[Any, bytes, bool], Event]] = {
     bodies.ChunkPayload: _chunk,
     bodies.LoosePayload: _loose,
 }
+"""Type of payload to the function that makes the event; for those who cannot afford a call more."""
 
 
 # ------------------------------------------------------------------------------- terminals

@@ -43,6 +43,7 @@ __all__ = [
     "Frame",
     "decode",
     "decode_control",
+    "decode_event",
     "encode",
     "fingerprint",
     "head_of",
@@ -83,7 +84,8 @@ class BadFrame(msgspec.Struct, kw_only=True):  # with gc: a raised error may lea
 Frame = EventFrame | ControlFrame | BadFrame
 
 
-_typed = msgspec.json.Decoder(TypedEvent).decode
+decode_event = msgspec.json.Decoder(TypedEvent).decode
+"""The hot path of `decode`: raises ValueError or RecursionError for what is no event of §8.2."""
 _control = msgspec.json.Decoder(ControlFrame).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -91,7 +93,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def decode(data: bytes) -> Frame:
     """One frame from its bytes. Never raises for what the bytes hold."""
     try:
-        return _typed(data)
+        return decode_event(data)
     except (ValueError, RecursionError):
         return decode_control(data)
 
