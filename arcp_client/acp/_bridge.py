@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import Any
 
@@ -37,7 +38,8 @@ class Bridge:
     plan                             ``progress`` (entries done of all), ``status`` with the
                                      entry in progress
     usage_update                     ``metric``: ``acp.context.used``, and ``cost.acp`` with what
-                                     was added to the cost, which is charged to the job's budget
+                                     was added to the cost, which is charged to the job's budget;
+                                     the turn is cancelled when that is spent
     current_mode_update              ``status``
     notice                           ``log``
     everything else                  ``x-vendor.acp.update``, as it came
@@ -55,6 +57,7 @@ class Bridge:
         self._ended: set[str] = set()
         self._cost: dict[str, Decimal] = {}
         self.spoke = False
+        self.spent = asyncio.Event()  # a counter of the job's budget is
 
     async def __call__(self, update: Update) -> None:
         """Emit one update. History is not emitted again."""
@@ -127,6 +130,8 @@ class Bridge:
         added = self._count(update)
         if added and update.cost is not None:
             await self._job.metric("cost.acp", added, unit=update.cost.currency)
+            if any(left <= 0 for left in self._job.budget.values()):
+                self.spent.set()
 
     def _count(self, update: Update) -> Decimal:
         """What an update adds to the session's cost, which the agent sums up itself."""

@@ -21,7 +21,14 @@ from arcp_client.acp.limits import AcpLimits
 from arcp_client.acp.permissions import Policy
 from arcp_client.acp.session import AcpSession
 from arcp_client.acp.turn import Turn
-from arcp_client.errors import ArcpError, FeatureNotNegotiated, HandlerError, JobFailed, LinkError
+from arcp_client.errors import (
+    ArcpError,
+    BudgetExhausted,
+    FeatureNotNegotiated,
+    HandlerError,
+    JobFailed,
+    LinkError,
+)
 from arcp_client.runtime import JobContext
 from arcp_client.transports import Connector
 
@@ -61,8 +68,9 @@ def host(
 
     The agent's text streams as the job's result; thoughts, tool calls, plans and usage become
     events of their kinds (see `Bridge`). The first event, ``x-vendor.acp.session``, names the
-    session: a later job with that ``session`` continues the conversation (``session/load``). Costs
-    are charged to the job's budget, and what the agent asks permission for is decided by the job's
+    session: a later job with that ``session`` continues the conversation (``session/load``, or
+    ``session/resume`` where that is all there is). Costs are charged to the job's budget, which
+    ends the turn when it is spent. What the agent asks permission for is decided by the job's
     lease, as are its files and terminals. Cancelling the job cancels the turn.
 
     Whoever watches may be cut off and come back: the events are the runtime's, and the agent does
@@ -123,7 +131,7 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
             _log.error("job %s: %s", job.id, failure, exc_info=failure.__cause__)
 
     if task.session:
-        await session.load()
+        await (session.load() if client.capabilities.load_session else _resumed(client, session))
     info = client.info
     await job.emit(
         SESSION,
@@ -131,7 +139,7 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
     )
     if task.mode is not None:
         await session.set_mode(task.mode)
-    turn = await _turn(session, task, job)
+    turn = await _turn(session, task, job, bridge)
     if failures:
         raise failures[0]  # the runtime's limits on results, met while an update was emitted
     await bridge.end(turn)
@@ -142,19 +150,34 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
     return {"stop_reason": turn.stop_reason, "session": session.id}
 
 
-async def _turn(session: AcpSession, task: _Task, job: JobContext) -> Turn:
-    """One prompt; a cancelled job cancels it, and then waits for its end."""
+async def _resumed(client: AcpClient, session: AcpSession) -> None:
+    """Go on without the history, which would not be told again anyway."""
+    offers = client.capabilities.session_capabilities
+    if offers is None or offers.resume is None:
+        raise FeatureNotNegotiated("the agent offers neither session/load nor session/resume")
+    await session.resume()
+
+
+async def _turn(session: AcpSession, task: _Task, job: JobContext, bridge: Bridge) -> Turn:
+    """One prompt; a cancelled job and a spent budget cancel it, and then it is waited for."""
     # What fails is awaited below, so the owner has nothing to report.
     owner = TaskOwner("arcp_client.acp.host", on_failure=lambda _: None)
     prompting = owner.spawn(session.prompt(task.prompt), name="prompt")
-    cancelled = owner.spawn(job.cancelled.wait(), name="cancelled")
+    reasons = [
+        owner.spawn(job.cancelled.wait(), name="cancelled"),
+        owner.spawn(bridge.spent.wait(), name="spent"),
+    ]
     try:
-        await asyncio.wait({prompting, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({prompting, *reasons}, return_when=asyncio.FIRST_COMPLETED)
         if not prompting.done():
             await session.cancel()
-        return await prompting
+        turn = await prompting
     finally:
-        await cancel_and_wait([prompting, cancelled])
+        await cancel_and_wait([prompting, *reasons])
+    if bridge.spent.is_set() and turn.cancel_requested:
+        message = "the budget was spent before the turn had ended"
+        raise BudgetExhausted(message, code="BUDGET_EXHAUSTED", job_id=job.id)
+    return turn
 
 
 def _parse(input: Any) -> _Task:

@@ -13,7 +13,7 @@ import pytest
 from arcp_client import Client, Lease, Runtime, events
 from arcp_client.acp import host, schema
 from arcp_client.acp._leased import operations
-from arcp_client.errors import JobCancelled, JobFailed
+from arcp_client.errors import BudgetExhausted, JobCancelled, JobFailed
 from arcp_client.testing import FaultyProxy
 from tests.unit.acp.kit import EVERYTHING, FakeAgent, chunk, notification
 
@@ -34,7 +34,9 @@ class Served(FakeAgent):
         offers["agentInfo"] = {"name": "fake", "version": "7"}
         await self.result(await self.next("initialize"), offers)
         call = await self.next()
-        if call["method"] == "session/load":
+        if call["method"] == "session/resume":
+            await self.result(call, {})
+        elif call["method"] == "session/load":
             session = call["params"]["sessionId"]
             await self.send(notification(cost(5), session), chunk("history", session))
             await self.result(call, None)
@@ -324,8 +326,32 @@ async def test_how_jobs_fail() -> None:
                 await job.result()
     async with hosted(refuses, offers={}) as (client, _):
         job = await client.submit("acp", {"prompt": "x", "session": "s"})
-        with pytest.raises(JobFailed, match="does not offer session/load"):
+        with pytest.raises(JobFailed, match="neither session/load nor session/resume"):
             await job.result()
+
+
+async def test_an_agent_that_only_resumes_goes_on_too() -> None:
+    async def turn(agent: Served) -> None:
+        await agent.send(chunk("on", "s"))
+        await agent.end()
+
+    async with hosted(turn, offers={"sessionCapabilities": {"resume": {}}}) as (client, agents):
+        job = await client.submit("acp", {"prompt": "x", "session": "s"})
+        assert (await job.result()).value == "on"
+        assert "session/resume" in [m.get("method") for m in agents.made[0].seen]
+
+
+async def test_a_spent_budget_ends_the_turn() -> None:
+    async def turn(agent: Served) -> None:
+        await agent.send(notification(cost(0.75)), notification(cost(1.25)))
+        await agent.next("session/cancel")
+        await agent.end("cancelled")
+
+    async with hosted(turn) as (client, agents):
+        job = await client.submit("acp", "x", lease=Lease({"cost.budget": ["USD:1.00"]}))
+        with pytest.raises(BudgetExhausted):
+            await job.result()
+        await agents.tasks[0]
 
 
 async def test_a_turn_without_words_says_how_it_ended() -> None:
