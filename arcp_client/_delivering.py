@@ -58,7 +58,7 @@ class Delivering:
         self._slowness = Slowness(buffer.soft, self._registrations, self._slow.tell)
         self._pressure = Pressure(
             buffer,
-            _Crowd(self._subject, self.iterators, self._waiting),
+            _Crowd(self._subject, self._iterators, self._waiting),
             asked=asked,
             stall=timeouts.stall,
             behind=self._slowness.look,
@@ -74,7 +74,7 @@ class Delivering:
         """Events that wait for the slowest consumer."""
         return self._subject.backlog
 
-    def iterators(self) -> Iterator[EventIterator[Event]]:
+    def _iterators(self) -> Iterator[EventIterator[Event]]:
         """All iterators that are in use."""
         yield from self._session_tap.iterators()
 
@@ -127,13 +127,13 @@ class Delivering:
 
     # ------------------------------------------------------------------ for jobs
 
-    def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
+    def _barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
         """The lanes that have events of the job, each with the count it must come to."""
         for registration in self._registrations:
             if registration.barrier:
                 yield from registration.barriers(job_id)
 
-    def own_call(self, job_id: str) -> Call | None:
+    def _own_call(self, job_id: str) -> Call | None:
         """The calling handler, if the end of this job would wait for it.
 
         Raises:
@@ -148,16 +148,6 @@ class Delivering:
         if call.direct:
             raise would_deadlock(call, f"the result of job {job_id}")
         return call
-
-    @property
-    def waits(self) -> Waits:
-        """How to wait for lanes."""
-        return self._waits
-
-    @property
-    def relief(self) -> Pressure:
-        """Who reads on while something is awaited."""
-        return self._pressure
 
 
 class _Crowd:

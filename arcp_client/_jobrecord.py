@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import SecretStr
 from reactivex import Observable
@@ -26,35 +27,30 @@ __all__ = ["JobOwner", "JobRecord"]
 _REMAINING = "cost.budget.remaining"
 
 
-class JobOwner(Protocol):
-    """What a job needs of its client."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOwner:
+    """What a job needs of its client.
 
-    @property
-    def notifications(self) -> Observable[Event]:
-        """The events of the session."""
+    Attributes:
+        notifications: the events of the session.
+        relief: who reads on while something is awaited.
+        waits: how to wait for lanes.
+        barriers: the lanes that have events of a job, each with the count it must come to.
+        own_call: the calling handler, if the end of a job would wait for it; may raise
+            WouldDeadlock.
+        chunk_log: where the chunks of a job's result outlive the process; ``None`` if nowhere.
+        cancel: ask the runtime to cancel a job.
+        unwatch: watch a job no longer.
+    """
 
-    @property
-    def relief(self) -> Relief:
-        """Who reads on while something is awaited."""
-
-    def barriers(self, job_id: str) -> Iterable[tuple[Lane, int]]:
-        """The lanes that have events of the job, each with the count it must come to."""
-
-    def chunk_log(self, job_id: str) -> Log | None:
-        """Where the chunks of its result outlive the process; ``None`` if nowhere."""
-
-    def own_call(self, job_id: str) -> Call | None:
-        """The calling handler, if the end of the job would wait for it; may raise WouldDeadlock."""
-
-    @property
-    def waits(self) -> Waits:
-        """How to wait for lanes."""
-
-    async def cancel_job(self, job_id: str, reason: str | None) -> None:
-        """Ask the runtime to cancel it."""
-
-    async def unwatch_job(self, job_id: str) -> None:
-        """Watch it no longer."""
+    notifications: Observable[Event]
+    relief: Relief
+    waits: Waits
+    barriers: Callable[[str], Iterable[tuple[Lane, int]]]
+    own_call: Callable[[str], Call | None]
+    chunk_log: Callable[[str], Log | None]
+    cancel: Callable[[str, str | None], Awaitable[None]]
+    unwatch: Callable[[str], Awaitable[None]]
 
 
 class JobRecord(JobStream):

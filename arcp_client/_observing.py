@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 from ._delivering import Delivering
-from ._dispatch.assembler import Log
 from ._dispatch.registration import Handler, OnError, Registration
 from ._dispatch.selection import Kind, Selection
 from .errors import ArcpError, HandlerError, HandlerFailed
@@ -379,10 +378,6 @@ class Observing(Delivering):
             stopped = HandlerFailed(str(failure))
             stopped.__cause__ = error
             self._stop(stopped)
-        return None
-
-    def chunk_log(self, job_id: str) -> Log | None:
-        """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
         return None
 
     def _stop(self, cause: ArcpError) -> None:

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from ._dispatch.assembler import Log
 from ._dispatch.streams import EventIterator
+from ._jobrecord import JobOwner
 from ._link.driver import Driver
 from ._link.link import Link
 from ._observing import Observing
@@ -66,13 +68,29 @@ class Requesting(Observing):
         )
         self._session = session
         self._timeouts = timeouts
-        self._jobs = JobTable(self)
+        self._jobs = JobTable(self._job_owner())
         self._subject.attach(self._jobs.streams)
 
-    def iterators(self) -> Iterator[EventIterator[Event]]:
+    def _iterators(self) -> Iterator[EventIterator[Event]]:
         """All iterators that are in use."""
-        yield from super().iterators()
+        yield from super()._iterators()
         yield from self._jobs.streams.iterators()
+
+    def _job_owner(self) -> JobOwner:
+        return JobOwner(
+            notifications=self._notifications,
+            relief=self._pressure,
+            waits=self._waits,
+            barriers=self._barriers,
+            own_call=self._own_call,
+            chunk_log=self._chunk_log,
+            cancel=self.cancel_job,
+            unwatch=self._unwatch,
+        )
+
+    def _chunk_log(self, job_id: str) -> Log | None:
+        """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
+        raise NotImplementedError
 
     def _open(self) -> Driver:
         """What carries the session; raises if there is none, or no more."""
@@ -278,8 +296,17 @@ class Requesting(Observing):
 
     # ------------------------------------------------------------------ for jobs
 
-    async def cancel_job(self, job_id: str, reason: str | None) -> None:
-        """Ask the runtime to cancel a job of this client (§7.4)."""
+    async def cancel_job(self, job_id: str, reason: str | None = None) -> None:
+        """Ask the runtime to end a job of which only the id is at hand (§7.4); see `Job.cancel`.
+
+        Args:
+            job_id: which job.
+            reason: why, for the job's record.
+
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused it.
+            RequestTimeout: no answer in time.
+        """
         record = self._jobs.record(job_id)
         if record.over:
             return
@@ -297,7 +324,7 @@ class Requesting(Observing):
             if not record.over:
                 raise
 
-    async def unwatch_job(self, job_id: str) -> None:
+    async def _unwatch(self, job_id: str) -> None:
         """Watch a job no longer (§7.6)."""
         record = self._jobs.get(job_id)
         if record is None or record.mine:

@@ -27,9 +27,7 @@ from ._protocol.session import Session
 from ._requesting import reject
 from ._wire import dialect as wire
 from ._wire.dialect import DIALECTS
-from .errors import (
-    LocalProtocolError,
-)
+from .errors import LocalProtocolError
 from .models import Checkpoint, ClientInfo, OpenJob, SessionInfo, Stats
 from .policy import Buffer, Order, Reconnect, Timeouts
 from .state import Closed, Live
@@ -282,8 +280,7 @@ class Client(Living):
         held = self._durability.held if self._durability is not None else 0
         return self._subject.backlog + held
 
-    def chunk_log(self, job_id: str) -> Log | None:
-        """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
+    def _chunk_log(self, job_id: str) -> Log | None:
         return self._durability.log_for(job_id) if self._durability is not None else None
 
 

@@ -215,7 +215,7 @@ class Job(JobHandle):
             PermissionDenied: this session may not cancel it.
             RequestTimeout: no answer in time.
         """
-        await self._record.owner.cancel_job(self.id, reason)
+        await self._record.owner.cancel(self.id, reason)
 
 
 class JobView(JobHandle):
@@ -223,4 +223,4 @@ class JobView(JobHandle):
 
     async def unsubscribe(self) -> None:
         """Watch it no longer. Its iterators end; events on their way may still come. Idempotent."""
-        await self._record.owner.unwatch_job(self.id)
+        await self._record.owner.unwatch(self.id)

@@ -29,7 +29,7 @@ class JobTable:
     """The records of one client.
 
     Args:
-        owner: the client.
+        owner: what the jobs need of the client.
 
     Attributes:
         streams: the consumer that routes events to the records.

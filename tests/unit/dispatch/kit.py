@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from arcp_client import Buffer, Order, Timeouts
+from arcp_client._jobrecord import JobOwner
 from arcp_client._observing import Observing
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap, Log
@@ -49,6 +50,24 @@ class Hub(Observing):
     @property
     def subject(self) -> Any:
         return self._subject
+
+    @property
+    def waits(self) -> Any:
+        return self._waits
+
+    def owner(self) -> JobOwner:
+        async def nothing(*_: Any) -> None: ...
+
+        return JobOwner(
+            notifications=self.notifications,
+            relief=self._pressure,
+            waits=self._waits,
+            barriers=self._barriers,
+            own_call=self._own_call,
+            chunk_log=lambda _: None,
+            cancel=nothing,
+            unwatch=nothing,
+        )
 
     @property
     def pressure(self) -> Any:

@@ -16,15 +16,9 @@ from arcp_client.testing import VirtualClock
 from tests.unit.dispatch.kit import SESSION, Hub, log
 
 
-class Owner(Hub):
-    async def cancel_job(self, job_id: str, reason: str | None) -> None: ...
-
-    async def unwatch_job(self, job_id: str) -> None: ...
-
-
 @pytest.fixture
 def table() -> JobTable:
-    return JobTable(Owner())
+    return JobTable(Hub().owner())
 
 
 def push(table: JobTable, *events: Event) -> None:
