@@ -14,11 +14,13 @@ from typing import Any
 from ._dispatch.assembler import Log
 from ._dispatch.streams import EventIterator
 from ._jobrecord import JobOwner
+from ._jobtable import JobTable
 from ._link.driver import Driver
 from ._link.link import Link
 from ._observing import Observing
 from ._protocol.requests import Request
 from ._protocol.session import Session
+from ._submission import Submission, is_own_key
 from ._wire import dialect as wire
 from ._wire.ids import is_trace_id, new_id, new_trace_id, now_text, time_text
 from ._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
@@ -26,10 +28,8 @@ from ._wire.replies import JobPage
 from .errors import ArcpError, JobLost, JobNotFound, RemoteProtocolError
 from .events import Event
 from .job import Job, JobHandle, JobView
-from .jobtable import JobTable
 from .models import JobSummary, Lease
 from .policy import Buffer, Order, Timeouts
-from .submission import Submission, is_own_key
 
 __all__ = ["Requesting", "reject"]
 

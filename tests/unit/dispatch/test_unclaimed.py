@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from arcp_client import JobHandle
+from arcp_client._jobtable import JobTable
 from arcp_client._wire.replies import Accepted
 from arcp_client.events import Completed, Event, Gap
-from arcp_client.jobtable import JobTable
 from arcp_client.models import Lease, LeaseConstraints
 from arcp_client.testing import VirtualClock
 from tests.unit.dispatch.kit import SESSION, Hub, log

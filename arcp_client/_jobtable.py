@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from ._dispatch.jobstreams import JobStream, JobStreams
 from ._dispatch.unclaimed import EVENTS, Unclaimed
 from ._jobrecord import JobOwner, JobRecord
+from ._submission import Submission
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError
 from .events import ResultChunk
 from .job import Job, JobHandle, JobView
 from .models import OpenJob
-from .submission import Submission
 
 __all__ = ["JobTable"]
 
