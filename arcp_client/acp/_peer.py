@@ -119,6 +119,7 @@ class Peer:
         self._next = 0
         self._pending: dict[int, _Pending] = {}
         self._ended = asyncio.Event()
+        self._starving = False  # the reader waits for room
         self._posting = 0
         self._posted = asyncio.Event()
         self.why: LinkLost | None = None
@@ -158,6 +159,8 @@ class Peer:
             LinkLost: the agent has ended.
         """
         self.check()
+        if nested and self._starving:
+            raise _starved(method)
         number = self._next = next(self._ids)
         pending = self._pending[number] = _Pending(method, arrive, nested)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -179,8 +182,8 @@ class Peer:
         finally:
             if not keep:
                 self._pending.pop(number, None)
-            if not pending.future.done():
-                pending.future.cancel()
+            if not pending.future.cancel() and not pending.future.cancelled():
+                pending.future.exception()  # the write may have failed first
 
     def _abandon(self, number: int, abandon: bool) -> None:
         if abandon and number in self._pending:
@@ -262,11 +265,14 @@ class Peer:
                 left = _SLICE
 
     async def _make_room(self, inbox: Callable[[bytes], bool], line: bytes) -> None:
-        while True:
-            self._starved()
+        self._starving = True
+        for number, pending in list(self._pending.items()):
+            if pending.nested:
+                del self._pending[number]
+                pending.settle(_starved(pending.method))
+        while not inbox(line):
             await self._receiver.room()
-            if inbox(line):
-                return
+        self._starving = False
 
     def _apart(self, line: bytes) -> None:
         try:
@@ -313,12 +319,6 @@ class Peer:
         else:
             pending.arrive(outcome, pending.settle)
 
-    def _starved(self) -> None:
-        for number, pending in list(self._pending.items()):
-            if pending.nested:
-                del self._pending[number]
-                pending.settle(BufferFull(f"{pending.method} inside a handler: no buffer has room"))
-
     def _strange(self, text: str, line: bytes) -> None:
         self._receiver.strange(
             RemoteProtocolError(
@@ -338,6 +338,10 @@ class Peer:
                 call.arrive(copy.copy(error), _ignored)
             call.settle(copy.copy(error))
         self._receiver.lost(error)
+
+
+def _starved(method: str) -> BufferFull:
+    return BufferFull(f"{method} inside a handler: no buffer has room for what comes before it")
 
 
 def _ignored(_: Outcome) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -54,6 +55,20 @@ async def test_a_handler_that_never_ends_is_cut_by_its_limit() -> None:
 
         await prompted(agent, session, chunk("a"), chunk("b"))
         assert [type(f.__cause__) for f in failures] == [TimeoutError, TimeoutError]
+
+
+async def test_a_handler_that_blocks_keeps_the_order() -> None:
+    async with connected() as (agent, client):
+        session = await opened(agent, client)
+        done: list[str] = []
+
+        @session.on(updates.AgentMessageChunk)
+        def block(update: Any) -> None:
+            time.sleep(0.001)
+            done.append(words(update))
+
+        await prompted(agent, session, *map(chunk, range(5)))
+        assert done == ["0", "1", "2", "3", "4"]
 
 
 async def test_what_a_hook_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

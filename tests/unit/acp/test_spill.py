@@ -131,6 +131,35 @@ async def test_when_the_file_is_full_the_agent_is_held_and_calls_of_handlers_say
         assert "session/set_mode inside a handler" in str(errors[0])
 
 
+async def test_a_handler_that_calls_when_the_file_is_full_already_does_not_wait_for_ever() -> None:
+    buffer = Buffer(soft=1, hard=2, spill=2000)
+    async with connected(limits=AcpLimits(buffer=buffer)) as (agent, client):
+        session = await opened(agent, client)
+        full = asyncio.Event()
+        errors: list[Exception] = []
+
+        @session.on(updates.AgentMessageChunk)
+        async def handle(update: Any) -> None:
+            await full.wait()
+            if words(update) in ("0", "99"):
+                try:
+                    await session.prompt("nested")
+                except BufferFull as error:
+                    errors.append(error)
+
+        prompting = asyncio.ensure_future(session.prompt("go"))
+        call = await agent.next("session/prompt")
+        await agent.send(*map(chunk, range(100)), agent.answer(call, {"stopReason": "end_turn"}))
+        await settled()
+        assert client._hub.store.full  # type: ignore[union-attr]
+        full.set()
+        nested = await agent.next("session/prompt")  # that of 99, when there is room again
+        await agent.result(nested, {"stopReason": "end_turn"})
+        await prompting
+        assert len(errors) == 1
+        assert not session.busy
+
+
 async def test_a_disk_that_takes_nothing_holds_the_agent_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
