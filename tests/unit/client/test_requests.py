@@ -254,7 +254,21 @@ async def test_watching_a_finished_job_with_history_ends_with_its_outcome(
         assert (await view.result()).value == 2
 
 
+async def test_watching_from_a_number_counts_as_the_submitting_session_does(
+    runtime: Runtime,
+) -> None:
+    """S11."""
+    async with Client(runtime) as submitter, Client(runtime) as observer:
+        await (await submitter.submit("say", ["an earlier job moves", "the numbers"])).result()
+        job = await submitter.submit("say", ["a", "b", "c"])
+        first = await anext(aiter(job.events(events.Log)))
+        await job.result()
+        view = await observer.watch(job.id, history=True, from_seq=first.seq)
+        assert [event.message async for event in view.events(events.Log)] == ["b", "c"]
+
+
 async def test_watching_ones_own_job_adds_no_second_copy(client: Client, gates: Gates) -> None:
+    """S11."""
     seen: list[str] = []
 
     @client.on(events.Log)

@@ -1,4 +1,4 @@
-"""Links that only look alive, peers that say little, clocks that jump (§6.4, S12, D7, T3)."""
+"""Links that only look alive, peers that say little, clocks that jump (§6.4, S12, D7)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,6 @@ def accept(table: Strict, job_id: str, **fields: Any) -> None:
 
 @rule("send-1", "send-6")
 def test_s6_a_submit_goes_out_again_with_the_same_bytes_under_a_fresh_id() -> None:
-    """I4."""
     table = Strict()
     raw = b'{"agent":"a","input":{"b":1.0, "a":[2]},"idempotency_key":"k"}'
     request = Request(

@@ -50,7 +50,7 @@ def test_s2_an_unreadable_frame_without_an_id_is_told_apart_by_its_number(table:
     assert gaps(table) == [(1, 1, "undecodable"), (2, 2, "undecodable")]
 
 
-def test_i6_what_comes_again_after_a_long_outage_is_handled_once(table: Strict) -> None:
+def test_s2_what_comes_again_after_a_long_outage_is_handled_once(table: Strict) -> None:
     table.event(1, JOB, 1, id="a")
     table.resumed(1)
     table.said(dialect.SUBSCRIBE)
