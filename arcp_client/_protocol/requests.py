@@ -149,11 +149,6 @@ class Requests:
         return chosen
 
     @property
-    def in_flight(self) -> bool:
-        """Whether somebody waits for an answer to anything but a ping."""
-        return any(r.kind != dialect.PING and not r.orphaned for r in self._open)
-
-    @property
     def deadline(self) -> float | None:
         """The earliest deadline."""
         return min((request.deadline for request in self._open), default=None)

@@ -439,7 +439,7 @@ def test_a_withdrawn_request_is_still_to_be_answered_and_nobody_else_gets_its_an
     first, second = table.ask(dialect.LIST_JOBS), table.ask(dialect.LIST_JOBS)
     table.session.withdraw(first)
     assert not first.waits
-    assert table.session.requests.in_flight
+    assert [request.orphaned for request in table.session.requests] == [True, False]
     table.error("INVALID_REQUEST")
     assert refused(table) == []
     table.hear({"type": dialect.JOBS, "payload": {}})
@@ -450,7 +450,7 @@ def test_a_withdrawn_request_nobody_waits_for() -> None:
     table = Strict()
     request = table.ask(dialect.LIST_JOBS)
     table.session.withdraw(request)
-    assert not table.session.requests.in_flight
+    assert all(request.orphaned for request in table.session.requests)
     table.hear({"type": dialect.JOBS, "payload": {"request_id": request.ids[0]}})
     table.session.withdraw(request)
     assert table.of(effects.Answered) == []
