@@ -15,8 +15,8 @@ from ._dispatch.assembler import Assembler, Log
 from ._dispatch.calls import Call, Waits
 from ._dispatch.jobstreams import JobStream
 from ._dispatch.lanes import Lane
+from ._dispatch.relief import Relief
 from ._dispatch.retention import Memory
-from ._dispatch.streams import Relief
 from ._wire.replies import Accepted, Subscribed
 from .errors import ArcpError, job_error
 from .events import Completed, Event, Failed, Gap, Metric, Progress, ResultChunk

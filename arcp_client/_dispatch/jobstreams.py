@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..events import Event, Gap
+from .relief import Relief
 from .retention import Memory, Retention
 from .selection import Selection
-from .streams import EventIterator, Relief, Tap
+from .streams import EventIterator, Tap
 
 __all__ = ["JobStream", "JobStreams"]
 

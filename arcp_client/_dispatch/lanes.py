@@ -10,30 +10,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .._rx.delivery import Delivery
 from .._rx.sink import Sink
 from ..events import Event
 from .calls import Edge, number_call, numbered
+from .relief import Relief
 
 if TYPE_CHECKING:
     from .registration import Registration
 
-__all__ = ["JobLane", "Lane", "Relief", "SessionLane"]
-
-
-class Relief(Protocol):
-    """Who wants to know that consumers get on; nobody while ``watching`` is False."""
-
-    watching: bool
-    easing: bool
-    heavy: bool
-    low: int
-    follower: Callable[[Event | None], None] | None
-
-    def eased(self) -> None:
-        """An event is done."""
+__all__ = ["JobLane", "Lane", "SessionLane"]
 
 
 class Lane:

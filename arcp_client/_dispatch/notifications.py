@@ -14,7 +14,7 @@ from reactivex.disposable import Disposable
 
 from .._rx.delivery import Delivery, publish
 from ..events import Event
-from .lanes import Relief
+from .relief import Relief
 
 __all__ = ["Notifications"]
 

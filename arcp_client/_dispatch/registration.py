@@ -22,7 +22,8 @@ from ..events import Event, Gap
 from ..policy import Order
 from ..rx import concat_map_async, concat_map_async_by
 from .calls import set_lane
-from .lanes import JobLane, Lane, Relief, SessionLane
+from .lanes import JobLane, Lane, SessionLane
+from .relief import Relief
 from .selection import Selection
 
 __all__ = ["Handler", "OnError", "Registration"]

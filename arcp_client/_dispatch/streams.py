@@ -10,28 +10,15 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from ..events import Event, Gap
+from .relief import Relief
 from .selection import Selection
 
-__all__ = ["EventIterator", "Relief", "Tap"]
+__all__ = ["EventIterator", "Tap"]
 
 E = TypeVar("E", bound=Event)
-
-
-class Relief(Protocol):
-    """The reader's side: who must read on when something is awaited, and may when it was read."""
-
-    watching: bool
-    easing: bool
-    follower: Callable[[Event | None], None] | None
-
-    def eased(self) -> None:
-        """An event is done."""
-
-    async def wanted(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
-        """Wait for a future that only the link can resolve."""
 
 
 class EventIterator(AsyncIterator[E], Generic[E]):

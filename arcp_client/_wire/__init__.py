@@ -1,1 +1,1 @@
-"""Frames ⇄ messages, pure: the only JSON and the only wire names of the package (§5–§8)."""
+"""Frames ⇄ messages, pure: the only frames as JSON, and the only wire names (§5–§8)."""

@@ -1,4 +1,4 @@
-"""Bytes in, frames out, and back: the only place that reads or writes JSON.
+"""Bytes in, frames out, and back: the only place that knows of frames as JSON.
 
 The hot path is one typed pass (msgspec) over a ``job.event`` of a known kind. Everything else,
 and everything odd, goes through tolerant readers that keep what they do not know. Whatever
