@@ -1,1 +1,1 @@
-"""Frames ⇄ messages, pure: the only place that knows of frames as JSON and of wire names (§5–§8)."""
+"""Frames ⇄ messages, pure: the only place that knows frames as JSON, and wire names (§5–§8)."""
