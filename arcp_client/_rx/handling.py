@@ -139,6 +139,9 @@ class HandlerSink(Emitter[T, R]):
         """A drain task ended."""
         if task.cancelled():
             self.interrupted(None, asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            # Nobody drains here any more: whoever waits must not wait for ever.
+            self.finish(self._wrapped(f"ended by {type(error).__name__}", None, error))
 
     def watchdog(self) -> Watchdog | None:
         """A watchdog for a new drain, if items have a time limit."""
@@ -259,11 +262,13 @@ class HandlerSink(Emitter[T, R]):
         if isinstance(error, asyncio.CancelledError):
             if self._cut_off(item, error):
                 return False
-            failure: Exception = self._cancelled("was cancelled by what it awaited", item, error)
+            failure: Exception = self._wrapped("was cancelled by what it awaited", item, error)
         elif isinstance(error, Exception):
             failure = error
+        elif isinstance(error, GeneratorExit | KeyboardInterrupt | SystemExit):
+            raise error  # the end of the program, or of this coroutine
         else:
-            raise error
+            failure = self._wrapped(f"raised {type(error).__name__}", item, error)
         on_error = self.options.on_error
         if self.stopped or on_error == "skip":
             log.error("handler %s failed; the item is skipped", self.options.name, exc_info=failure)
@@ -308,20 +313,18 @@ class HandlerSink(Emitter[T, R]):
             self.stop()
             self.halt()
         else:
-            self.finish(self._cancelled("was cancelled from outside", item, cancelled))
+            self.finish(self._wrapped("was cancelled from outside", item, cancelled))
 
-    def _cancelled(
-        self, how: str, item: T | None, cancelled: asyncio.CancelledError
-    ) -> HandlerError:
+    def _wrapped(self, how: str, item: T | None, cause: BaseException) -> HandlerError:
         name = self.options.name
         failure = HandlerError(f"{name} {how}", event=item, handler=name)
-        failure.__cause__ = cancelled
+        failure.__cause__ = cause
         return failure
 
     def _observer_failed(self, error: BaseException) -> None:
         # In on_next. Left alone it would kill the drain and leave the stream stuck.
         if isinstance(error, asyncio.CancelledError):
-            error = self._cancelled("has an observer that was cancelled", None, error)
+            error = self._wrapped("has an observer that was cancelled", None, error)
         elif not isinstance(error, Exception):
             raise error
         if self.stopped:

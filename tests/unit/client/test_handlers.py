@@ -119,6 +119,27 @@ async def test_failures_go_to_the_hooks_with_the_event_and_the_cause(client: Cli
     assert "broken" in (failures[0].handler or "")
 
 
+@pytest.mark.parametrize("order", Order)
+async def test_a_base_exception_leaves_nobody_waiting(client: Client, order: Order) -> None:
+    failures: list[HandlerError] = []
+    client.on_error(failures.append)
+    seen: list[str] = []
+
+    class Outcome(BaseException):
+        pass
+
+    @client.on(events.Log, order=order)
+    async def handle(event: events.Log) -> None:
+        if event.message == "b":
+            raise Outcome
+        seen.append(event.message)
+
+    job = await client.submit("say", ["a", "b", "c"])
+    assert (await asyncio.wait_for(job.result(), 5.0)).value == 3
+    assert seen == ["a", "c"]
+    assert [failure.event.message for failure in failures] == ["b"]
+
+
 async def test_failures_without_a_hook_are_logged(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

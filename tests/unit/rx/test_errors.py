@@ -56,6 +56,48 @@ async def test_skip_logs_and_goes_on(operator: Operator, caplog: pytest.LogCaptu
     assert isinstance(record.exc_info[1], ValueError)
 
 
+class _Outcome(BaseException):
+    """As test frameworks have them."""
+
+
+async def test_a_base_exception_is_a_failure_like_any_other(operator: Operator) -> None:
+    failures: list[tuple[int, Exception]] = []
+
+    async def fails(number: int) -> int:
+        if number == 2:
+            raise _Outcome
+        return number
+
+    tape = Tape()
+    note = operator(fails, on_error=lambda item, error: failures.append((item, error)))
+    tape.record(rx.range(0, 5).pipe(note))
+    await tape.ended
+
+    assert tape.items == [0, 1, 3, 4]
+    ((item, failure),) = failures
+    assert item == 2
+    assert isinstance(failure, HandlerError)
+    assert isinstance(failure.__cause__, _Outcome)
+
+
+async def test_what_ends_the_drain_ends_the_stream(
+    operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(number: int) -> int:
+        if number == 2:
+            raise GeneratorExit
+        return number
+
+    tape = Tape()
+    tape.record(rx.range(0, 5).pipe(operator(fails)))
+    end = await asyncio.wait_for(tape.ended, 1.0)
+
+    assert tape.items == [0, 1]
+    assert isinstance(end, HandlerError)
+    assert "GeneratorExit" in str(end)
+    assert [record.name for record in caplog.records] == ["arcp_client.tasks"]
+
+
 async def test_raise_ends_the_stream_at_once(operator: Operator, clock: VirtualClock) -> None:
     subject: Subject[int] = Subject()
     tape = Tape()
