@@ -102,7 +102,7 @@ class Living(Requesting):
         try:
             await self.connected()
         except ArcpError:
-            if running is not None:
+            if running is not None and not running.done():
                 await asyncio.wait({running})  # it lets go of the store
             raise
         except asyncio.CancelledError:
@@ -119,11 +119,17 @@ class Living(Requesting):
         durability = self._durability
         try:
             checkpoint = await durability.open() if durability is not None else None
+        except asyncio.CancelledError:
+            self._cut_off()
+            raise
         except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
             self._end(error if isinstance(error, ArcpError) else _store_failed(error))
             return
         try:
             await self._assemble(checkpoint).run()
+        except asyncio.CancelledError:
+            self._cut_off()
+            raise
         finally:
             if self._driver is not None:
                 self._driver.stop()
@@ -310,9 +316,19 @@ class Living(Requesting):
     def _broke(self, error: BaseException) -> None:
         cause = LinkLost(f"the client failed unexpectedly: {type(error).__name__}: {error}")
         cause.__cause__ = error
+        self._fail(cause)
+
+    def _cut_off(self) -> None:
+        """The task that keeps the link is cancelled: if nobody here did it, this is the end."""
+        if self._closing is None:
+            self._fail(LinkLost("the client's task was cancelled from outside"))
+
+    def _fail(self, cause: ArcpError) -> None:
         self._session.end(cause)
         if self._driver is not None:
             self._driver.carry()
+        else:
+            self._end(cause)
 
     def _end(self, cause: ArcpError | None) -> None:
         """The session is over: everybody who waits is told, nothing runs on."""

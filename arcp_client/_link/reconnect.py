@@ -98,9 +98,12 @@ class Credential:
 
         Raises:
             Unauthenticated: the provider gives the refused one again.
-            ConnectFailed: the provider raised.
+            ConnectFailed: the provider raised, or gave something else than a token.
         """
-        value = await self._ask() if callable(self._source) else self._source
+        value: object = await self._ask() if callable(self._source) else self._source
+        if not isinstance(value, str | SecretStr | None):
+            kind = type(value).__name__
+            raise ConnectFailed(f"a token is a str or a SecretStr, not {kind}", permanent=True)
         token = value if isinstance(value, SecretStr) else SecretStr(value or "")
         if self._refused is not None and token == self._refused:
             raise Unauthenticated("the runtime refused the token, and there is no other one")
@@ -112,6 +115,11 @@ class Credential:
         try:
             given = self._source()
             return await given if inspect.isawaitable(given) else given
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            kind = "CancelledError"  # of something that the provider awaited
         except Exception as error:  # noqa: BLE001  a user's function may raise anything
             kind = type(error).__name__
         # Raised out here: the provider's own text may hold the secret that it failed to get, and

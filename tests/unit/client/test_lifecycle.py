@@ -12,6 +12,7 @@ from arcp_client.errors import (
     ClientClosed,
     ConnectFailed,
     HandlerFailed,
+    LinkLost,
     LocalProtocolError,
     Unauthenticated,
 )
@@ -293,6 +294,37 @@ async def test_cancelling_connect_leaves_a_client_that_can_be_closed(runtime: Ru
         await connecting
     await client.close()
     assert client.state == Closed(None)
+
+
+async def test_waiters_are_told_when_the_tasks_of_the_client_are_cancelled(
+    runtime: Runtime,
+) -> None:
+    client = Client(runtime)
+    await client.connect()
+    job = await client.submit("stuck")
+    for task in asyncio.all_tasks():
+        if task.get_name() == "arcp_client:reconnect":
+            task.cancel()
+    with pytest.raises(LinkLost, match="cancelled from outside"):
+        await asyncio.wait_for(job.result(), 5.0)
+    assert isinstance(client.state, Closed)
+    await client.close()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_in_a_second_loop_a_client_says_that_it_is_over(closes: bool) -> None:
+    client = Client(Runtime())
+
+    async def once() -> None:
+        await client.connect()
+        if closes:
+            await client.close()
+
+    asyncio.run(once())
+    with pytest.raises(ClientClosed if closes else LinkLost):
+        asyncio.run(once())
+    asyncio.run(client.close())
+    assert isinstance(client.state, Closed)
 
 
 @pytest.mark.parametrize(

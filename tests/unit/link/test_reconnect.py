@@ -372,6 +372,39 @@ async def test_a_provider_that_raises_is_tried_again(clock: VirtualClock) -> Non
     assert not answers
 
 
+async def test_a_provider_whose_own_wait_was_cancelled_is_tried_again(clock: VirtualClock) -> None:
+    answers: list[str | None] = [None, "right"]
+
+    async def give() -> str:
+        answer = answers.pop(0)
+        if answer is None:
+            refresh: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            refresh.cancel()
+            return await refresh
+        return answer
+
+    async with Runtime(auth={"right": "alice"}) as runtime, Client(runtime, token=give) as client:
+        assert isinstance(client.state, Live)
+    assert not answers
+
+
+@pytest.mark.parametrize("token", [b"secret", lambda: 5])
+async def test_a_token_of_another_type_says_so(clock: VirtualClock, token: Any) -> None:
+    async with Runtime() as runtime:
+        with pytest.raises(ConnectFailed, match="a token is a str") as caught:
+            await Client(runtime, token=token).connect()
+        assert caught.value.permanent
+        assert "secret" not in str(caught.value)
+
+
+async def test_a_cancelled_connector_ends_the_client(clock: VirtualClock) -> None:
+    async with Runtime() as runtime:
+        client = Client(Line(runtime, [asyncio.CancelledError()]))
+        with pytest.raises(LinkLost, match="cancelled from outside"):
+            await client.connect()
+        await client.close()
+
+
 async def test_a_provider_that_hangs_is_bounded(clock: VirtualClock) -> None:
     async def never() -> str:
         await asyncio.Event().wait()
