@@ -25,7 +25,7 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from ..transports.base import LARGE, ManyReceiver, Transport
+from ..transports.base import LARGE, FrameRefused, ManyReceiver, Transport
 from .driver import Driver
 from .intake import Intake
 from .waking import watch
@@ -92,6 +92,8 @@ class Link:
             watching = watch(self._driver, reading=lambda: self._reading, dead=self.drop)
             owner.spawn(watching, name="clocks")
             cause = await asyncio.shield(self._over)
+            if isinstance(cause, FrameRefused):
+                self._refuse_largest()
             self._ended(cause)
             if isinstance(cause, _LOST) and not self._flush:
                 close_timeout = 0.0  # there is nobody to say goodbye to
@@ -198,6 +200,15 @@ class Link:
             self._driver.carry()
         else:
             self._driver.unreadable(RemoteProtocolError(str(error)))
+
+    def _refuse_largest(self) -> None:
+        """The frame that the peer did not take was of the largest request, or of a smaller one."""
+        session = self._driver.session
+        request = session.requests.largest()
+        if request is not None:
+            text = f"{request.name} is {request.size} bytes, more than this runtime takes"
+            session.refuse(request, LocalProtocolError(text), self._driver.now)
+            self._driver.carry()
 
     def _no_welcome(self, seconds: float) -> None:
         if self._driver.session.state is State.GREETING:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from .._wire import dialect
 from .._wire.codec import ControlFrame, encode
 from .._wire.ids import new_id
@@ -91,6 +93,11 @@ class Request:
     def was_sent_before(self) -> bool:
         """Whether it went out over an earlier link, where its answer may have been lost."""
         return len(self.ids) > 1 or (self.waits and bool(self.ids))
+
+    @property
+    def size(self) -> int:
+        """Bytes of a submit's payload; 0 for the others, which are all short."""
+        return memoryview(self.payload).nbytes if isinstance(self.payload, msgspec.Raw) else 0
 
     @property
     def name(self) -> str:
@@ -219,6 +226,10 @@ class Requests:
     def about(self, job_id: str) -> Request | None:
         """The oldest request on its way that is about a job."""
         return self._first(r for r in self._sent() if r.job_id == job_id)
+
+    def largest(self) -> Request | None:
+        """The submit on its way with the longest payload."""
+        return max(self._of(dialect.SUBMIT), key=lambda request: request.size, default=None)
 
     def submitting(self) -> bool:
         """Whether a submit is on its way."""

@@ -8,6 +8,8 @@ import aiohttp
 
 from arcp_client.errors import LinkLost
 
+from .base import FrameRefused
+
 __all__ = ["reason"]
 
 _NO_CODE = 1005
@@ -41,6 +43,7 @@ def _closed(message: Any, peer: str, largest: int) -> LinkLost:
             ": a frame from this side was over the peer's limit"
             f" (the largest sent has {largest} bytes)"
         )
+        return FrameRefused(text, close_code=code)
     return LinkLost(text, close_code=code)
 
 

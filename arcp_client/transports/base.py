@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["LARGE", "MAX_FRAME", "Connector", "ManyReceiver", "Transport"]
+from ..errors import LinkLost
+
+__all__ = ["LARGE", "MAX_FRAME", "Connector", "FrameRefused", "ManyReceiver", "Transport"]
 
 MAX_FRAME = 16 * 1024 * 1024
 """The largest frame, in bytes, that a transport carries unless it is told otherwise."""
@@ -17,6 +19,10 @@ MAX_FRAME = 16 * 1024 * 1024
 
 LARGE = 64 * 1024
 """Bytes of a frame after which a reader looks at once how much its consumers have to do."""
+
+
+class FrameRefused(LinkLost):
+    """The peer closed the link for a frame from this side that is longer than it takes."""
 
 
 @runtime_checkable
