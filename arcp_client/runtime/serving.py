@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from arcp_client.errors import ArcpError
 from arcp_client.transports.base import Transport
 from arcp_client.transports.websocket import WebSocketTransport, server_websocket
 
@@ -63,7 +64,12 @@ class WebSockets:
         await ws.prepare(request)
         peer = request.remote or "a client"
         transport = WebSocketTransport(ws, peer=peer, max_frame=self._max_frame)
-        link = await self._serve(transport, request.secure)
+        try:
+            link = await self._serve(transport, request.secure)
+        except ArcpError as error:  # the runtime was closed, and its server was not
+            _log.info("%s was turned away: %s", peer, error)
+            await transport.close(timeout=_GOODBYE)
+            return ws
         self._links.add(link)
         self._empty.clear()
         try:

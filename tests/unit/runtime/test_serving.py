@@ -162,6 +162,19 @@ async def test_a_frame_over_the_limit_closes_the_link_and_the_session_resumes(
         await fresh.close()
 
 
+async def test_a_closed_runtime_turns_clients_away(
+    make: MakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = make()
+    async with runtime.serve() as server:
+        await runtime.close()
+        transport = await WebSocketConnector(server.url).connect()
+        with pytest.raises(LinkLost):
+            await transport.receive()
+        await transport.close()
+    assert not caplog.records
+
+
 STDIO = """
 import asyncio, sys
 from arcp_client.runtime import Runtime
