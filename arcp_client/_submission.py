@@ -94,6 +94,8 @@ def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[
     if lease is None:
         return None
     if not isinstance(lease, Lease):
+        if not isinstance(lease, Mapping):
+            raise ValueError("lease is a Lease, or a mapping of namespaces to lists of patterns")
         if any(isinstance(patterns, str) for patterns in lease.values()):
             raise ValueError("lease: the patterns of a namespace are a list, not one string")
         try:

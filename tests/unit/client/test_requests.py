@@ -65,6 +65,7 @@ async def test_inputs_may_be_dataclasses_models_datetimes_and_decimals(client: C
         ({"agent": "echo", "input": float("nan")}, "JSON"),
         ({"agent": "echo", "input": {1, 2, 3} - {1, 2, 3, 4} | {object()}}, "JSON"),
         ({"agent": "echo", "lease": {"fs.read": "/src/**"}}, "list"),
+        ({"agent": "echo", "lease": "fs.read"}, "a mapping"),
         ({"agent": "echo", "expires_at": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001
         ({"agent": "echo", "max_runtime": 0}, "max_runtime"),
         ({"agent": "echo", "trace_id": "nope"}, "trace_id"),
