@@ -16,7 +16,7 @@ from ._dispatch.hooks import Hooks
 from ._dispatch.lanes import Lane
 from ._dispatch.notifications import Notifications
 from ._dispatch.pressure import Pressure
-from ._dispatch.registration import Registration
+from ._dispatch.registration import HandlerRegistration
 from ._dispatch.selection import Kind, Selection
 from ._dispatch.slowness import Episode, Slowness
 from ._dispatch.streams import EventIterator, Tap
@@ -52,7 +52,7 @@ class Delivering:
         activity: Callable[[], None],
     ) -> None:
         self._subject = Subject(activity)
-        self._registrations: list[Registration] = []
+        self._registrations: list[HandlerRegistration] = []
         self._errors: Hooks[HandlerError] = Hooks("on_error")
         self._slow: Hooks[Episode] = Hooks("on_slow")
         self._slowness = Slowness(buffer.soft, self._registrations, self._slow.tell)

@@ -19,7 +19,7 @@ from reactivex.subject import BehaviorSubject
 
 from ._dispatch.calls import calling
 from ._dispatch.hooks import Hooks
-from ._dispatch.registration import Registration
+from ._dispatch.registration import HandlerRegistration
 from ._link.acks import Acknowledger
 from ._link.driver import Driver
 from ._link.durability import Durability
@@ -78,7 +78,7 @@ class Living(Requesting):
         self._connecting = 0
         self._handed_over = False
         self._closing: asyncio.Task[None] | None = None
-        self._leaving: set[Registration] = set()
+        self._leaving: set[HandlerRegistration] = set()
 
     # ------------------------------------------------------------------ life
 

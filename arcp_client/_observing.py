@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 from ._delivering import Delivering
-from ._dispatch.registration import Handler, OnError, Registration
+from ._dispatch.registration import Handler, HandlerRegistration, OnError, Registration
 from ._dispatch.selection import Kind, Selection
 from .errors import ArcpError, HandlerError, HandlerFailed
 from .events import Event, Unknown
@@ -310,13 +310,13 @@ class Observing(Delivering):
         order: Order | None,
         on_error: OnError,
         barrier: bool,
-    ) -> Registration:
+    ) -> HandlerRegistration:
         if not callable(handler):
             raise TypeError(f"a handler is a function, not {handler!r}")
         if not (on_error in ("skip", "stop") or callable(on_error)):
             raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
         job_id = job.id if isinstance(job, JobHandle) else job
-        registration = Registration(
+        registration = HandlerRegistration(
             handler,
             Selection(kinds, job_id),
             order=order or self._order,
@@ -331,7 +331,7 @@ class Observing(Delivering):
         self._subject.attach(registration, first=True)
         return registration
 
-    def _registration_ended(self, registration: Registration) -> None:
+    def _registration_ended(self, registration: HandlerRegistration) -> None:
         self._subject.detach(registration)
         if registration in self._registrations:
             self._registrations.remove(registration)
@@ -358,7 +358,7 @@ class Observing(Delivering):
         return hook
 
     def _handler_failed(
-        self, registration: Registration, event: Event, error: Exception
+        self, registration: HandlerRegistration, event: Event, error: Exception
     ) -> Awaitable[None] | None:
         failure = HandlerError(
             f"handler {registration.name} failed on {type(event).__name__} {event.seq}: "

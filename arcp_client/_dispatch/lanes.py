@@ -19,7 +19,7 @@ from .calls import Edge, number_call, numbered
 from .relief import Relief
 
 if TYPE_CHECKING:
-    from .registration import Registration
+    from .registration import HandlerRegistration
 
 __all__ = ["JobLane", "Lane", "SessionLane"]
 
@@ -37,7 +37,7 @@ class Lane:
 
     __slots__ = ("_over", "done", "edges", "registration", "relief", "taken", "waiters")
 
-    def __init__(self, registration: Registration, relief: Relief) -> None:
+    def __init__(self, registration: HandlerRegistration, relief: Relief) -> None:
         self.registration = registration
         self.relief = relief
         self.taken = 0
@@ -124,7 +124,7 @@ class SessionLane(Lane):
 
     evicts = False
 
-    def __init__(self, registration: Registration, relief: Relief) -> None:
+    def __init__(self, registration: HandlerRegistration, relief: Relief) -> None:
         super().__init__(registration, relief)
         self.queue: deque[Event] = deque()
         self.take: Callable[[], Event] = self.queue.popleft
@@ -222,7 +222,7 @@ class JobLane(Lane):
 
     __slots__ = ("_events", "_head", "_later")
 
-    def __init__(self, registration: Registration, relief: Relief) -> None:
+    def __init__(self, registration: HandlerRegistration, relief: Relief) -> None:
         super().__init__(registration, relief)
         self._events: deque[Event] = deque()
         # When the head came, and from which count on another moment holds: most lanes never

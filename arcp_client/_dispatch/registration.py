@@ -26,13 +26,13 @@ from .lanes import JobLane, Lane, SessionLane
 from .relief import Relief
 from .selection import Selection
 
-__all__ = ["Handler", "OnError", "Registration"]
+__all__ = ["Handler", "HandlerRegistration", "OnError", "Registration"]
 
 _log = logging.getLogger("arcp_client.dispatch")
 
 Handler = Callable[[Any], Awaitable[Any] | Any]
 OnError = Literal["skip", "stop"] | Callable[[Any, Exception], Awaitable[None] | None]
-Failure = Callable[["Registration", Event, Exception], Awaitable[None] | None]
+Failure = Callable[["HandlerRegistration", Event, Exception], Awaitable[None] | None]
 
 
 class _Fed(Observable[Event]):
@@ -60,6 +60,24 @@ class Registration:
         name: the handler's, for messages.
     """
 
+    name: str
+
+    @property
+    def lag(self) -> int:
+        """Events that wait here or are being handled."""
+        raise NotImplementedError
+
+    def dispose(self) -> None:
+        """Take no more events; the running handler is cancelled, waiting events are dropped.
+
+        Called inside its own handler, that handler runs on to its end. Idempotent.
+        """
+        raise NotImplementedError
+
+
+class HandlerRegistration(Registration):
+    """A registration as the client sees it: a consumer of the subject."""
+
     def __init__(
         self,
         handler: Handler,
@@ -71,7 +89,7 @@ class Registration:
         timeout: float | None = None,
         relief: Relief,
         failed: Failure,
-        ended: Callable[[Registration], None],
+        ended: Callable[[HandlerRegistration], None],
     ) -> None:
         self.selection = selection
         self.on_error = on_error
@@ -98,14 +116,9 @@ class Registration:
 
     @property
     def lag(self) -> int:
-        """Events that wait here or are being handled."""
         return self.outstanding
 
     def dispose(self) -> None:
-        """Take no more events; the running handler is cancelled, waiting events are dropped.
-
-        Called inside its own handler, that handler runs on to its end. Idempotent.
-        """
         if self._disposed:
             return
         self._disposed = True

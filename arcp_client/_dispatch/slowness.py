@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .registration import Registration
+from .registration import HandlerRegistration
 
 __all__ = ["SLOW_AFTER", "Episode", "Slowness"]
 
@@ -23,7 +23,7 @@ class Episode(NamedTuple):
         seconds: since the oldest of them came.
     """
 
-    registration: Registration
+    registration: HandlerRegistration
     events: int
     seconds: float
 
@@ -43,14 +43,14 @@ class Slowness:
     def __init__(
         self,
         soft: int,
-        registrations: Sequence[Registration],
+        registrations: Sequence[HandlerRegistration],
         tell: Callable[[Episode], None],
     ) -> None:
         self._soft = soft
         self._low = max(soft // 2, 1)
         self._registrations = registrations
         self._tell = tell
-        self._slow: list[Registration] = []
+        self._slow: list[HandlerRegistration] = []
 
     def look(self) -> None:
         """Look again."""

@@ -127,14 +127,8 @@ JOB_CONTEXT = {
     "tool_result": "async (call_id, result=None, error=None)",
 }
 
-# The runtime's own hooks on two classes that users are given; not for them, and not in the docs.
-INNER = {
-    arcp_client.JobContext: {"streamed", "success"},
-    arcp_client.Registration: {
-        "accept", "barriers", "drains", "freeze", "lanes", "oldest", "outstanding", "since",
-        "waiting",
-    },
-}  # fmt: skip
+# The runtime's own hooks: not for agents, and not in the documentation.
+INNER = {arcp_client.JobContext: {"streamed", "success"}}
 
 
 def shape(member: Any) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from arcp_client import Registration, Timeouts, events
+from arcp_client import Timeouts, events
 from arcp_client._dispatch.calls import calling
+from arcp_client._dispatch.registration import HandlerRegistration
 from arcp_client.errors import WouldDeadlock
 from arcp_client.testing import VirtualClock
 from tests.unit.dispatch.kit import Hub, log, turns
@@ -21,7 +22,7 @@ def hub_of(**options: Any) -> Hub:
     return Hub(timeouts=Timeouts(deadlock=PATIENCE), **options)
 
 
-async def until_done(hub: Hub, registration: Registration) -> None:
+async def until_done(hub: Hub, registration: HandlerRegistration) -> None:
     """Wait until that registration has handled what it has now."""
     barriers = [(lane, lane.taken) for lane in registration.lanes]
     await hub.waits.lanes(barriers, "the other one")
