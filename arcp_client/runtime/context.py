@@ -6,24 +6,21 @@ afterwards is only that a slow client catches up.
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from arcp_client._wire import dialect
-from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id
-from arcp_client.errors import JobFailed, LocalProtocolError
 from arcp_client.models import Budget, Credential, Lease
 from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.delegation import Child, Delegation, delegated_to
 from arcp_client.runtime.flow import Pace
 from arcp_client.runtime.jobs import Job
 from arcp_client.runtime.limits import Limits
-from arcp_client.runtime.outcomes import Cancellation, Failure, Streamed, Success
+from arcp_client.runtime.outcomes import Cancellation
+from arcp_client.runtime.output import Output
 from arcp_client.runtime.tools import Tool
 
 __all__ = ["JobContext"]
@@ -46,7 +43,7 @@ class JobContext:
         delegate: Callable[[Job, Delegation], Awaitable[Job]],
     ) -> None:
         self._job = job
-        self._limits = limits
+        self._output = Output(job, limits)
         self._authority = authority
         self._delegate = delegate
         self._pace = Pace(job, limits)
@@ -222,79 +219,8 @@ class JobContext:
         """
         if not isinstance(data, str | bytes | bytearray | memoryview):
             raise TypeError(f"a chunk is str or bytes, not {type(data).__name__}")
-        self._chunk(data if isinstance(data, str) else bytes(data), more)
+        self._output.chunk(data if isinstance(data, str) else bytes(data), more)
         await self._pace.step()
-
-    def _chunk(self, data: str | bytes, more: bool) -> None:
-        stream = self._stream()
-        if stream.done:
-            raise LocalProtocolError("a chunk after the one with more=False")
-        size = len(data.encode("utf-8", "surrogatepass")) if isinstance(data, str) else len(data)
-        if size > self._limits.chunk_bytes:
-            self._too_large(f"a chunk of {size} bytes", self._limits.chunk_bytes)
-        if stream.size + size > self._limits.result_bytes:
-            self._too_large("the streamed result", self._limits.result_bytes)
-        if stream.kept is not None:
-            stream.kept.append(data)
-        else:
-            text = isinstance(data, str)
-            body = {
-                "result_id": stream.result_id,
-                "chunk_seq": stream.count,
-                "data": data if isinstance(data, str) else base64.b64encode(data).decode("ascii"),
-                "encoding": "utf8" if text else "base64",
-                "more": more,
-            }
-            self._job.emit("result_chunk", body)
-        stream.count += 1
-        stream.size += size
-        stream.done = not more
-
-    def _too_large(self, what: str, limit: int) -> None:
-        message = f"{what} is over the limit of {limit} bytes"
-        self._job.violated = Failure(dialect.ERROR, dialect.INTERNAL_ERROR, message, retryable=True)
-        raise JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
-
-    def _stream(self) -> Streamed:
-        job = self._job
-        if job.streamed is None:
-            owner = job.owner
-            plain = owner is not None and dialect.RESULT_CHUNKS not in owner.features
-            job.streamed = Streamed(new_prefixed_id("res"), kept=[] if plain else None)
-        return job.streamed
-
-    def streamed(self) -> None:
-        """The agent's iterator has ended: close the stream. For the runtime itself."""
-        if not self._stream().done:
-            self._chunk("", more=False)
-
-    def success(self, value: Any) -> Success:
-        """The outcome of an agent that returned ``value``. For the runtime itself.
-
-        Raises:
-            JobFailed: the value cannot be sent.
-        """
-        stream = self._job.streamed
-        if stream is None:
-            return Success(self._inline(value))
-        if value is not None:
-            raise self._unsendable("the agent returned a value after it had streamed its result")
-        self.streamed()
-        if stream.kept is None:
-            return Success(result_id=stream.result_id, size=stream.size)
-        return Success(self._inline(_joined(stream.kept)))
-
-    def _inline(self, value: Any) -> Any:
-        try:
-            encoded = snapshot(value)
-        except ValueError as error:
-            raise self._unsendable("the agent's result is not a JSON value") from error
-        if len(bytes(encoded)) > self._limits.event_bytes:
-            raise self._unsendable("the result is too large to be sent in one piece; stream it")
-        return encoded
-
-    def _unsendable(self, message: str) -> JobFailed:
-        return JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
 
     # --------------------------------------------------------------------- authority
 
@@ -352,13 +278,3 @@ class JobContext:
 
 def _present(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _joined(pieces: list[str | bytes]) -> str:
-    """A streamed result for a client without ``result_chunk``: text, or base64 if any is binary."""
-    if all(isinstance(piece, str) for piece in pieces):
-        return "".join(piece for piece in pieces if isinstance(piece, str))
-    whole = b"".join(
-        piece.encode("utf-8", "replace") if isinstance(piece, str) else piece for piece in pieces
-    )
-    return base64.b64encode(whole).decode("ascii")

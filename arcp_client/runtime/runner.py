@@ -22,6 +22,7 @@ from arcp_client.runtime.giving_up import Leash
 from arcp_client.runtime.jobs import PENDING, RUNNING, Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.outcomes import Failure, Success
+from arcp_client.runtime.output import Output
 
 __all__ = ["Runner"]
 
@@ -167,7 +168,7 @@ class Runner:
                 value = await leash
             finally:
                 del self._leashes[job]
-            outcome = context.success(value)
+            outcome = Output(job, self._limits).success(value)
         except asyncio.CancelledError:
             outcome = Failure(
                 dialect.ERROR, dialect.INTERNAL_ERROR, "the agent was interrupted", retryable=True
@@ -197,5 +198,5 @@ class Runner:
             # A generator that is left early does not clean up by itself.
             if hasattr(value, "aclose"):
                 await value.aclose()
-        context.streamed()
+        Output(job, self._limits).finish()
         return None

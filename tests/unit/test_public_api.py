@@ -127,9 +127,6 @@ JOB_CONTEXT = {
     "tool_result": "async (call_id, result=None, error=None)",
 }
 
-# The runtime's own hooks: not for agents, and not in the documentation.
-INNER = {arcp_client.JobContext: {"streamed", "success"}}
-
 
 def shape(member: Any) -> str:
     """``async (a, *, b=1)``: what a caller must know of a member."""
@@ -167,9 +164,7 @@ def _named(default: Any) -> Any:
 def members(cls: type, *, own: bool = False) -> dict[str, str]:
     names = vars(cls) if own else dir(cls)
     return {
-        name: shape(inspect.getattr_static(cls, name))
-        for name in names
-        if not name.startswith("_") and name not in INNER.get(cls, ())
+        name: shape(inspect.getattr_static(cls, name)) for name in names if not name.startswith("_")
     }
 
 
