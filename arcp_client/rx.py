@@ -24,8 +24,6 @@ from reactivex import Observable
 
 from ._rx.buffer import ChannelStats, Overflow
 from ._rx.channel import EventChannel
-from ._rx.delivery import Delivery as _Delivery
-from ._rx.delivery import publish as _publish
 from ._rx.handling import OnError, Options
 from ._rx.keyed import Keyed
 from ._rx.serial import Serial
@@ -38,8 +36,6 @@ __all__ = [
     "OnError",
     "Overflow",
     "Stream",
-    "_Delivery",
-    "_publish",
     "concat_map_async",
     "concat_map_async_by",
     "stream",

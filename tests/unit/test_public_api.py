@@ -16,7 +16,7 @@ from tenacity import stop_never, wait_random_exponential
 from typer.main import get_command
 
 import arcp_client
-from arcp_client import acp, errors, events, rx, state
+from arcp_client import acp, errors, events, runtime, rx, state, testing
 from arcp_client.cli.app import app
 from arcp_client.cli.exits import Exit
 
@@ -215,6 +215,12 @@ def test_a_registration_is_disposed_of_and_asked_for_its_lag() -> None:
 )
 def test_rx_operators(function: Any, expected: str) -> None:
     assert shape(function) == expected
+
+
+def test_public_modules_export_no_private_name() -> None:
+    for module in (arcp_client, acp, errors, events, rx, runtime, state, testing):
+        names = set(module.__all__) - {"__version__"}
+        assert not any(name.startswith("_") for name in names), module.__name__
 
 
 # ------------------------------------------------------------------------- values
