@@ -1,0 +1,23 @@
+"""The page on how an event travels names modules that there are, and defines the words in use."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "data-flow.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+WORDS = "checkpoint event job lane lease link notification session watermark"
+
+
+def test_every_station_is_a_module() -> None:
+    rows = [line.split("|") for line in TEXT.splitlines() if line.startswith("| ")]
+    named = [name for row in rows[1:] for name in re.findall(r"`([\w.]+)`", row[2])]
+    assert len(named) > 10
+    for name in named:
+        importlib.import_module(f"arcp_client.{name}")
+
+
+def test_every_word_is_defined_once_and_in_order() -> None:
+    assert re.findall(r"^(\w+)\n: ", TEXT, re.MULTILINE) == WORDS.split()
