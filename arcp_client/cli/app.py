@@ -6,6 +6,7 @@ Everything heavy is imported when a command runs, so that ``--help`` and complet
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -82,6 +83,16 @@ def serve(
         bool, typer.Option("--stdio", help="Serve the parent process over stdin and stdout.")
     ] = False,
     token_file: TokenFile = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(help="Keep sessions, jobs and events in this file: they survive a restart."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain, PEM: serve wss.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Its private key, PEM; by default in the same file.")
+    ] = None,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that running jobs get when it is stopped.")
     ] = 3.0,
@@ -92,15 +103,16 @@ def serve(
 ) -> None:
     """Serve agents to clients, until it is stopped.
 
-    Without --agents it serves three small ones: echo, count and report.
+    Without --agents it serves three small ones: echo, count and report. Other machines reach it
+    with --host 0.0.0.0, which takes a token; and the token wants --tls-cert.
     """
 
     def command() -> int:
         from arcp_client.cli.serve import serve as body
 
         return body(
-            agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, grace=grace,
-            acp=acp or (),
+            agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
+            tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (),
         )  # fmt: skip
 
     _do(command)

@@ -8,6 +8,7 @@ from typing import Any
 
 from arcp_client import JobContext, Runtime
 from arcp_client.errors import JobFailed
+from arcp_client.runtime import EventLog
 
 __all__ = ["NAMES", "sample_runtime"]
 
@@ -24,9 +25,9 @@ def _option(input: Any, name: str, default: float, most: float) -> float:
     return value
 
 
-def sample_runtime(auth: dict[str, str] | None) -> Runtime:
+def sample_runtime(auth: dict[str, str] | None, event_log: EventLog | None) -> Runtime:
     """A runtime with the sample agents."""
-    runtime = Runtime(name="samples", auth=auth)
+    runtime = Runtime(name="samples", auth=auth, event_log=event_log)
 
     @runtime.agent("echo", version="1.0.0")
     async def echo(input: Any, job: JobContext) -> Any:

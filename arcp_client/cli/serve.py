@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import inspect
 import os
+import sqlite3
+import ssl
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -14,7 +16,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from arcp_client import ArcpError, Runtime
+from arcp_client import ArcpError, Runtime, SqliteEventLog
 from arcp_client.cli import terminal
 from arcp_client.cli.acp_hosted import hosted_agents
 from arcp_client.cli.exits import Complaint, Exit
@@ -35,21 +37,29 @@ def serve(
     port: int,
     stdio: bool,
     token_file: Path | None,
+    db: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     grace: float,
     acp: Sequence[str] = (),
 ) -> Exit:
     """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
     terminal.log_to_stderr(traces=True)
+    tls = _tls(tls_cert, tls_key, stdio=stdio)
     token = _token(token_file)
     auth = {token.get_secret_value(): "owner"} if token is not None else None
     # Before anything of the user's is imported: a refusal should come at once.
     if not stdio and auth is None and agents is None:
         _refuse_open(host)
+    event_log = None if db is None else SqliteEventLog(db)
+    given = {"auth": auth, "event_log": event_log}
     hosted = hosted_agents(acp)
     if agents is not None:
-        runtime = _load(agents, auth)
+        runtime = _load(agents, given)
+    elif hosted:
+        runtime = Runtime(name="acp", auth=auth, event_log=event_log)
     else:
-        runtime = Runtime(name="acp", auth=auth) if hosted else sample_runtime(auth)
+        runtime = sample_runtime(auth, event_log)
     for name, agent in hosted.items():
         runtime.agent(name)(agent)
     if runtime.open:
@@ -65,7 +75,7 @@ def serve(
     loaded = [agents] if agents is not None else [] if hosted else list(NAMES)
     what = ", ".join([*loaded, *hosted])
     try:
-        return asyncio.run(_serve(runtime, host, port, what, stdio=stdio, grace=grace))
+        return asyncio.run(_serve(runtime, host, port, what, tls=tls, stdio=stdio, grace=grace))
     except ArcpError as error:
         raise complaint(error) from error
 
@@ -89,7 +99,29 @@ def _refuse_open(host: str) -> None:
         )
 
 
-def _load(path: str, auth: dict[str, str] | None) -> Runtime:
+def _tls(certificate: Path | None, key: Path | None, *, stdio: bool) -> ssl.SSLContext | None:
+    if certificate is None and key is None:
+        return None
+    if stdio:
+        raise Complaint(Exit.USAGE, "--stdio is a pipe of this machine: it has no TLS")
+    if certificate is None:
+        raise Complaint(Exit.USAGE, "--tls-key needs its certificate", "add --tls-cert FILE")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # An encrypted key would ask on the terminal, of which a service has none.
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        why = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+        raise Complaint(
+            Exit.USAGE,
+            f"the certificate {certificate} cannot be used: {why or error}",
+            "both files are PEM; the key is not encrypted and belongs to the certificate",
+        ) from None
+    return context
+
+
+def _load(path: str, given: dict[str, Any]) -> Runtime:
     """The runtime that ``module:attr`` names, or that its function makes."""
     name, _, attribute = path.partition(":")
     if not name or not attribute:
@@ -100,12 +132,21 @@ def _load(path: str, auth: dict[str, str] | None) -> Runtime:
     found = _attribute(path, _imported(path, name), attribute)
     if not isinstance(found, Runtime) and callable(found):
         try:
-            found = found(auth=auth) if _takes_auth(found) else found()
+            taken = {name: value for name, value in given.items() if _takes(found, name)}
+            found = found(**taken)
         except Exception as error:
             raise _broken(path, error) from error
+    else:
+        taken = {}
     if not isinstance(found, Runtime):
         raise Complaint(
             Exit.USAGE, f"{path} is {type(found).__name__}, not a Runtime or what makes one", _FORM
+        )
+    if given["event_log"] is not None and "event_log" not in taken:
+        raise Complaint(
+            Exit.USAGE,
+            f"{path} does not take the database of --db",
+            "make it a function with a parameter event_log, for Runtime(event_log=event_log)",
         )
     return found
 
@@ -132,9 +173,9 @@ def _attribute(path: str, found: Any, attribute: str) -> Any:
     return found
 
 
-def _takes_auth(function: Any) -> bool:
+def _takes(function: Any, name: str) -> bool:
     try:
-        return "auth" in inspect.signature(function).parameters
+        return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
 
@@ -151,15 +192,31 @@ def _broken(path: str, error: Exception) -> Complaint:
     return Complaint(Exit.USAGE, f"--agents {path}: {type(error).__name__}: {error}{place}")
 
 
+async def _open(runtime: Runtime) -> None:
+    """Open its database before anybody can connect, so that what is wrong is said at once."""
+    try:
+        await runtime.__aenter__()  # it is closed with some grace, not by leaving a block
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise Complaint(Exit.USAGE, f"the database cannot be used: {error}") from None
+
+
 async def _serve(
-    runtime: Runtime, host: str, port: int, what: str, *, stdio: bool, grace: float
+    runtime: Runtime,
+    host: str,
+    port: int,
+    what: str,
+    *,
+    tls: ssl.SSLContext | None,
+    stdio: bool,
+    grace: float,
 ) -> Exit:
     console = terminal.err()
     stopping = Stopping(grace)
     async with AsyncExitStack() as stack:
         stack.enter_context(stopping.listen())
+        await _open(runtime)
         if not stdio:
-            server = runtime.serve(host, port)
+            server = runtime.serve(host, port, ssl=tls)
             try:
                 await stack.enter_async_context(server)
             except OSError as error:

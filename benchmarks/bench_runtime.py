@@ -1,0 +1,259 @@
+"""Events a second that runtimes emit over a WebSocket, and what idle sessions hold; prints JSON.
+
+Our runtime with each event log, and the reference runtime (`agentruntimecontrolprotocol`), each in
+a process of its own, send the same events to the same peer: a plain socket that only counts. Rounds
+are interleaved, so that a busy moment of the machine falls on all of them alike; what is printed
+are medians. Read the ratios, and the CPU time an event: absolute numbers are this machine's.
+
+Then a thousand sessions that say nothing, and the same number of bare aiohttp connections.
+
+    python benchmarks/bench_runtime.py [rounds] [events] [sessions]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from socket import create_connection, socket
+from typing import Any
+
+from ulid import ULID
+
+TEXT = "x" * 120  # about 300 bytes a frame
+KINDS = ("memory", "sqlite", "reference")
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+# -------------------------------------------------------------------------- the servers
+
+
+async def serve_ours(kind: str) -> None:
+    from arcp_client import JobContext, MemoryEventLog, Runtime, SqliteEventLog
+
+    log = SqliteEventLog(Path(sys.argv[3]) / "runtime.db") if kind == "sqlite" else MemoryEventLog()
+    runtime = Runtime(event_log=log)
+
+    @runtime.agent("emit")
+    async def emit(input: Any, job: JobContext) -> None:
+        for _ in range(input["n"]):
+            await job.log(TEXT)
+
+    async with runtime.serve() as server:
+        print(server.port, flush=True)
+        await asyncio.Event().wait()
+
+
+async def serve_reference() -> None:
+    import arcp
+    from arcp.runtime import ARCPRuntime, JobContext, StaticBearerVerifier
+
+    runtime = ARCPRuntime(
+        runtime=arcp.RuntimeInfo(name="reference", version="1.1.3"),
+        bearer=StaticBearerVerifier({"t": "p"}),
+    )
+
+    async def emit(input: Any, job: JobContext) -> None:
+        for _ in range(input["n"]):
+            await job.log("info", TEXT)
+
+    runtime.register_agent("emit", emit)
+    server = await arcp.serve_websocket(runtime.accept, host="127.0.0.1", port=0)
+    print(next(iter(server.sockets)).getsockname()[1], flush=True)
+    await asyncio.Event().wait()
+
+
+async def serve_bare() -> None:
+    from aiohttp import web
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse(
+            heartbeat=None, autoping=False, compress=False, max_msg_size=2**24
+        )
+        await ws.prepare(request)
+        async for _ in ws:
+            await ws.send_str('{"type":"session.welcome"}')
+        return ws
+
+    app = web.Application()
+    app.router.add_get("/arcp", handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+class Served:
+    """One of them as a process."""
+
+    def __init__(self, kind: str, directory: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", kind, directory],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def cpu(self) -> float:
+        """Seconds of CPU time so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def resident(self) -> int:
+        """Bytes in memory."""
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * PAGE
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def served(*kinds: str) -> Iterator[dict[str, Served]]:
+    with tempfile.TemporaryDirectory() as directory:
+        servers = {kind: Served(kind, directory) for kind in kinds}
+        try:
+            yield servers
+        finally:
+            for server in servers.values():
+                server.end()
+
+
+# ---------------------------------------------------------------------------- the peer
+
+
+def masked(payload: bytes) -> bytes:
+    """A text frame; the mask is nothing, which is a mask like any other."""
+    size = len(payload)
+    assert size < 65536
+    head = bytes([0x81, 0x80 | size]) if size < 126 else b"\x81\xfe" + size.to_bytes(2, "big")
+    return head + bytes(4) + payload
+
+
+def frame(type: str, payload: Any) -> bytes:
+    text = json.dumps({"arcp": "1.1", "id": str(ULID()), "type": type, "payload": payload})
+    return masked(text.encode())
+
+
+def read(sock: socket) -> bytes:
+    data = sock.recv(2**20)
+    if not data:
+        raise ConnectionError("the runtime has closed the connection")
+    return data
+
+
+def opened(port: int) -> socket:
+    """A connection in a session."""
+    sock = create_connection(("127.0.0.1", port), timeout=60)
+    key = base64.b64encode(os.urandom(16)).decode()
+    sock.sendall(
+        f"GET /arcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
+        f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+        "\r\n".encode()
+    )
+    reply = b""
+    while b"\r\n\r\n" not in reply:
+        reply += read(sock)
+    assert b" 101 " in reply, reply
+    hello = {
+        "client": {"name": "bench", "version": "1"},
+        "auth": {"scheme": "bearer", "token": "t"},
+        "capabilities": {"encodings": ["json"], "features": ["list_jobs"]},
+    }
+    sock.sendall(frame("session.hello", hello))
+    while b"session.welcome" not in reply:
+        reply += read(sock)
+    return sock
+
+
+def received(server: Served, count: int) -> tuple[float, float]:
+    """Events a second, and microseconds of the server's CPU time an event."""
+    sock = opened(server.port)
+    before, start = server.cpu(), time.perf_counter()
+    sock.sendall(frame("job.submit", {"agent": "emit", "input": {"n": count}}))
+    seen, tail = 0, b""
+    while b"job.result" not in tail:
+        tail = tail[-40:] + read(sock)
+        seen += tail.count(b'"event_seq"') - tail[:40].count(b'"event_seq"')
+    elapsed = time.perf_counter() - start
+    sock.close()
+    assert count <= seen <= count + 2, (seen, count)
+    return count / elapsed, (server.cpu() - before) / count * 1e6
+
+
+def emitting(rounds: int, count: int) -> dict[str, Any]:
+    results: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    with served(*KINDS) as servers:
+        for kind, server in servers.items():
+            received(server, count // 10)  # warm
+            results[kind].clear()
+        for _ in range(rounds):
+            for kind, server in servers.items():
+                results[kind].append(received(server, count))
+    rates = {kind: statistics.median(r for r, _ in found) for kind, found in results.items()}
+    costs = {kind: statistics.median(c for _, c in found) for kind, found in results.items()}
+    return {
+        "events_per_second": {kind: round(rate) for kind, rate in rates.items()},
+        "cpu_microseconds_per_event": {kind: round(cost, 1) for kind, cost in costs.items()},
+        "memory_over_reference": round(rates["memory"] / rates["reference"], 2),
+        "sqlite_over_reference": round(rates["sqlite"] / rates["reference"], 2),
+    }
+
+
+def idling(count: int) -> dict[str, Any]:
+    held = {}
+    with served("bare", "memory") as servers:
+        for kind, server in servers.items():
+            warm = [opened(server.port) for _ in range(20)]
+            before = server.resident()
+            sockets = [opened(server.port) for _ in range(count)]
+            held[kind] = (server.resident() - before) / count / 1024
+            for sock in warm + sockets:
+                sock.close()
+    return {
+        "sessions": count,
+        "kib_per_bare_connection": round(held["bare"], 1),
+        "kib_per_session": round(held["memory"], 1),
+        "kib_above_bare": round(held["memory"] - held["bare"], 1),
+    }
+
+
+def main() -> None:
+    arguments = [int(each) for each in sys.argv[1:]]
+    rounds, count, sessions = [*arguments, *(5, 20_000, 1000)[len(arguments) :]]
+    print(
+        json.dumps(
+            {
+                "python": platform.python_version(),
+                "cores": os.cpu_count(),
+                "rounds": rounds,
+                "events": count,
+                "emitting": emitting(rounds, count),
+                "idle": idling(sessions),
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        kind = sys.argv[2]
+        made = {"bare": serve_bare, "reference": serve_reference}.get(kind)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(serve_ours(kind) if made is None else made())
+    else:
+        main()

@@ -1,0 +1,160 @@
+"""``arcp-client serve`` with a database, with TLS, with a token, to other machines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from arcp_client import Client, WebSocketConnector, errors
+from tests.unit.runtime.certificate import self_signed, trusting
+
+COMMAND = [sys.executable, "-m", "arcp_client.cli", "serve"]
+
+AGENTS = """
+from arcp_client import Runtime
+
+def plain():
+    return Runtime()
+
+def make(auth=None, event_log=None):
+    runtime = Runtime(auth=auth, event_log=event_log)
+
+    @runtime.agent("quick")
+    async def quick(input, job):
+        return input
+
+    return runtime
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where it is started, with a user's module."""
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    return tmp_path
+
+
+def environment(directory: Path) -> dict[str, str]:
+    return {
+        "HOME": str(directory),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+    }
+
+
+@contextmanager
+def serving(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The command as a process; its URL, once it listens."""
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0", *options],
+        stderr=subprocess.PIPE, text=True, env=environment(directory), cwd=directory,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"wss?://\S+", line)
+        assert found, line + process.stderr.read()
+        yield found[0], process
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def refused(directory: Path, *options: str, code: int = 2) -> str:
+    """What it says when it does not start."""
+    done = subprocess.run(
+        [*COMMAND, "--port", "0", *options],
+        capture_output=True, text=True, timeout=40, check=False,
+        env=environment(directory), cwd=directory,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+async def test_a_database_makes_jobs_survive_the_process(directory: Path) -> None:
+    options = ("--db", "runtime.db", "--agents", "my_agents:make")
+    with serving(directory, *options) as (url, process):
+        async with Client(url) as client:
+            first = await client.submit("quick", {"n": 1}, idempotency_key="k")
+            assert (await first.result()).value == {"n": 1}
+            process.send_signal(signal.SIGKILL)
+    with serving(directory, *options) as (url, process):
+        async with Client(url) as client:
+            again = await client.submit("quick", {"n": 1}, idempotency_key="k")
+            assert again.id == first.id
+            assert (await again.result()).value == {"n": 1}
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 20) == 0
+
+
+async def test_the_sample_agents_take_a_database_too(directory: Path) -> None:
+    with serving(directory, "--db", "samples.db") as (url, _):
+        async with Client(url) as client:
+            assert (await (await client.submit("echo", 7)).result()).value == 7
+        assert (directory / "samples.db").exists()
+        said = refused(directory, "--db", "samples.db", code=3)
+        assert "another runtime has samples.db open" in said
+
+
+def test_a_database_that_cannot_be_used_is_refused(directory: Path) -> None:
+    (directory / "text").write_text("no database at all, and long enough to be read as one" * 99)
+    assert "is no event log" in refused(directory, "--db", "text")
+    assert "cannot be used" in refused(directory, "--db", "missing/runtime.db")
+    said = refused(directory, "--db", "runtime.db", "--agents", "my_agents:plain")
+    assert "does not take the database" in said
+    assert "parameter event_log" in said
+
+
+async def test_tls(directory: Path) -> None:
+    certificate, key = self_signed(directory)
+    options = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    with serving(directory, *options) as (url, _):
+        assert url.startswith("wss://127.0.0.1:")
+        trusted = WebSocketConnector(url, ssl=trusting(directory))
+        async with Client(trusted) as client:
+            assert (await (await client.submit("echo", 7)).result()).value == 7
+        with pytest.raises(errors.ConnectFailed):
+            await Client(url).connect()
+    both = directory / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    with serving(directory, "--tls-cert", str(both)) as (url, _):
+        assert url.startswith("wss://")
+
+
+def test_tls_that_cannot_be_used_is_refused(directory: Path) -> None:
+    certificate, key = self_signed(directory)
+    (directory / "other").mkdir()
+    _, other = self_signed(directory / "other")
+    assert "needs its certificate" in refused(directory, "--tls-key", str(key))
+    assert "cannot be used" in refused(directory, "--tls-cert", str(certificate))
+    assert "cannot be used" in refused(directory, "--tls-cert", "nothing.pem")
+    said = refused(directory, "--tls-cert", str(certificate), "--tls-key", str(other))
+    assert "the certificate" in said
+    assert "has no TLS" in refused(directory, "--stdio", "--tls-cert", str(certificate))
+
+
+async def test_a_token_from_a_file(directory: Path) -> None:
+    (directory / "token").write_text("sesame\n")
+    with serving(directory, "--token-file", "token", "--host", "0.0.0.0") as (url, _):
+        reachable = url.replace("0.0.0.0", "127.0.0.1")
+        async with Client(reachable, token="sesame") as client:
+            assert (await (await client.submit("echo", 7)).result()).value == 7
+        with pytest.raises(errors.Unauthenticated):
+            await Client(reachable, token="wrong").connect()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_nobody_else_is_let_in_without_a_token(directory: Path, host: str) -> None:
+    assert "without a token anybody" in refused(directory, "--host", host)
+    said = refused(directory, "--host", host, "--agents", "my_agents:make")
+    assert "without a token anybody" in said
