@@ -94,10 +94,12 @@ class Living(Requesting):
             Unauthenticated: the runtime refused the token.
             StoreLocked: another client, in this or another process, holds the checkpoint.
             ClientClosed: the client was closed before.
+            LocalProtocolError: it lives in another event loop.
         """
         if self._running is None and not isinstance(self._state, Closed):
             self._running = self._owner.spawn(self._run(), name="reconnect")
         running = self._running
+        self._at_home()
         self._connecting += 1
         try:
             await self.connected()
@@ -135,6 +137,14 @@ class Living(Requesting):
                 self._driver.stop()
             if durability is not None and self._closing is None:
                 await durability.close(forget=False)
+
+    def _at_home(self) -> None:
+        """Whoever waits in another event loop would not be woken."""
+        running = self._running
+        if running is None or running.done():
+            return
+        if running.get_loop() is not asyncio.get_running_loop():
+            raise LocalProtocolError("the client lives in another event loop: use it there")
 
     def _assemble(self, checkpoint: Checkpoint | None) -> ReconnectManager:
         """Put together what keeps the session on a link."""
@@ -241,6 +251,7 @@ class Living(Requesting):
         if self._running is None:
             self._end(None)
             return
+        self._at_home()
         call = calling()
         mine = call.lane.registration if call is not None else None
         if mine is not None:

@@ -56,8 +56,8 @@ class Client(Living):
     the session resumed from the last event received; what cannot be delivered arrives as a `Gap`;
     only what was handled is acknowledged.
 
-    Use it from one event loop. It may be made outside of one, so that handlers can be registered
-    at import time.
+    Use it from one event loop; what another one asks is refused. It may be made outside of one,
+    so that handlers can be registered at import time.
 
     Args:
         target: a ``ws://`` or ``wss://`` URL, a `Connector`, or an embedded ``Runtime``.
@@ -196,6 +196,7 @@ class Client(Living):
             raise self._closed_error()
         if self._driver is None:
             raise LocalProtocolError("the client is not connected: call connect() first")
+        self._at_home()
         return self._driver
 
     @property

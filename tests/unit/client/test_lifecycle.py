@@ -311,6 +311,15 @@ async def test_waiters_are_told_when_the_tasks_of_the_client_are_cancelled(
     await client.close()
 
 
+async def test_calls_from_the_loop_of_another_thread_are_refused(client: Client) -> None:
+    job = await client.submit("stuck")
+    for call in (client.connect, client.ping, client.close, job.cancel):
+        with pytest.raises(LocalProtocolError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, asyncio.wait_for(call(), 5.0))
+    assert isinstance(client.state, Live)
+    await client.ping()
+
+
 @pytest.mark.parametrize("closes", [True, False])
 def test_in_a_second_loop_a_client_says_that_it_is_over(closes: bool) -> None:
     client = Client(Runtime())
