@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
@@ -29,13 +30,15 @@ from arcp_client.runtime.desk import Desk
 from arcp_client.runtime.heartbeat import Heartbeat
 from arcp_client.runtime.session import Session
 from arcp_client.transports.base import Transport
+from arcp_client.transports.batch import send_many
 
 __all__ = ["Connection"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
 _CONTROL_HIGH = 256
-_PROGRESS = 64
+_TOGETHER = 64
+_TOGETHER_BYTES = 64 * 1024
 _FAREWELL = 1.0
 
 
@@ -312,23 +315,31 @@ class Connection:
 
     async def _write_some(self) -> bool:
         """Send what there is, control frames first; False if there was nothing."""
-        send, control = self._transport.send, self._control
-        sent = 0
-        while True:
-            if control:
-                await send(control.popleft())
-                if not control:
-                    self._made_room()
-            else:
-                frame = self._event()
-                if frame is None:
-                    break
-                await send(frame)
-            sent += 1
-            if sent % _PROGRESS == 0:
-                self._progress()
+        control = self._control
+        while batch := self._batch():
+            await send_many(self._transport, batch)
+            if not control:
+                self._made_room()
+            self._progress()
         self._progress()
         return bool(control) or self._pending()
+
+    def _batch(self) -> list[bytes]:
+        """What goes out next: some control frames, or some events."""
+        control = self._control
+        if control:
+            batch = [*islice(control, _TOGETHER)]
+            for _ in batch:
+                control.popleft()
+            return batch
+        batch, size = [], 0
+        while len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
+            frame = self._event()
+            if frame is None:
+                break
+            batch.append(frame)
+            size += len(frame)
+        return batch
 
     def _event(self) -> bytes | None:
         session = self.session

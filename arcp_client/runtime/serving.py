@@ -63,7 +63,9 @@ class WebSockets:
             raise web.HTTPBadRequest(text="connect with a WebSocket client")
         await ws.prepare(request)
         peer = request.remote or "a client"
-        transport = WebSocketTransport(ws, peer=peer, max_frame=self._max_frame)
+        transport = WebSocketTransport(
+            ws, peer=peer, max_frame=self._max_frame, stream=request.transport
+        )
         try:
             link = await self._serve(transport, request.secure)
         except ArcpError as error:  # the runtime was closed, and its server was not

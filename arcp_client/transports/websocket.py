@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from ssl import SSLContext
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
 from arcp_client.transports._connect import explain, refuse_redirect, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
+from arcp_client.transports._messages import messages
 from arcp_client.transports._reason import reason
 from arcp_client.transports._writes import Writes
 from arcp_client.transports.base import LARGE, MAX_FRAME
@@ -61,6 +62,7 @@ class WebSocketTransport:
         peer: names the other side in messages.
         max_frame: bytes; larger frames are refused in both directions.
         session: a client session to close with the link.
+        stream: what a server writes to, so that `send_many` can write frames together.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class WebSocketTransport:
         peer: str,
         max_frame: int = MAX_FRAME,
         session: aiohttp.ClientSession | None = None,
+        stream: asyncio.WriteTransport | None = None,
     ) -> None:
+        self._stream = stream
         self._ws = ws
         self._next = ws.receive  # bound once: the receive path is the hot path
         self._peer = peer
@@ -118,6 +122,27 @@ class WebSocketTransport:
         except (aiohttp.ClientError, OSError) as error:
             # Only this call fails: the reader first gets what arrived, then learns of the end.
             raise self._broken() from error
+
+    async def send_many(self, frames: Sequence[bytes]) -> None:
+        """Hand frames to the link in their order, by one write while the peer keeps up.
+
+        Raises:
+            LinkLost: the link has ended.
+            LocalProtocolError: a frame is larger than ``max_frame``; those before it were sent.
+        """
+        stream = self._stream
+        if (
+            stream is None
+            or self._lost is not None
+            or self._writes.congested
+            or stream.get_write_buffer_size()  # only aiohttp's own writes wait for room
+            or stream.is_closing()
+            or max(map(len, frames)) > self._max_frame
+        ):
+            for frame in frames:
+                await self.send(frame)
+            return
+        stream.write(messages(frames))
 
     async def receive(self) -> bytes:
         """The next frame. A cancelled call loses no frame.

@@ -1,0 +1,23 @@
+"""Frames in, the bytes of whole WebSocket text messages out, as a server writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["messages"]
+
+
+def messages(frames: Iterable[bytes]) -> bytes:
+    """Each frame as one message. A server masks nothing (RFC 6455 §5.1, §5.2)."""
+    pieces: list[bytes] = []
+    for frame in frames:
+        pieces += (_head(len(frame)), frame)
+    return b"".join(pieces)
+
+
+def _head(size: int) -> bytes:
+    if size < 126:
+        return bytes((0x81, size))
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big")
+    return b"\x81\x7f" + size.to_bytes(8, "big")
