@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from arcp_client.runtime.session import Feed, Session
 from tests.unit.runtime.peer import Frame, Peer, seqs
 
 JOBS = 8
-EVENTS = 1000
+EVENTS = int(os.environ.get("ARCP_ORDER_EVENTS", "1000"))  # of each job
 
 
 class Follower:
