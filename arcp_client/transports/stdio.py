@@ -28,6 +28,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # Between the end of the output and the news of the child's death; only a child that closes its
 # output and lives on makes anybody wait this long.
 _LAST_WORDS = 0.5
+_LAST_TURNS = 16
 _GROUP_POLL = 0.02
 _REAPING = 1.0  # from SIGKILL to the news of the end; milliseconds, unless the disk hangs
 _TRANSIENT = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -234,9 +235,9 @@ class StdioTransport:
             LinkLost: the child has ended or closed its input.
             LocalProtocolError: the frame is larger than ``max_line`` or has a line end in it.
         """
-        self._check()
+        await self._check()
         await self._child.write(one_line(frame, limit=self._max_line))
-        self._check()
+        await self._check()
 
     async def receive(self) -> bytes:
         """The next line. A cancelled call loses none.
@@ -260,16 +261,17 @@ class StdioTransport:
         self._child.let_go()
         await self._ending.reach(timeout=timeout)
 
-    def _check(self) -> None:
-        lost = self._child.inbox.lost
-        if lost is not None:
-            raise again(lost)
-        if not self._child.writable:
-            raise (
-                self._child.lost()
-                if self._child.exited.done()
-                else LinkLost(f"{self._name} closed its input")
-            )
+    async def _check(self) -> None:
+        child = self._child
+        if child.writable and child.inbox.lost is None:
+            return
+        for _ in range(_LAST_TURNS):  # what a dead child wrote last is still on its way
+            if child.inbox.lost is not None:
+                raise again(child.inbox.lost)
+            await asyncio.sleep(0)
+        if child.exited.done():
+            raise child.lost()
+        raise LinkLost(f"{self._name} closed its input")
 
     async def _close(self, timeout: float) -> None:
         child, loop = self._child, asyncio.get_running_loop()
