@@ -223,7 +223,10 @@ class HandlerRegistration(Registration):
                 _job_of, self._in_lane, on_error=self._on_error, item_timeout=self._timeout
             )
             subscribed = source.pipe(keyed).subscribe(self._finished, on_error=self._cut_off)
-        return cast("HandlerSink[Event, Any]", subscribed)
+        sink = cast("HandlerSink[Event, Any]", subscribed)
+        # A handler may cancel the task it runs in; the client disposes of its lanes when it ends.
+        sink.outlives_cancel = True
+        return sink
 
     async def _on_error(self, event: Event, error: Exception) -> None:
         outcome = self._failed(self, event, error)

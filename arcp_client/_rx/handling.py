@@ -118,7 +118,11 @@ class HandlerSink(Emitter[T, R]):
 
     Attributes:
         context: what drain tasks start with, a copy each.
+        outlives_cancel: a cancellation of the drain task is a failure of the handler that runs,
+            and the stream goes on. For an owner that disposes of the sink when it must end.
     """
+
+    outlives_cancel = False
 
     def __init__(self, options: Options[T, R], down: Downstream[R]) -> None:
         super().__init__(down)
@@ -260,9 +264,12 @@ class HandlerSink(Emitter[T, R]):
     async def failed(self, item: T, error: BaseException) -> bool:
         """Apply ``on_error`` to what a handler raised. False: its work was cut off, not done."""
         if isinstance(error, asyncio.CancelledError):
-            if self._cut_off(item, error):
+            if await self._outlived():
+                failure: Exception = self._wrapped("was cancelled in its own task", item, error)
+            elif self._cut_off(item, error):
                 return False
-            failure: Exception = self._wrapped("was cancelled by what it awaited", item, error)
+            else:
+                failure = self._wrapped("was cancelled by what it awaited", item, error)
         elif isinstance(error, Exception):
             failure = error
         elif isinstance(error, GeneratorExit | KeyboardInterrupt | SystemExit):
@@ -295,6 +302,18 @@ class HandlerSink(Emitter[T, R]):
         except Exception:  # noqa: BLE001  # a broken hook is no reason to end the stream
             log.exception("on_error of handler %s failed", self.options.name)
         return True
+
+    async def _outlived(self) -> bool:
+        """Whether this task was cancelled, and its stream is to go on all the same."""
+        task = asyncio.current_task()
+        if not self.outlives_cancel or task is None or not task.cancelling():
+            return False
+        while task.cancelling():
+            task.uncancel()
+        # At the end of a program every task is cancelled, the owner's too: it is heard first.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return not self.stopped
 
     def _cut_off(self, item: T, cancelled: asyncio.CancelledError) -> bool:
         # A cancellation is ours if we were disposed or if the drain itself was cancelled. Any
@@ -336,7 +355,7 @@ class HandlerSink(Emitter[T, R]):
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
-            if self.pending():
+            if self.pending() and not await self._outlived():
                 self.interrupted(None, cancelled)
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from typing import Any
+
+import pytest
 
 from arcp_client import Client, Order, events
 from arcp_client.errors import HandlerError
@@ -98,6 +101,64 @@ async def test_a_handler_that_cancels_itself_is_a_failure_like_any_other(server:
     assert record.starts == record.ends == [0, 2, 3, 4]
     assert record.peak == 1
     assert [failure.event.message for failure in failures] == ["1"]
+
+
+@pytest.mark.parametrize("order", Order)
+async def test_a_handler_that_cancels_its_own_task_is_a_failure_like_any_other(
+    server: Server, order: Order
+) -> None:
+    record = Record()
+    failures: list[HandlerError] = []
+    async with Client(server.url) as client:
+        client.on_error(failures.append)
+
+        @client.on(events.Log, order=order)
+        async def handle(event: events.Log) -> None:
+            n = int(event.message)
+            if n == 1:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            await record.run(n, DELAYS[n] / 5)
+
+        job = await client.submit("say", {"lines": ["0", "1", "2", "3", "4"]})
+        await job.result()
+    assert record.ends == [0, 2, 3, 4]
+    assert record.peak == 1
+    assert [failure.event.message for failure in failures] == ["1"]
+
+
+async def test_a_program_that_ends_with_a_handler_running_ends() -> None:
+    code = """
+import asyncio
+from arcp_client import Client, Runtime
+
+runtime = Runtime()
+
+@runtime.agent("say")
+async def say(input, job):
+    for n in range(100):
+        await job.log(str(n))
+    await asyncio.Event().wait()
+
+async def main():
+    client = Client(runtime)
+    started = asyncio.Event()
+
+    @client.on()
+    async def handle(event):
+        started.set()
+        await asyncio.Event().wait()
+
+    await client.connect()
+    await client.submit("say")
+    await started.wait()
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    async with asyncio.timeout(20):
+        assert await process.wait() == 0
 
 
 async def test_200_chunks_over_three_interleaved_jobs_with_random_delays_keep_their_order(
