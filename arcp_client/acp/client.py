@@ -51,7 +51,7 @@ class AcpClient(Listening):
     once, with its exit code and the end of its standard error.
 
     Args:
-        agent: the program and its arguments, or a connector that makes a link to an agent.
+        argv: the program and its arguments, or a connector that makes a link to an agent.
         cwd: its working directory; relative directories of sessions are relative to it.
         env: its whole environment; None inherits this process's.
         on_permission: decides on permissions; see `arcp_client.acp.permissions`. By default all are
@@ -67,7 +67,7 @@ class AcpClient(Listening):
 
     def __init__(
         self,
-        agent: Sequence[str | os.PathLike[str]] | Connector,
+        argv: Sequence[str | os.PathLike[str]] | Connector,
         *,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -81,15 +81,13 @@ class AcpClient(Listening):
     ) -> None:
         self._limits = limits or AcpLimits()
         self._cwd = os.path.abspath(cwd or ".")  # noqa: PTH100  # resolve() would read symlinks
-        if isinstance(agent, Connector):
-            self._connector: Connector = agent
-            self._name = self._command = agent.target
+        if isinstance(argv, Connector):
+            self._connector: Connector = argv
+            self._name = self._command = argv.target
         else:
-            self._connector = StdioConnector(
-                agent, cwd=cwd, env=env, max_line=self._limits.max_line
-            )
-            self._command = " ".join(os.fspath(part) for part in agent)
-            self._name = PurePath(agent[0]).name
+            self._connector = StdioConnector(argv, cwd=cwd, env=env, max_line=self._limits.max_line)
+            self._command = " ".join(os.fspath(part) for part in argv)
+            self._name = PurePath(argv[0]).name
         self._terminal = terminal
         self._info = info or schema.Implementation(name="arcp-client", version=__version__)
         self._extra = capabilities

@@ -48,7 +48,7 @@ class _Task:
 
 
 def host(
-    agent: Sequence[str | os.PathLike[str]] | Connector,
+    argv: Sequence[str | os.PathLike[str]] | Connector,
     *,
     cwd: str | os.PathLike[str] = ".",
     env: Mapping[str, str] | None = None,
@@ -77,7 +77,7 @@ def host(
     not notice.
 
     Args:
-        agent: the program and its arguments, or a connector.
+        argv: the program and its arguments, or a connector.
         cwd: its working directory; a job's ``cwd`` lies under it, and so do the files it gets.
         env: its whole environment; None inherits this process's.
         policy: decides on permissions in place of the lease.
@@ -90,7 +90,7 @@ def host(
         task = _parse(input)
         directory = _inside(root, task.cwd)
         client = AcpClient(
-            agent,
+            argv,
             cwd=directory,
             env=env,
             on_permission=policy or lease_policy(job, directory),

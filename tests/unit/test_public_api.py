@@ -363,7 +363,7 @@ def test_acp() -> None:
     assert {"new_session", "load_session", "close"} <= set(members(client))
     assert {"id", "on", "prompt", "updates", "cancel", "set_mode"} <= set(members(session))
     assert fields(acp.Turn)[:3] == ["stop_reason", "cancel_requested", "usage"]
-    assert next(iter(inspect.signature(acp.host).parameters)) == "agent"
+    assert next(iter(inspect.signature(acp.host).parameters)) == "argv"
 
 
 # ------------------------------------------------------------------------- the command line
