@@ -35,11 +35,14 @@ test: $(DEV_STAMP) npm ## install, then the whole test suite (COV=1 also measure
 # Agents of the official npm SDK are peers in the tests; without npm those tests skip and say so.
 NPM_SDK   := @agentclientprotocol/sdk@2.4.0
 NPM_STAMP := build/npm/.installed-2.4.0
+NPM_OPTIONS := --silent --no-audit --no-fund --no-save --fetch-retries=1 --fetch-timeout=30000
+# A registry that does not answer is no reason to wait: the tests that need it say so.
+BOUNDED := $(shell command -v timeout >/dev/null && echo timeout 90)
 
 npm: ## the npm SDK of the Agent Client Protocol into build/npm, if npm is there
 	@if [ ! -e $(NPM_STAMP) ] && command -v npm >/dev/null; then \
 	    echo 'installing $(NPM_SDK) into build/npm'; mkdir -p build/npm; \
-	    npm install --prefix build/npm --silent --no-audit --no-fund --no-save $(NPM_SDK) zod@^4 \
+	    $(BOUNDED) npm install --prefix build/npm $(NPM_OPTIONS) $(NPM_SDK) zod@^4 \
 	        && touch $(NPM_STAMP) \
 	        || echo 'not installed: the tests that need it will say so' >&2; \
 	fi
@@ -49,7 +52,7 @@ AGENTS_STAMP := build/agents/.installed
 
 $(AGENTS_STAMP):
 	mkdir -p build/agents
-	npm install --prefix build/agents --silent --no-audit --no-fund --no-save $(AGENTS)
+	npm install --prefix build/agents $(NPM_OPTIONS) $(AGENTS)
 	@touch $@
 
 test-agents: $(DEV_STAMP) $(AGENTS_STAMP) ## the tests against real ACP agents (needs npm; 650 MB)
