@@ -320,6 +320,7 @@ async def test_the_agents_death_ends_every_wait_with_its_code_and_its_last_words
 for n in range(5):
     send(chunk(str(n)))
 sys.stderr.write("out of memory")
+sys.stderr.flush()
 out.write(b'{"half":')
 out.flush()
 os._exit(3)
