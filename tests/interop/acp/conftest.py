@@ -21,7 +21,7 @@ def _npm() -> dict[str, Any]:
     if not NPM_SDK.exists():
         pytest.skip(f"the npm SDK is not in {NPM_SDK}: `make npm` puts it there")
     env = {**os.environ, "ACP_NPM_SDK": str(NPM_SDK)}
-    return {"agent": [node, str(HERE / "agent_npm.mjs")], "env": env}
+    return {"argv": [node, str(HERE / "agent_npm.mjs")], "env": env}
 
 
 @pytest.fixture(params=["python", "npm"])
@@ -29,4 +29,4 @@ def sdk_agent(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Arguments of `AcpClient` for an agent of an official SDK."""
     if request.param == "npm":
         return _npm()
-    return {"agent": [sys.executable, str(HERE / "agent_py.py")]}
+    return {"argv": [sys.executable, str(HERE / "agent_py.py")]}

@@ -30,7 +30,7 @@ def command(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     if not program.exists():
         pytest.fail(f"{program} is not there; npm could not install it")
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"}
-    return {"agent": [program, *AGENTS[request.param]], "env": env, "cwd": tmp_path}
+    return {"argv": [program, *AGENTS[request.param]], "env": env, "cwd": tmp_path}
 
 
 async def test_a_session_is_opened_offline(command: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ async def test_a_session_is_opened_offline(command: dict[str, Any]) -> None:
 async def test_a_prompt_without_an_account_is_refused_and_late_updates_arrive(
     command: dict[str, Any],
 ) -> None:
-    if "opencode" in str(command["agent"][0]):
+    if "opencode" in str(command["argv"][0]):
         pytest.skip("opencode never answers a prompt offline")
     async with AcpClient(**command) as agent:
         session = await agent.new_session()
