@@ -211,7 +211,7 @@ def memory() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-@pytest.mark.skipif(sys.gettrace() is not None, reason="measuring coverage takes memory itself")
+@pytest.mark.no_cover  # measuring coverage takes memory itself
 async def test_a_million_events_for_a_slow_handler_need_no_more_memory_than_a_few() -> None:
     """D6 (c): TCP holds the peer."""
     flood = str(Path(__file__).with_name("flood.py"))
