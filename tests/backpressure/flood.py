@@ -1,7 +1,7 @@
 """A runtime in a process of its own that sends prepared events as fast as they are taken.
 
-``python flood.py N`` prints its port. The events are made as they are sent, from one template, so
-that a million of them need no memory here either.
+``python -m tests.backpressure.flood N`` prints its port. The events are made as they are sent, from
+one template, so that a million of them need no memory here either.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import base64
 import hashlib
 import json
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from script import Script
+from tests.backpressure.script import Script
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 from pathlib import Path
 
 import pytest
 
 from arcp_client import Buffer, Client, Gap, Order, Registration, Timeouts, events
+from tests.alone import run_alone, started
 from tests.backpressure.peer import serving
 from tests.backpressure.script import Script
 
@@ -203,45 +202,16 @@ async def test_a_registration_that_falls_behind_is_told_of_once_an_episode() -> 
         assert job.id != more.id
 
 
-def memory() -> int:
-    """Bytes of resident memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-@pytest.mark.no_cover  # measuring coverage takes memory itself
 async def test_a_million_events_for_a_slow_handler_need_no_more_memory_than_a_few() -> None:
     """D6 (c): TCP holds the peer."""
-    flood = str(Path(__file__).with_name("flood.py"))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, flood, "1000000", stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        port = int(await asyncio.wait_for(process.stdout.readline(), 60))
-        count = 0
-        before = peak = 0
-        async with Client(f"ws://127.0.0.1:{port}/arcp") as client:
-
-            @client.on(events.Event)
-            async def handle(event: events.Event) -> None:
-                nonlocal count, before, peak
-                count += 1
-                if count % 5000 == 0:
-                    await asyncio.sleep(0.001)
-                    if count == 20_000:
-                        gc.collect()
-                        before = memory()
-                    peak = max(peak, memory())
-
-            job = await client.submit("flood")
-            await asyncio.wait_for(job.result(), 170)
-            await client.drain()
-            assert count == 1_000_001
-            assert client.stats().gaps == 0
-        assert peak - before < 30 * 1024 * 1024
-    finally:
-        process.kill()
-        await process.wait()
+    async with started("tests.backpressure.flood", 1_000_000) as flood:
+        assert flood.stdout is not None
+        port = int(await asyncio.wait_for(flood.stdout.readline(), 60))
+        url = f"ws://127.0.0.1:{port}/arcp"
+        done = await run_alone("tests.backpressure.slow_client", url, timeout=170)
+    assert done["handled"] == 1_000_001
+    assert done["gaps"] == 0
+    assert done["growth"] < 30 * 1024 * 1024
