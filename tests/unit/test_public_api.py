@@ -16,7 +16,7 @@ from tenacity import stop_never, wait_random_exponential
 from typer.main import get_command
 
 import arcp_client
-from arcp_client import acp, errors, events, runtime, rx, state, testing
+from arcp_client import acp, errors, events, projection, runtime, rx, state, testing
 from arcp_client.cli.app import app
 from arcp_client.cli.exits import Exit
 
@@ -100,6 +100,20 @@ CALLS: dict[Any, dict[str, str]] = {
     },
     arcp_client.MemoryStore: {"__init__": "(*, every=256, interval=0.25)"},
     arcp_client.SqliteStore: {"__init__": "(path, *, every=256, interval=0.25)"},
+    projection.JobProjection: {
+        "__init__": "(job_id, *, agent='', status='pending', lease=None, constraints=None,"
+        " budget=None)",
+        "apply": "(event)",
+        "calls": "property",
+        "describe": "(job, *, history=True)",
+        "ended": "property",
+        "meters": "property",
+        "meters_at": "(now)",
+        "of": "(job, *, history=True)",
+        "progress": "property",
+        "running": "property",
+        "to_dict": "(now=None)",
+    },
     rx.EventChannel: {
         "__init__": "(cap=1024, *, low=None, hard_cap=None, overflow='wait', key=None, size=None)",
         "push": "async (item)",
@@ -132,11 +146,13 @@ def shape(member: Any) -> str:
     """``async (a, *, b=1)``: what a caller must know of a member."""
     if isinstance(member, property):
         return "property"
+    if isinstance(member, classmethod):
+        member = member.__func__
     signature = inspect.signature(member)
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty, default=_named(parameter.default))
         for parameter in signature.parameters.values()
-        if parameter.name != "self"
+        if parameter.name not in ("self", "cls")
     ]
     plain = str(inspect.Signature(parameters))
     if inspect.isasyncgenfunction(member):
@@ -218,7 +234,7 @@ def test_rx_operators(function: Any, expected: str) -> None:
 
 
 def test_public_modules_export_no_private_name() -> None:
-    for module in (arcp_client, acp, errors, events, rx, runtime, state, testing):
+    for module in (arcp_client, acp, errors, events, projection, rx, runtime, state, testing):
         names = set(module.__all__) - {"__version__"}
         assert not any(name.startswith("_") for name in names), module.__name__
 
@@ -253,6 +269,19 @@ def test_states_of_the_link() -> None:
         "Live": ["resumed"],
         "Reconnecting": ["attempt", "delay", "cause"],
         "Closed": ["cause"],
+    }
+
+
+def test_what_is_seen_of_a_job() -> None:
+    found = {name: fields(getattr(projection, name)) for name in projection.__all__[:5]}
+    found["Meter"] = fields(projection.Meter)
+    assert found == {
+        "Bar": ["current", "total", "units", "message"],
+        "Call": ["call_id", "tool", "args", "began", "ended", "outcome", "failed"],
+        "Child": ["job_id", "agent"],
+        "Fault": ["code", "message", "retryable"],
+        "Hole": ["first", "last", "reason"],
+        "Meter": ["currency", "granted", "left", "spent", "rate", "seconds_left"],
     }
 
 

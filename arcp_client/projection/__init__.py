@@ -1,0 +1,21 @@
+"""One job's events in, what a person wants to see of it out: pure, and bounded in memory.
+
+A screen, a page or a log line needs the state of a job, not its events: how far it is, what it is
+doing, what it has spent and how long the rest will last. A `JobProjection` folds the events into
+that, one at a time, in constant memory however long the job runs::
+
+    view = JobProjection.of(job)
+    async for event in job:
+        view.apply(event)
+        print(view.phase, view.progress, view.meters)
+
+Nothing here waits, reads a clock or fails on an odd event: what an agent sent is shown or counted.
+"""
+
+from __future__ import annotations
+
+from .fold import JobProjection
+from .money import Meter
+from .values import Bar, Call, Child, Fault, Hole
+
+__all__ = ["Bar", "Call", "Child", "Fault", "Hole", "JobProjection", "Meter"]

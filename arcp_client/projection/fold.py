@@ -1,0 +1,350 @@
+"""Events of one job in, its projection out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ..events import (
+    Completed,
+    Delegate,
+    Event,
+    Failed,
+    Gap,
+    Metric,
+    Progress,
+    ResultChunk,
+    Status,
+    ToolCall,
+    ToolResult,
+)
+from ..models import Budget, Lease, LeaseConstraints
+from .money import WINDOW, Account, Meter, amount_of, budgeted
+from .values import Bar, Call, Child, Fault, Hole, as_json, iso, number, plain, seconds, short
+
+if TYPE_CHECKING:
+    from ..job import JobHandle
+
+__all__ = ["JobProjection"]
+
+BARS = 8
+METERS = 16
+CALLS = 64
+CHILDREN = 64
+HOLES = 32
+KINDS = 64
+
+OTHER = "other"
+"""Under which events are counted once there are `KINDS` kinds."""
+
+_REMAINING = "cost.budget.remaining"
+_COST = "cost."
+_SHORTEST = 1.0  # seconds: a cost in a job's first moment is no rate
+_ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
+
+
+class JobProjection:
+    """What a person wants to see of one job. See `of` and `apply`.
+
+    Args:
+        job_id: the job. Events of other jobs are passed over.
+        agent: the agent that runs it.
+        status: where it stands.
+        lease: what it may do; its ``cost.budget`` is what `meters` start from.
+        constraints: bounds on the lease.
+        budget: what is left of each currency, where that is known better than by the lease.
+
+    Attributes:
+        job_id: the job.
+        agent: the agent that runs it.
+        status: ``pending``, ``running`` or how it ended, by the events so far.
+        phase: the last phase that it said it is in; ``None`` before the first.
+        message: what it said about the phase.
+        lease: what it may do.
+        expires_at: when its lease ends, in UTC; ``None`` if never.
+        credentials: the ids of its provisioned credentials. Their values are never held here.
+        events: how many events were folded in.
+        counts: events by kind, up to 64 kinds and ``other``.
+        children: the jobs it delegated to, the last 64.
+        gaps: what was not delivered, the last 32.
+        error: how it failed; ``None`` if it did not.
+        summary: what it said of its result.
+        chunks: pieces of a streamed result that came.
+        streamed: the bytes in them.
+        began_at: the timestamp of its first event, by the runtime's clock.
+        last_at: the timestamp of its newest one.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        agent: str = "",
+        status: str = "pending",
+        lease: Lease | None = None,
+        constraints: LeaseConstraints | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.agent = agent
+        self.status = status
+        self.phase: str | None = None
+        self.message: str | None = None
+        self.lease = Lease()
+        self.expires_at: datetime | None = None
+        self.credentials: tuple[str, ...] = ()
+        self.events = 0
+        self.counts: dict[str, int] = {}
+        self.children: list[Child] = []
+        self.gaps: list[Hole] = []
+        self.error: Fault | None = None
+        self.summary: str | None = None
+        self.chunks = 0
+        self.streamed = 0
+        self.began_at: datetime | None = None
+        self.last_at: datetime | None = None
+        self._bars: dict[str, tuple[int, Bar]] = {}
+        self._calls: dict[str, Call] = {}
+        self._accounts: dict[str, Account] = {}
+        self._grant(lease or Lease(), constraints or LeaseConstraints(), budget or {})
+
+    @classmethod
+    def of(cls, job: JobHandle, *, history: bool = True) -> JobProjection:
+        """Start with what is known of a job.
+
+        Args:
+            job: the job; nothing of it is kept.
+            history: whether the events to come begin with the job's first. Then a budget starts
+                at what was granted, else at what is left now.
+        """
+        projection = cls(job.id)
+        projection.describe(job, history=history)
+        return projection
+
+    def describe(self, job: JobHandle, *, history: bool = True) -> None:
+        """Take over what became known of the job since, such as its lease; see `of`."""
+        self.agent = job.agent or self.agent
+        if self.status == "pending":
+            self.status = job.status
+        self.credentials = tuple(sorted(job.credentials))
+        for child in job.children:
+            self._child(child, "")
+        self._grant(job.lease, job.lease_constraints, {} if history else job.budget)
+        if history:
+            for currency in set(job.budget) - set(self._accounts):
+                self._account(currency, left=job.budget[currency])
+
+    def _grant(self, lease: Lease, constraints: LeaseConstraints, budget: Budget) -> None:
+        if len(lease):
+            self.lease = lease
+        self.expires_at = constraints.expires_at or self.expires_at
+        for currency, granted in budgeted(lease):
+            account = self._account(currency, left=budget.get(currency, granted))
+            if account is not None:
+                account.grant(granted)
+        for currency, left in budget.items():
+            self._account(currency, left=left)
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in. An event of another job is passed over; a `Gap` of the session is not.
+
+        Never raises, whatever an agent put into it.
+        """
+        if event.job_id != self.job_id and not (event.job_id is None and isinstance(event, Gap)):
+            return
+        if event.ts is not None:
+            at = event.ts if event.ts.tzinfo is not None else event.ts.replace(tzinfo=UTC)
+            self.last_at = at
+            self.began_at = self.began_at or at
+        if self.status == "pending" and not isinstance(event, Gap):
+            self.status = "running"
+        kind = short(event.kind)
+        if kind not in self.counts and len(self.counts) >= KINDS:
+            kind = OTHER
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.events += 1
+        self._fold(event)
+
+    def _fold(self, event: Event) -> None:
+        match event:
+            case Progress():
+                self._progress(event)
+            case ResultChunk():
+                self._chunk(event)
+            case Metric():
+                self._metric(event)
+            case ToolCall():
+                self._tool_call(event)
+            case ToolResult():
+                self._tool_result(event)
+            case Status():
+                self._status(event)
+            case Delegate(child_job_id=str(child)):
+                self._child(child, event.agent or "")
+            case Completed():
+                self._completed(event)
+            case Failed():
+                self._failed(event)
+            case Gap():
+                self._gap(event)
+
+    # ------------------------------------------------------------------------- what is seen
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.status in _ENDED
+
+    @property
+    def progress(self) -> list[Bar]:
+        """A bar for each unit that the job reported progress in, in order of appearance."""
+        return [bar for _, bar in self._bars.values()]
+
+    @property
+    def calls(self) -> list[Call]:
+        """The last 64 tool calls, oldest first; finished ones are forgotten before running ones."""
+        return list(self._calls.values())
+
+    @property
+    def running(self) -> list[Call]:
+        """The tool calls that have no result yet; none once the job has ended."""
+        return [] if self.ended else [call for call in self._calls.values() if call.running]
+
+    @property
+    def meters(self) -> list[Meter]:
+        """What it spends, a meter a currency, as of the newest event."""
+        return self.meters_at(None)
+
+    def meters_at(self, now: datetime | None) -> list[Meter]:
+        """What it spends as of a moment of the runtime's clock: a silent job burns ever less."""
+        at = seconds(now or self.last_at)
+        began = seconds(self.began_at)
+        span = WINDOW
+        if at is not None and began is not None:
+            span = min(max(at - began, _SHORTEST), WINDOW)
+        return [one.meter(currency, at, span) for currency, one in self._accounts.items()]
+
+    def to_dict(self, now: datetime | None = None) -> dict[str, Any]:
+        """All of it as JSON can hold it.
+
+        Amounts of money are texts, exact decimals such as ``"4.25"``; rates and durations are
+        numbers, a second and in seconds; moments are ISO 8601 texts.
+
+        Args:
+            now: as of when the meters are read; by default as of the newest event.
+        """
+        return {
+            "job_id": self.job_id,
+            "agent": self.agent,
+            "status": self.status,
+            "phase": self.phase,
+            "message": self.message,
+            "began_at": iso(self.began_at),
+            "last_at": iso(self.last_at),
+            "expires_at": iso(self.expires_at),
+            "lease": {name: list(self.lease[name]) for name in self.lease.namespaces()},
+            "credentials": list(self.credentials),
+            "progress": [{**asdict(bar), "share": bar.share} for bar in self.progress],
+            "meters": [plain(meter) for meter in self.meters_at(now)],
+            "calls": [{**plain(call), "running": call.running} for call in self.calls],
+            "children": [asdict(child) for child in self.children],
+            "counts": dict(self.counts),
+            "events": self.events,
+            "gaps": [asdict(hole) for hole in self.gaps],
+            "error": None if self.error is None else asdict(self.error),
+            "summary": self.summary,
+            "chunks": self.chunks,
+            "streamed": self.streamed,
+        }
+
+    # ------------------------------------------------------------------------- one kind each
+
+    def _status(self, event: Status) -> None:
+        self.phase = short(event.phase)
+        self.message = event.message and short(event.message)
+
+    def _progress(self, event: Progress) -> None:
+        current = number(event.current)
+        if current is None:
+            return
+        units = event.units and short(event.units)
+        key = units or ""
+        if key not in self._bars and len(self._bars) >= BARS:
+            stalest = min(self._bars, key=lambda each: self._bars[each][0])
+            del self._bars[stalest]
+        bar = Bar(current, number(event.total), units, event.message and short(event.message))
+        self._bars[key] = (self.events, bar)
+
+    def _metric(self, event: Metric) -> None:
+        if not event.name.startswith(_COST) or not event.unit:
+            return
+        amount = amount_of(event.value)
+        if amount is None:
+            return
+        account = self._account(short(event.unit), left=None)
+        if account is None:
+            return
+        at = seconds(event.ts) or seconds(self.last_at)
+        if event.name == _REMAINING:
+            account.report(amount, at)
+        elif amount > 0:
+            account.spend(amount, at)
+
+    def _tool_call(self, event: ToolCall) -> None:
+        key = short(event.call_id)
+        self._calls.pop(key, None)
+        if len(self._calls) >= CALLS:
+            done = (each for each, call in self._calls.items() if not call.running)
+            del self._calls[next(done, next(iter(self._calls)))]
+        self._calls[key] = Call(key, short(event.tool), as_json(event.args), event.ts)
+
+    def _tool_result(self, event: ToolResult) -> None:
+        key = short(event.call_id)
+        call = self._calls.get(key)
+        if call is None or not call.running:
+            return
+        failed = event.error is not None
+        outcome = as_json(event.error if failed else event.result)
+        self._calls[key] = replace(call, ended=event.ts, outcome=outcome, failed=failed)
+
+    def _chunk(self, event: ResultChunk) -> None:
+        self.chunks += 1
+        if event.encoding == "base64":
+            self.streamed += len(event.data.rstrip("=")) * 3 // 4
+        else:
+            self.streamed += len(event.data.encode("utf-8", "surrogatepass"))
+
+    def _completed(self, event: Completed) -> None:
+        if self.error is None:
+            self.status = "success"
+            self.summary = event.summary and short(event.summary)
+
+    def _failed(self, event: Failed) -> None:
+        if self.status != "success" and self.error is None:
+            self.status = event.status
+            self.error = Fault(short(event.code), short(event.message), event.retryable)
+
+    def _gap(self, event: Gap) -> None:
+        self.gaps.append(Hole(event.first, event.last, event.reason))
+        del self.gaps[:-HOLES]
+        for account in self._accounts.values():
+            account.anchored = False
+
+    def _child(self, job_id: str, agent: str) -> None:
+        job_id = short(job_id)
+        for n, known in enumerate(self.children):
+            if known.job_id == job_id:
+                self.children[n] = Child(job_id, short(agent) or known.agent)
+                return
+        self.children.append(Child(job_id, short(agent)))
+        del self.children[:-CHILDREN]
+
+    def _account(self, currency: str, *, left: Decimal | None) -> Account | None:
+        """The account of a currency, a new one if there is room for it."""
+        if currency not in self._accounts:
+            if len(self._accounts) >= METERS:
+                return None
+            self._accounts[currency] = Account(left)
+        return self._accounts[currency]

@@ -1,0 +1,118 @@
+"""Costs and reports of one currency in, what is left and how long it lasts out (§9.6)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+
+from .._wire.messages import parse_amount
+from ..models import Lease
+
+__all__ = ["WINDOW", "Account", "Meter", "amount_of", "budgeted"]
+
+WINDOW = 60.0
+"""Seconds of events over which a burn rate is measured."""
+
+_MOST = 10**15  # beyond it, a number is no amount of money
+_EXACT = Context(prec=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """What a job spends in one currency (§9.6).
+
+    Attributes:
+        currency: such as ``USD``.
+        granted: the budget at the start; ``None`` if the lease does not bound it.
+        left: what remains by the newest report, less the costs since; ``None`` if unbounded.
+        spent: the costs seen, the job's own and those of its children that its budget paid.
+        rate: spent a second, over the last minute or since the first event if that is later.
+        seconds_left: until the budget is spent at this rate; ``None`` if it never is.
+    """
+
+    currency: str
+    granted: Decimal | None = None
+    left: Decimal | None = None
+    spent: Decimal = Decimal(0)
+    rate: float = 0.0
+    seconds_left: float | None = None
+
+
+class Account:
+    """One currency: amounts, and when they were spent, by the second."""
+
+    __slots__ = ("anchored", "granted", "left", "recent", "spent")
+
+    def __init__(self, left: Decimal | None) -> None:
+        self.granted: Decimal | None = None
+        self.left = left
+        self.spent = Decimal(0)
+        self.anchored = False
+        self.recent: deque[tuple[int, Decimal]] = deque(maxlen=2 * int(WINDOW))
+
+    def grant(self, granted: Decimal) -> None:
+        """The lease bounds it; the first word counts."""
+        if self.granted is None:
+            self.granted = granted
+            if self.left is None:
+                self.left = _EXACT.subtract(granted, self.spent)
+
+    def spend(self, amount: Decimal, at: float | None) -> None:
+        """A cost of the job's own."""
+        self.spent = _EXACT.add(self.spent, amount)
+        if self.left is not None:
+            self.left = _EXACT.subtract(self.left, amount)
+        self._note(amount, at)
+
+    def report(self, left: Decimal, at: float | None) -> None:
+        """The runtime's word counts; what is missing was spent by others, such as children.
+
+        When it was spent is known only if nothing is missing since the report before.
+        """
+        unseen = Decimal(0) if self.left is None else _EXACT.subtract(self.left, left)
+        if unseen > 0:
+            self.spent = _EXACT.add(self.spent, unseen)
+            self._note(unseen, at if self.anchored else None)
+        self.left = left
+        self.anchored = True
+
+    def _note(self, amount: Decimal, at: float | None) -> None:
+        if at is None or not amount:
+            return
+        second = math.floor(at)
+        if self.recent and self.recent[-1][0] == second:
+            amount = _EXACT.add(amount, self.recent.pop()[1])
+        self.recent.append((second, amount))
+
+    def meter(self, currency: str, now: float | None, span: float) -> Meter:
+        """How it stands, with the rate over the ``span`` seconds up to ``now``."""
+        rate = 0.0
+        if now is not None:
+            burnt = sum(float(much) for second, much in self.recent if -1 < now - second < WINDOW)
+            rate = burnt / span
+        lasts: float | None = None
+        if self.left is not None and self.left <= 0:
+            lasts = 0.0
+        elif self.left is not None and rate > 0:
+            seconds = float(self.left) / rate
+            lasts = seconds if math.isfinite(seconds) else None
+        return Meter(currency, self.granted, self.left, self.spent, rate, lasts)
+
+
+def budgeted(lease: Lease) -> Iterable[tuple[str, Decimal]]:
+    """The currencies that a lease bounds, each with its amount."""
+    for text in lease.get("cost.budget"):
+        try:
+            yield parse_amount(text)
+        except ValueError:  # a runtime may grant what the specification does not know
+            continue
+
+
+def amount_of(value: float) -> Decimal | None:
+    """A metric's value, by way of text: 0.1 is a tenth, not the binary number next to it."""
+    if isinstance(value, bool) or not abs(value) <= _MOST:
+        return None
+    return Decimal(str(value))
