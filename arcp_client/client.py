@@ -1,47 +1,56 @@
-"""The client: where session, link and delivery are put together, and the verbs of users.
+"""The client: the verbs of users, and the parts that do the work put together.
 
-A frame goes from the link's reader through the session to the subject in one synchronous step;
-from there each consumer takes its own time. See the page "How an event travels" in the docs.
+Each part has its own state and is told of the others by what it needs of them:
+
+::
+
+    Client ─┬─ Consumers      handlers, iterators, Observables, and how far each is
+            ├─ JobTable       what is known of each job
+            ├─ States         how the link stands
+            ├─ Conversation   the session, the link that carries it, the checkpoint
+            ├─ Life           connect, close, detach
+            └─ Requester      submit, watch, list, ping, cancel
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from ._dispatch.assembler import Log
-from ._link.acks import Acknowledger
-from ._link.driver import Driver
-from ._link.durability import Durability
-from ._link.intake import Intake
-from ._link.link import Link
-from ._link.reconnect import ReconnectManager, TokenSource
-from ._living import Living
-from ._protocol import effects
-from ._protocol.requests import Request
-from ._protocol.session import Session
-from ._requesting import reject
-from ._wire import dialect as wire
-from ._wire.dialect import DIALECTS
-from .errors import LocalProtocolError
-from .models import Checkpoint, ClientInfo, OpenJob, SessionInfo, Stats
-from .policy import Buffer, Order, Reconnect, Timeouts
-from .state import Closed, Live
-from .stores.base import CheckpointStore
-from .transports.base import Connector
-from .transports.websocket import WebSocketConnector
-from .version import __version__
+from reactivex import Observable
+
+from arcp_client._client.consumers import Consumers
+from arcp_client._client.conversation import Conversation
+from arcp_client._client.jobs import JobTable
+from arcp_client._client.life import Life
+from arcp_client._client.observing import Observing
+from arcp_client._client.requester import Requester
+from arcp_client._client.states import States
+from arcp_client._client.submission import Submission
+from arcp_client._jobrecord import JobOwner
+from arcp_client._link.reconnect import TokenSource
+from arcp_client._protocol.session import Session
+from arcp_client._wire import dialect as wire
+from arcp_client._wire.dialect import DIALECTS
+from arcp_client._wire.ids import is_trace_id
+from arcp_client.errors import LocalProtocolError
+from arcp_client.job import Job, JobHandle, JobView
+from arcp_client.models import ClientInfo, JobSummary, Lease, SessionInfo, Stats
+from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
+from arcp_client.state import LinkState
+from arcp_client.stores.base import CheckpointStore
+from arcp_client.transports.base import Connector
+from arcp_client.transports.websocket import WebSocketConnector
+from arcp_client.version import __version__
 
 __all__ = ["Client"]
 
-_log = logging.getLogger("arcp_client.client")
 
-
-class Client(Living):
+class Client(Observing):
     """A client of one agent runtime, over as many links as it takes.
 
     ::
@@ -96,61 +105,156 @@ class Client(Living):
             raise ValueError("handler_timeout is a number of seconds above 0")
         if dialect is not None and dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
-        self._new_session = partial(
-            Session,
-            info=info or ClientInfo(name="arcp-client", version=__version__),
-            features=tuple(features) if features is not None else wire.FEATURES,
-            limit=buffer.hard,
-            spoken=DIALECTS[dialect] if dialect is not None else None,
-        )
+        self._timeouts = timeouts
         super().__init__(
-            self._new_session(),
-            order=order,
-            buffer=buffer,
-            timeouts=timeouts,
-            handler_timeout=handler_timeout,
-            activity=self._active,
-        )
-        self._connector = _connector_for(target)
-        if store is not None:
-            self._durability = Durability(
-                store,
-                self._connector.target,
-                key,
-                subject=self._subject,
-                pressure=self._pressure,
+            Consumers(
+                order=order,
+                buffer=buffer,
+                timeouts=timeouts,
+                handler_timeout=handler_timeout,
+                asked=lambda: self._conversation.asks,
+                held=lambda: self._conversation.held,
+                active=lambda: self._conversation.active(),
+                failed=lambda cause: self._conversation.stop(cause),
             )
-        self._token = token
-        self._policy = reconnect
-        self._buffer = buffer
-        self._manager: ReconnectManager | None = None
-        self._resumed = False
+        )
+        self._states = States()
+        self._jobs = JobTable(
+            JobOwner(
+                notifications=self._consumers.notifications,
+                relief=self._consumers.pressure,
+                waits=self._consumers.waits,
+                barriers=self._consumers.barriers,
+                own_call=self._consumers.own_call,
+                chunk_log=lambda job_id: self._conversation.chunk_log(job_id),
+                cancel=lambda job_id, reason: self._requester.cancel(job_id, reason),
+                unwatch=lambda job_id: self._requester.unwatch(job_id),
+            )
+        )
+        self._consumers.route(self._jobs.streams)
+        self._conversation = Conversation(
+            partial(
+                Session,
+                info=info or ClientInfo(name="arcp-client", version=__version__),
+                features=tuple(features) if features is not None else wire.FEATURES,
+                limit=buffer.hard,
+                spoken=DIALECTS[dialect] if dialect is not None else None,
+            ),
+            _connector_for(target),
+            token=token,
+            buffer=buffer,
+            reconnect=reconnect,
+            timeouts=timeouts,
+            store=store,
+            key=key,
+            consumers=self._consumers,
+            jobs=self._jobs,
+            states=self._states,
+            ended=lambda cause: self._life.end(cause),
+        )
+        self._life = Life(
+            self._conversation,
+            consumers=self._consumers,
+            jobs=self._jobs,
+            states=self._states,
+            timeouts=timeouts,
+        )
+        self._requester = Requester(
+            self._conversation, life=self._life, jobs=self._jobs, timeouts=timeouts
+        )
 
-    def _assemble(self, checkpoint: Checkpoint | None) -> ReconnectManager:
-        """Put together what keeps the session on a link."""
-        durability = self._durability
-        publish = self._subject.publish if durability is None else durability.offer
-        if checkpoint is not None:
-            self._session = self._new_session(checkpoint=checkpoint)
-        self._driver = driver = Driver(self._session, publish=publish, tell=self._tell)
-        self._intake = Intake(
-            driver, self._pressure, spill=self._buffer.spill, keep=self._buffer.bytes
-        )
-        self._manager = ReconnectManager(
-            self._connector,
-            driver,
-            token=self._token,
-            policy=self._policy,
-            timeouts=self._timeouts,
-            intake=self._intake,
-            changed=self._change,
-        )
-        self._acks = Acknowledger(driver, self._subject, safe=self._safe_mark)
-        if durability is not None:
-            for job in checkpoint.jobs if checkpoint is not None else ():
-                self._jobs.resume(job, durability.log_for(job.job_id) or ())
-            durability.start(driver)
-        return self._manager
+    # ------------------------------------------------------------------ its life
+
+    async def connect(self) -> None:
+        """Open the session; returns once it is live. Further calls wait for the same.
+
+        With a store, the session of an earlier client is gone on with, and its open jobs are in
+        `open_jobs`. When nobody waits for the first link any more, because every call was
+        cancelled, the client is closed and nothing connects.
+
+        Raises:
+            ConnectFailed: no session within ``Timeouts.open``; names the last cause.
+            Unauthenticated: the runtime refused the token.
+            StoreLocked: another client, in this or another process, holds the checkpoint.
+            ClientClosed: the client was closed before.
+            LocalProtocolError: it lives in another event loop.
+        """
+        await self._life.connect()
+
+    async def connected(self) -> None:
+        """Wait until the session is live, whether for the first time or again.
+
+        Raises:
+            ArcpError: it has ended; the reason.
+        """
+        await self._life.connected()
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
+
+        Running handlers get until ``timeout`` to finish what arrived; then the runtime is told,
+        and everything here ends. Idempotent, from any task, also inside a handler, which is then
+        not waited for. Nothing connects afterwards. With a store, the checkpoint is deleted.
+
+        Args:
+            timeout: seconds for all of it; ``Timeouts.close`` by default.
+        """
+        await self._life.leave(timeout, drain=True, tell=True)
+
+    async def detach(self, *, timeout: float | None = None) -> None:
+        """Drop the link without ending the session, so that it can be resumed within its window.
+
+        With a store, the checkpoint is kept: the next client goes on from it.
+
+        Args:
+            timeout: seconds for handlers to finish what arrived; ``Timeouts.close`` by default.
+        """
+        await self._life.leave(timeout, drain=True, tell=False)
+
+    async def drain(self, *, timeout: float | None = None) -> None:
+        """Wait until every handler is done with what had arrived when this was called.
+
+        Inside a handler, that handler is not waited for.
+
+        Raises:
+            TimeoutError: handlers still run after ``timeout``, by default ``Timeouts.drain``.
+        """
+        await self._life.drain(self._timeouts.drain if timeout is None else timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # After an exception nobody is interested in what handlers would still do.
+        failed = exc_type is not None
+        keep = failed and self._conversation.durable
+        await self._life.leave(None, drain=not failed, tell=not keep)
+
+    # ------------------------------------------------------------------ how it stands
+
+    @property
+    def state(self) -> LinkState:
+        """Where the link stands now."""
+        return self._states.now
+
+    @property
+    def states(self) -> Observable[LinkState]:
+        """Every change of `state`, beginning with the present one; completes at the end."""
+        return self._states.observable
+
+    def on_state(self, hook: Callable[[LinkState], Awaitable[Any] | Any]) -> Any:
+        """Call this function, sync or async, at every change of state; usable as a decorator.
+
+        Calls come one after another; nothing waits for them, so a hook may use the client.
+        """
+        self._states.hooks.add(hook)
+        return hook
 
     @property
     def session(self) -> SessionInfo:
@@ -159,130 +263,162 @@ class Client(Living):
         Raises:
             LocalProtocolError: there was none yet.
         """
-        if self._session.info is None:
+        info = self._conversation.info
+        if info is None:
             raise LocalProtocolError("there is no session yet: call connect() first")
-        return self._session.info
+        return info
 
     @property
     def resumed(self) -> bool:
         """Whether the present link went on with an earlier session."""
-        return self._resumed
+        return self._conversation.resumed
 
     def stats(self) -> Stats:
         """Counters since the client was made."""
-        session, subject, manager = self._session, self._subject, self._manager
-        if self._driver is None:
-            return Stats()
-        self._driver.flush()
-        now = self._driver.now
-        since = subject.since()
-        return Stats(
-            received=subject.published,
-            processed=subject.processed,
-            queued=self._waiting(),
-            spilled=self._intake.spilled if self._intake is not None else 0,
-            repeated=session.repeated,
-            gaps=session.gaps,
-            reconnects=max(manager.links - 1, 0) if manager is not None else 0,
-            lag=now - since if since is not None else 0.0,
-            last_message=now - session.heard_at if session.heard_at else None,
-            last_disconnect=manager.last_failure if manager is not None else None,
+        return self._conversation.stats()
+
+    # ------------------------------------------------------------------ requests
+
+    async def submit(
+        self,
+        agent: str,
+        input: Any = None,
+        *,
+        lease: Lease | Mapping[str, Sequence[str]] | None = None,
+        expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        max_runtime: float | None = None,
+        trace_id: str | None = None,
+        parent: str | JobHandle | None = None,
+        timeout: float | None = None,
+    ) -> Job:
+        """Start a job; returns once the runtime accepted it (§7.1).
+
+        Always sent with an idempotency key, so that a drop in between neither loses the job nor
+        starts it twice: it is sent again over the next link with the same payload. The input is
+        copied when the call is made.
+
+        Args:
+            agent: ``name`` or ``name@version`` (§7.5).
+            input: any JSON value; dataclasses, pydantic models, datetimes and decimals too.
+            lease: what the job may do, namespace to patterns (§9.2).
+            expires_at: when the lease ends (§9.5); needs a time zone.
+            idempotency_key: the same key with the same parameters gives the same job (§7.2).
+            max_runtime: seconds after which the runtime ends the job.
+            trace_id: W3C trace id, 32 hexadecimal digits (§11); made if absent.
+            parent: the job that this one belongs to.
+            timeout: seconds to wait for the acceptance; ``Timeouts.request`` by default.
+
+        Raises:
+            AgentNotFound, AgentVersionNotFound, DuplicateKey, PermissionDenied, InvalidRequest:
+                the runtime refused it.
+            RequestTimeout: no answer in time; the job may run all the same.
+            ValueError: an argument that no runtime could accept.
+            ClientClosed: the client was closed.
+        """
+        submission = Submission.of(
+            agent,
+            input,
+            lease=lease,
+            expires_at=expires_at,
+            key=idempotency_key,
+            max_runtime=max_runtime,
+            parent=parent.id if isinstance(parent, JobHandle) else parent,
+        )
+        if trace_id is not None and not is_trace_id(trace_id):
+            raise ValueError("trace_id is 32 lower-case hexadecimal digits, not all zero (§11)")
+        return await self._requester.submit(submission, trace_id=trace_id, timeout=timeout)
+
+    async def watch(
+        self,
+        job_id: str,
+        *,
+        history: bool = False,
+        from_seq: int | None = None,
+        timeout: float | None = None,
+    ) -> JobView:
+        """Follow a job of another session, or of this one earlier (§7.6).
+
+        Watching grants no right to cancel it. A job that this client submitted adds no second
+        copy of its events.
+
+        Args:
+            job_id: which job.
+            history: begin with what the runtime still holds of it.
+            from_seq: with ``history``, only events after this one, in the numbers of the session
+                that submitted it, as ``last_event_seq`` of `jobs` has them.
+            timeout: seconds to wait for the confirmation; ``Timeouts.request`` by default.
+
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused it.
+            FeatureNotNegotiated: the runtime has no subscriptions.
+            RequestTimeout: no answer in time.
+        """
+        return await self._requester.watch(
+            job_id, history=history, from_seq=from_seq, timeout=timeout
         )
 
-    # ------------------------------------------------------------------ for requests
+    async def jobs(
+        self,
+        *,
+        status: Iterable[str] = (),
+        agent: str | None = None,
+        created_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[JobSummary]:
+        """The jobs that this principal may see (§6.6), page by page.
 
-    def _open(self) -> Driver:
-        if isinstance(self._state, Closed) or self._closing is not None:
-            raise self._closed_error()
-        if self._driver is None:
-            raise LocalProtocolError("the client is not connected: call connect() first")
-        self._at_home()
-        return self._driver
+        Args:
+            status: only these statuses.
+            agent: only this agent, by name or name@version.
+            created_after: only younger ones; needs a time zone.
+            timeout: seconds to wait for each page; ``Timeouts.request`` by default.
 
-    @property
-    def _link(self) -> Link | None:
-        return self._manager.link if self._manager is not None else None
+        Raises:
+            FeatureNotNegotiated: the runtime has no listing.
+            RemoteProtocolError: the runtime's pages go round in circles.
+            RequestTimeout: no answer in time.
+        """
+        found = self._requester.list_jobs(
+            status=tuple(status),
+            agent=agent,
+            created_after=_with_zone(created_after),
+            timeout=timeout,
+        )
+        async with aclosing(found):
+            async for job in found:
+                yield job
 
-    # ------------------------------------------------------------------ effects of the session
+    def job(self, job_id: str) -> JobHandle | None:
+        """The job of that id, if this session has heard of it; from its first event on."""
+        record = self._jobs.get(job_id)
+        return self._jobs.handle(record) if record is not None else None
 
-    def _tell(self, effect: effects.Effect) -> None:
-        match effect:
-            case effects.Answered(request, value):
-                _resolve(request, value)
-            case effects.Refused(request, error):
-                reject(request, error)
-            case effects.JobKnown():
-                self._job_known(effect)
-            case effects.JobGone():
-                if self._durability is not None:
-                    self._durability.after(partial(self._job_gone, effect))
-                else:
-                    self._job_gone(effect)
-            case effects.Rotated(job_id, name, value):
-                self._jobs.record(job_id).rotate(name, value)
-            case effects.Opened(_, resumed):
-                self._opened(resumed)
-            case effects.Ended(cause):
-                self._end(cause)
-            case effects.Report(message, _):
-                _log.warning("%s", message)
-            case _:
-                raise AssertionError(f"an effect without a place: {effect!r}")
+    def open_jobs(self) -> list[Job]:
+        """The jobs that this client submitted and whose outcome is not known yet."""
+        return self._jobs.open()
 
-    def _job_known(self, effect: effects.JobKnown) -> None:
-        told = effect.job
-        record = self._jobs.known(told, mine=effect.mine)
-        if effect.mine and not record.over:
-            if self._session.jobs.has_ended(told.job_id):
-                self._session.wanted(told.job_id, self._open().now)
-            request = effect.request
-            if self._durability is not None and request is not None:
-                payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
-                self._durability.opened(
-                    OpenJob(told.job_id, record.agent, request.key or "", payload)
-                )
+    async def ping(self, *, timeout: float | None = None) -> float:
+        """Ask the runtime for a sign of life (§6.4); gives the round trip in seconds.
 
-    def _job_gone(self, effect: effects.JobGone) -> None:
-        self._jobs.record(effect.job_id).lose(lambda: effect.error, status=effect.status)
-        self._jobs.forget(effect.job_id)
-        if self._durability is not None:
-            self._durability.gone(effect.job_id)
+        Raises:
+            FeatureNotNegotiated: the runtime has no heartbeat.
+            RequestTimeout: no answer in time.
+        """
+        return await self._requester.ping(timeout=timeout)
 
-    def _opened(self, resumed: bool) -> None:
-        assert self._manager is not None
-        assert self._acks is not None
-        self._manager.opened()
-        self._resumed = resumed
-        if not resumed:
-            self._acks.renewed()
-        # Whoever waits for this state runs first, before an event of the replay is delivered: so
-        # a handler registered there, or a look at the open jobs, comes in time.
-        self._change(Live(resumed))
-        if self._durability is not None:
-            self._durability.renewed(self._session.session_id or "", fresh=not resumed)
+    async def cancel_job(self, job_id: str, reason: str | None = None) -> None:
+        """Ask the runtime to end a job of which only the id is at hand (§7.4); see `Job.cancel`.
 
-    # ------------------------------------------------------------------ what is processed (S1)
+        Args:
+            job_id: which job.
+            reason: why, for the job's record.
 
-    def _active(self) -> None:
-        """The first event after a quiet time."""
-        if self._acks is not None:
-            self._acks.plan()
-        if self._durability is not None:
-            self._durability.changed()
-
-    def _safe_mark(self, mark: int) -> int:
-        return mark if self._durability is None else min(mark, self._durability.mark)
-
-    async def _kept(self) -> None:
-        if self._durability is not None:
-            await self._durability.flush()
-
-    def _waiting(self) -> int:
-        held = self._durability.held if self._durability is not None else 0
-        return self._subject.backlog + held
-
-    def _chunk_log(self, job_id: str) -> Log | None:
-        return self._durability.log_for(job_id) if self._durability is not None else None
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused it.
+            RequestTimeout: no answer in time.
+        """
+        await self._requester.cancel(job_id, reason)
 
 
 def _connector_for(target: str | Connector) -> Connector:
@@ -295,7 +431,7 @@ def _connector_for(target: str | Connector) -> Connector:
     )
 
 
-def _resolve(request: Request, value: Any) -> None:
-    answer: asyncio.Future[Any] = request.token
-    if not answer.done():
-        answer.set_result(value)
+def _with_zone(moment: datetime | None) -> datetime | None:
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError("created_after needs a time zone")
+    return moment

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from arcp_client import Buffer, Order, Timeouts
+from arcp_client._client.consumers import Consumers
+from arcp_client._client.observing import Observing
 from arcp_client._jobrecord import JobOwner
-from arcp_client._observing import Observing
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap, Log
 
@@ -28,62 +29,56 @@ class Hub(Observing):
         asked: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(
-            order=order,
-            buffer=buffer,
-            timeouts=timeouts,
-            handler_timeout=handler_timeout,
-            asked=asked,
-            activity=lambda: None,
+            Consumers(
+                order=order,
+                buffer=buffer,
+                timeouts=timeouts,
+                handler_timeout=handler_timeout,
+                asked=asked,
+                held=lambda: 0,
+                active=lambda: None,
+                failed=self._failed,
+            )
         )
+        self.subject = self._consumers.subject
+        self.waits = self._consumers.waits
+        self.pressure = self._consumers.pressure
         self.stopped: ArcpError | None = None
         self.published = 0
 
-    def _stop(self, cause: ArcpError) -> None:
+    def _failed(self, cause: ArcpError) -> None:
         self.stopped = cause
-        for registration in self._registrations:
-            registration.freeze()
+        self._consumers.end(lambda: cause, cause)
 
     def publish(self, *events: Event) -> None:
         self.published += len(events)
-        self._subject.publish(list(events))
-
-    @property
-    def subject(self) -> Any:
-        return self._subject
-
-    @property
-    def waits(self) -> Any:
-        return self._waits
+        self.subject.publish(list(events))
 
     def owner(self) -> JobOwner:
         async def nothing(*_: Any) -> None: ...
 
         return JobOwner(
             notifications=self.notifications,
-            relief=self._pressure,
-            waits=self._waits,
-            barriers=self._barriers,
-            own_call=self._own_call,
+            relief=self.pressure,
+            waits=self.waits,
+            barriers=self._consumers.barriers,
+            own_call=self._consumers.own_call,
             chunk_log=lambda _: None,
             cancel=nothing,
             unwatch=nothing,
         )
 
     @property
-    def pressure(self) -> Any:
-        return self._pressure
-
-    @property
     def mark(self) -> int:
-        return self._subject.mark(SESSION, self.published)
+        return self.subject.mark(SESSION, self.published)
 
     @property
     def above(self) -> tuple[tuple[int, int], ...]:
-        return self._subject.processed_above(SESSION, self.published)
+        return self.subject.processed_above(SESSION, self.published)
 
     @property
     def processed(self) -> int:
-        return self._subject.processed
+        return self.subject.processed
 
 
 def log(seq: int, job: str | None = "job_1", message: str = "") -> Log:

@@ -188,7 +188,7 @@ async def test_the_end_of_the_client_is_an_error_and_never_quiet() -> None:
     hub = Hub()
     iterator = hub.events()
     hub.publish(log(1))
-    hub._session_tap.end(lambda: ClientClosed("over"))
+    hub._consumers.end(lambda: ClientClosed("over"), None)
     assert (await anext(iterator)).seq == 1
     for _ in range(2):
         with pytest.raises(ClientClosed):

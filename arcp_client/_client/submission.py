@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from ._wire.codec import snapshot
-from ._wire.ids import new_id, time_text
-from ._wire.messages import Submit
-from .models import Lease
+from arcp_client._wire.codec import snapshot
+from arcp_client._wire.ids import new_id, time_text
+from arcp_client._wire.messages import Submit
+from arcp_client.models import Lease
 
 __all__ = ["Submission", "is_own_key"]
 

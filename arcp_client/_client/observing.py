@@ -1,18 +1,23 @@
-"""What users register in, their handlers called: the consuming half of `Client`."""
+"""Handlers, iterators and observers of users in, consumers out: the typed half of the façade.
+
+No state of its own: what is registered goes to `Consumers`.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
-from ._delivering import Delivering
-from ._dispatch.registration import Handler, HandlerRegistration, OnError, Registration
-from ._dispatch.selection import Kind, Selection
-from .errors import ArcpError, HandlerError, HandlerFailed
-from .events import Event, Unknown
-from .job import JobHandle
-from .policy import Buffer, Order, Timeouts
+from reactivex import Observable
+
+from arcp_client._client.consumers import Consumers
+from arcp_client._dispatch.registration import Handler, OnError, Registration
+from arcp_client._dispatch.selection import Kind, Selection
+from arcp_client._dispatch.streams import EventIterator
+from arcp_client.errors import HandlerError
+from arcp_client.events import Event, Unknown
+from arcp_client.job import JobHandle
+from arcp_client.policy import Order
 
 __all__ = ["Observing"]
 
@@ -22,34 +27,16 @@ E3 = TypeVar("E3", bound=Event)
 E4 = TypeVar("E4", bound=Event)
 R = TypeVar("R")
 
-_log = logging.getLogger("arcp_client.dispatch")
 
-
-class Observing(Delivering):
-    """Handlers over one session's events.
+class Observing:
+    """The ways to receive the events of a session.
 
     Args:
-        order: the order of registrations that do not choose one.
-        buffer: how much may wait for slow consumers.
-        timeouts: bounds on waits.
-        handler_timeout: seconds that one handler call may take.
-        asked: whether a request waits for its answer.
-        activity: called at the first event after a quiet time.
+        consumers: who is given them.
     """
 
-    def __init__(
-        self,
-        *,
-        order: Order,
-        buffer: Buffer,
-        timeouts: Timeouts,
-        handler_timeout: float | None,
-        asked: Callable[[], bool],
-        activity: Callable[[], None],
-    ) -> None:
-        super().__init__(buffer=buffer, timeouts=timeouts, asked=asked, activity=activity)
-        self._order = order
-        self._handler_timeout = handler_timeout
+    def __init__(self, consumers: Consumers) -> None:
+        self._consumers = consumers
 
     # ------------------------------------------------------------------ handlers
 
@@ -310,31 +297,15 @@ class Observing(Delivering):
         order: Order | None,
         on_error: OnError,
         barrier: bool,
-    ) -> HandlerRegistration:
+    ) -> Registration:
         if not callable(handler):
             raise TypeError(f"a handler is a function, not {handler!r}")
         if not (on_error in ("skip", "stop") or callable(on_error)):
             raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
         job_id = job.id if isinstance(job, JobHandle) else job
-        registration = HandlerRegistration(
-            handler,
-            Selection(kinds, job_id),
-            order=order or self._order,
-            on_error=on_error,
-            barrier=barrier,
-            timeout=self._handler_timeout,
-            relief=self._pressure,
-            failed=self._handler_failed,
-            ended=self._registration_ended,
+        return self._consumers.register(
+            handler, Selection(kinds, job_id), order=order, on_error=on_error, barrier=barrier
         )
-        self._registrations.append(registration)
-        self._subject.attach(registration, first=True)
-        return registration
-
-    def _registration_ended(self, registration: HandlerRegistration) -> None:
-        self._subject.detach(registration)
-        if registration in self._registrations:
-            self._registrations.remove(registration)
 
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a handler raised; usable as a decorator.
@@ -342,7 +313,7 @@ class Observing(Delivering):
         It gets a `HandlerError` with the event and, as ``__cause__``, what was raised. Without
         any hook, failures are logged as errors.
         """
-        self._errors.add(hook)
+        self._consumers.errors.add(hook)
         return hook
 
     def on_slow(self, hook: Callable[[Registration, int, float], Awaitable[Any] | Any]) -> Any:
@@ -354,32 +325,49 @@ class Observing(Delivering):
         """
         if not callable(hook):
             raise TypeError(f"on_slow takes a function, not {hook!r}")
-        self._slow.add(lambda episode: hook(*episode))
+        self._consumers.slow.add(lambda episode: hook(*episode))
         return hook
 
-    def _handler_failed(
-        self, registration: HandlerRegistration, event: Event, error: Exception
-    ) -> Awaitable[None] | None:
-        failure = HandlerError(
-            f"handler {registration.name} failed on {type(event).__name__} {event.seq}: "
-            f"{type(error).__name__}",
-            event=event,
-            handler=registration.name,
-        )
-        failure.__cause__ = error
-        if callable(registration.on_error):
-            return registration.on_error(event, error)
-        if len(self._errors):
-            self._errors.tell(failure)
-        else:
-            _log.error("%s", failure, exc_info=error)
-        if registration.on_error == "stop":
-            registration.freeze()
-            stopped = HandlerFailed(str(failure))
-            stopped.__cause__ = error
-            self._stop(stopped)
-        return None
+    # ------------------------------------------------------------------ iterators, Rx
 
-    def _stop(self, cause: ArcpError) -> None:
-        """End the client for this reason."""
-        raise NotImplementedError
+    @overload
+    def events(self) -> EventIterator[Event]: ...
+    @overload
+    def events(self, k1: type[E1], /) -> EventIterator[E1]: ...
+    @overload
+    def events(self, k1: type[E1], k2: type[E2], /) -> EventIterator[E1 | E2]: ...
+    @overload
+    def events(
+        self, k1: type[E1], k2: type[E2], k3: type[E3], /
+    ) -> EventIterator[E1 | E2 | E3]: ...
+    @overload
+    def events(
+        self, k1: type[E1], k2: type[E2], k3: type[E3], k4: type[E4], /
+    ) -> EventIterator[E1 | E2 | E3 | E4]: ...
+    @overload
+    def events(self, kind: str, /, *kinds: str) -> EventIterator[Unknown]: ...
+    @overload
+    def events(self, *kinds: Kind) -> EventIterator[Any]: ...
+    def events(self, *kinds: Any) -> EventIterator[Any]:
+        """Iterate over the events of the whole session from now on, in arrival order.
+
+        A `Gap` is given in any case. Each iterator is independent; leaving the loop unregisters
+        it. It ends with ClientClosed when the client is closed.
+
+        Raises:
+            TypeError: a kind is neither a class nor a vendor's name.
+        """
+        return self._consumers.iterate(Selection(kinds))
+
+    @property
+    def notifications(self) -> Observable[Event]:
+        """Every event of the session as a hot Observable, in arrival order (D4).
+
+        ::
+
+            client.notifications.pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
+
+        It completes when the client is closed and errors when it failed for good. An observer
+        that raises is removed; the others, and the link, go on.
+        """
+        return self._consumers.notifications

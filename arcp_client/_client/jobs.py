@@ -10,15 +10,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from ._dispatch.jobstreams import JobStream, JobStreams
-from ._dispatch.unclaimed import EVENTS, Unclaimed
-from ._jobrecord import JobOwner, JobRecord
-from ._submission import Submission
-from ._wire.replies import Accepted, Subscribed
-from .errors import ArcpError
-from .events import ResultChunk
-from .job import Job, JobHandle, JobView
-from .models import OpenJob
+from arcp_client._client.submission import Submission
+from arcp_client._dispatch.jobstreams import JobStream, JobStreams
+from arcp_client._dispatch.unclaimed import EVENTS, Unclaimed
+from arcp_client._jobrecord import JobOwner, JobRecord
+from arcp_client._wire.replies import Accepted, Subscribed
+from arcp_client.errors import ArcpError
+from arcp_client.events import ResultChunk
+from arcp_client.job import Job, JobHandle, JobView
+from arcp_client.models import OpenJob
 
 __all__ = ["JobTable"]
 

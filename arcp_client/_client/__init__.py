@@ -1,0 +1,11 @@
+"""The parts of a `Client`, each with its own state; ``client.py`` puts them together.
+
+::
+
+    socket ─▶ conversation ─▶ consumers ─▶ your handlers, iterators, Observables
+               session,  │        │
+               link,     └────▶ jobs ────▶ Job.result(), async for
+               checkpoint
+                  ▲
+    submit ─▶ requester          life: connect, close; states: what `client.state` says
+"""

@@ -1,0 +1,237 @@
+"""Events of one session in, every consumer served: handlers, iterators, Observables.
+
+The part of a client that owns the subject, the bound between consumers and the reader, and whatever
+knows how far each consumer is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from arcp_client._dispatch.calls import Call, Waits, calling, would_deadlock
+from arcp_client._dispatch.hooks import Hooks
+from arcp_client._dispatch.jobstreams import JobStreams
+from arcp_client._dispatch.lanes import Lane
+from arcp_client._dispatch.notifications import Notifications
+from arcp_client._dispatch.pressure import Pressure
+from arcp_client._dispatch.registration import Handler, HandlerRegistration, OnError
+from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.slowness import Episode, Slowness
+from arcp_client._dispatch.streams import EventIterator, Tap
+from arcp_client._dispatch.subject import Subject
+from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
+from arcp_client.events import Event
+from arcp_client.policy import Buffer, Order, Timeouts
+
+__all__ = ["Consumers"]
+
+_log = logging.getLogger("arcp_client.dispatch")
+
+
+class Consumers:
+    """Whoever consumes the events of one client.
+
+    Args:
+        order: the order of registrations that do not choose one.
+        buffer: how much may wait for slow consumers.
+        timeouts: how long a wait may look circular, and an iterator be stuck.
+        handler_timeout: seconds that one handler call may take.
+        asked: whether a request waits for its answer.
+        held: how many events wait in front of the subject.
+        active: called at the first event after a quiet time.
+        failed: called when a handler with ``on_error="stop"`` raised: the client ends.
+
+    Attributes:
+        subject: what events are published to, and what knows how far everybody is.
+        pressure: what the reader asks how to go on.
+        waits: how to wait for lanes.
+        notifications: every event as a hot Observable.
+        errors: the ``on_error`` hooks.
+        slow: the ``on_slow`` hooks.
+    """
+
+    def __init__(
+        self,
+        *,
+        order: Order,
+        buffer: Buffer,
+        timeouts: Timeouts,
+        handler_timeout: float | None,
+        asked: Callable[[], bool],
+        held: Callable[[], int],
+        active: Callable[[], None],
+        failed: Callable[[ArcpError], None],
+    ) -> None:
+        self._order = order
+        self._handler_timeout = handler_timeout
+        self._held = held
+        self._failed = failed
+        self._registrations: list[HandlerRegistration] = []
+        self._excused: set[HandlerRegistration] = set()
+        self._streams: JobStreams | None = None
+        self.subject = Subject(active)
+        self.errors: Hooks[HandlerError] = Hooks("on_error")
+        self.slow: Hooks[Episode] = Hooks("on_slow")
+        slowness = Slowness(buffer.soft, self._registrations, self.slow.tell)
+        self.pressure = Pressure(
+            buffer,
+            _Crowd(self.subject, self._iterators, lambda: self.backlog),
+            asked=asked,
+            stall=timeouts.stall,
+            behind=slowness.look,
+        )
+        self.waits = Waits(timeouts.deadlock)
+        # Iterators and Rx observers join the subject when there are any.
+        self.notifications = Notifications(
+            lambda: self.subject.attach(self.notifications), self.pressure
+        )
+        self._tap = Tap(self.pressure)
+
+    @property
+    def backlog(self) -> int:
+        """Events that wait for the slowest consumer."""
+        return self.subject.backlog + self._held()
+
+    # ------------------------------------------------------------------ who consumes
+
+    def register(
+        self,
+        handler: Handler,
+        selection: Selection,
+        *,
+        order: Order | None,
+        on_error: OnError,
+        barrier: bool,
+    ) -> HandlerRegistration:
+        """Call a handler for the events of a selection."""
+        registration = HandlerRegistration(
+            handler,
+            selection,
+            order=order or self._order,
+            on_error=on_error,
+            barrier=barrier,
+            timeout=self._handler_timeout,
+            relief=self.pressure,
+            failed=self._handler_failed,
+            ended=self._registration_ended,
+        )
+        self._registrations.append(registration)
+        self.subject.attach(registration, first=True)
+        return registration
+
+    def _registration_ended(self, registration: HandlerRegistration) -> None:
+        self.subject.detach(registration)
+        if registration in self._registrations:
+            self._registrations.remove(registration)
+
+    def iterate(self, selection: Selection) -> EventIterator[Any]:
+        """A new iterator over the events of the session that a selection wants."""
+        iterator: EventIterator[Event] = EventIterator(selection, relief=self.pressure)
+        self._tap.add(iterator)
+        self.subject.attach(self._tap)
+        return iterator
+
+    def route(self, streams: JobStreams) -> None:
+        """Give the events of each job to its stream, too."""
+        self._streams = streams
+        self.subject.attach(streams)
+
+    def _iterators(self) -> Iterator[EventIterator[Event]]:
+        """All iterators that are in use."""
+        yield from self._tap.iterators()
+        if self._streams is not None:
+            yield from self._streams.iterators()
+
+    # ------------------------------------------------------------------ handlers that fail
+
+    def _handler_failed(
+        self, registration: HandlerRegistration, event: Event, error: Exception
+    ) -> Awaitable[None] | None:
+        failure = HandlerError(
+            f"handler {registration.name} failed on {type(event).__name__} {event.seq}: "
+            f"{type(error).__name__}",
+            event=event,
+            handler=registration.name,
+        )
+        failure.__cause__ = error
+        if callable(registration.on_error):
+            return registration.on_error(event, error)
+        if len(self.errors):
+            self.errors.tell(failure)
+        else:
+            _log.error("%s", failure, exc_info=error)
+        if registration.on_error == "stop":
+            registration.freeze()
+            stopped = HandlerFailed(str(failure))
+            stopped.__cause__ = error
+            self._failed(stopped)
+        return None
+
+    # ------------------------------------------------------------------ who waits for whom
+
+    def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
+        """The lanes that have events of the job, each with the count it must come to."""
+        for registration in self._registrations:
+            if registration.barrier:
+                yield from registration.barriers(job_id)
+
+    def own_call(self, job_id: str) -> Call | None:
+        """The calling handler, if the end of this job would wait for it.
+
+        Raises:
+            WouldDeadlock: it is the handler itself that would wait, and not a task of it.
+        """
+        call = calling()
+        if call is None or not call.lane.registration.barrier:
+            return None
+        event = call.lane.running
+        if event is None or event.job_id != job_id or event.terminal:
+            return None
+        if call.direct:
+            raise would_deadlock(call, f"the result of job {job_id}")
+        return call
+
+    def excuse_caller(self) -> HandlerRegistration | None:
+        """Wait no more for the handler that calls this, if one does, nor cancel it."""
+        call = calling()
+        if call is None:
+            return None
+        self._excused.add(call.lane.registration)
+        return call.lane.registration
+
+    def _expected(self) -> list[HandlerRegistration]:
+        return [one for one in self._registrations if one not in self._excused]
+
+    # ------------------------------------------------------------------ the end
+
+    async def drained(self) -> None:
+        """Wait until every handler is done with what was published; not for the caller's own."""
+        for registration in self._expected():
+            reached = [(lane, lane.taken) for lane in registration.lanes]
+            await self.waits.lanes(reached, "handlers", but_own=True)
+        await self.notifications.drained()
+
+    def end(self, error: Callable[[], ArcpError], cause: ArcpError | None) -> None:
+        """No more events come: iterators raise an error of their own, Observables end."""
+        self._tap.end(error)
+        for registration in self._expected():
+            registration.freeze()
+        self.notifications.end(cause)
+        self.errors.close()
+        self.slow.close()
+
+
+class _Crowd:
+    """All consumers, as `Pressure` sees them."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        iterators: Callable[[], Iterator[EventIterator[Event]]],
+        backlog: Callable[[], int],
+    ) -> None:
+        self.iterators = iterators
+        self.weight = subject.weight
+        self.backlog = backlog

@@ -1,0 +1,392 @@
+"""Frames in, events to consumers and answers to whoever asked out: one session on its links.
+
+The part of a client that owns the session, the link that carries it and the checkpoint. A frame
+goes from the link's reader through the session to the subject in one synchronous step; from there
+each consumer takes its own time. See the page "How an event travels" in the docs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from arcp_client._client.consumers import Consumers
+from arcp_client._client.jobs import JobTable
+from arcp_client._client.states import States
+from arcp_client._dispatch.assembler import Log
+from arcp_client._link.acks import Acknowledger
+from arcp_client._link.driver import Driver
+from arcp_client._link.durability import Durability
+from arcp_client._link.intake import Intake
+from arcp_client._link.reconnect import ReconnectManager, TokenSource
+from arcp_client._protocol import effects
+from arcp_client._protocol.requests import Request
+from arcp_client._protocol.session import Session
+from arcp_client.errors import ArcpError
+from arcp_client.models import Checkpoint, OpenJob, SessionInfo, Stats
+from arcp_client.policy import Buffer, Reconnect, Timeouts
+from arcp_client.state import Live
+from arcp_client.stores.base import CheckpointStore
+from arcp_client.transports.base import Connector
+
+__all__ = ["Conversation", "NewSession"]
+
+_log = logging.getLogger("arcp_client.client")
+
+_GRACE = 1.0
+
+
+class NewSession(Protocol):
+    """Makes a session, one that goes on from a checkpoint if there is one."""
+
+    def __call__(self, *, checkpoint: Checkpoint | None = None) -> Session: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What carries a session, from the first `Conversation.run` on."""
+
+    driver: Driver
+    intake: Intake
+    manager: ReconnectManager
+    acks: Acknowledger
+
+
+class Conversation:
+    """One session, carried over as many links as it takes.
+
+    Args:
+        new_session: makes the session.
+        connector: makes transports.
+        token: the bearer token, or a provider of it.
+        buffer: how much may wait for slow consumers.
+        reconnect: delays and limits of reconnecting.
+        timeouts: bounds of connecting and closing.
+        store: where checkpoints are kept, if anywhere.
+        key: which of the client's sessions with the same target it is.
+        consumers: who is given the events.
+        jobs: who is told of jobs.
+        states: who is told how the link stands.
+        ended: called when the session has ended, with the reason if nobody here wanted it.
+
+    Attributes:
+        resumed: whether the present link went on with an earlier session.
+    """
+
+    def __init__(
+        self,
+        new_session: NewSession,
+        connector: Connector,
+        *,
+        token: TokenSource,
+        buffer: Buffer,
+        reconnect: Reconnect,
+        timeouts: Timeouts,
+        store: CheckpointStore | None,
+        key: str,
+        consumers: Consumers,
+        jobs: JobTable,
+        states: States,
+        ended: Callable[[ArcpError | None], None],
+    ) -> None:
+        self.resumed = False
+        self._new_session = new_session
+        self._connector = connector
+        self._token = token
+        self._buffer = buffer
+        self._policy = reconnect
+        self._timeouts = timeouts
+        self._consumers = consumers
+        self._subject = consumers.subject
+        self._pressure = consumers.pressure
+        self._jobs = jobs
+        self._states = states
+        self._ended = ended
+        self._session = new_session()
+        self._durability: Durability | None = None
+        if store is not None:
+            self._durability = Durability(
+                store, connector.target, key, subject=self._subject, pressure=self._pressure
+            )
+        self._line: _Line | None = None
+
+    # ------------------------------------------------------------------ its life
+
+    async def open(self) -> Checkpoint | None:
+        """Take hold of the checkpoint, and give it if there is one.
+
+        Raises:
+            StoreLocked: another client holds it.
+        """
+        return await self._durability.open() if self._durability is not None else None
+
+    async def run(self, checkpoint: Checkpoint | None) -> None:
+        """Keep the session on a link until it ends. Cancelling stops it at once."""
+        line = self._assemble(checkpoint)
+        try:
+            await line.manager.run()
+        finally:
+            line.driver.stop()
+
+    def _assemble(self, checkpoint: Checkpoint | None) -> _Line:
+        """Put together what keeps the session on a link."""
+        durability = self._durability
+        publish = self._subject.publish if durability is None else durability.offer
+        if checkpoint is not None:
+            self._session = self._new_session(checkpoint=checkpoint)
+        driver = Driver(self._session, publish=publish, tell=self._tell)
+        intake = Intake(driver, self._pressure, spill=self._buffer.spill, keep=self._buffer.bytes)
+        manager = ReconnectManager(
+            self._connector,
+            driver,
+            token=self._token,
+            policy=self._policy,
+            timeouts=self._timeouts,
+            intake=intake,
+            changed=self._states.change,
+        )
+        acks = Acknowledger(driver, self._subject, safe=self._safe_mark)
+        self._line = _Line(driver, intake, manager, acks)
+        if durability is not None:
+            for job in checkpoint.jobs if checkpoint is not None else ():
+                self._jobs.resume(job, durability.log_for(job.job_id) or ())
+            durability.start(driver)
+        return self._line
+
+    @property
+    def assembled(self) -> bool:
+        """Whether there is anything that could carry the session."""
+        return self._line is not None
+
+    def stop(self, cause: ArcpError) -> None:
+        """A handler failed for good: what it did not handle must not count as handled."""
+        if self._line is not None:
+            self._line.acks.stop()
+        self.finish(cause)
+
+    def finish(self, cause: ArcpError | None) -> None:
+        """End the session, for this reason if it was not wanted."""
+        self._session.end(cause)
+        if self._line is not None:
+            self._line.driver.carry()
+        else:
+            self._ended(cause)
+
+    async def say_goodbye(self, *, tell: bool) -> bool:
+        """Acknowledge what was handled; then end the session, or only see that all is sent.
+
+        Args:
+            tell: tell the runtime that the session ends.
+
+        Returns:
+            Whether there is an answer to wait for.
+        """
+        assert self._line is not None
+        if not tell:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    await self.kept()
+        self._line.acks.now()
+        if tell:
+            self._session.close(self._line.driver.now)
+            self._line.driver.carry()
+            return self._line.manager.link is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                await self.flushed()
+        return False
+
+    def halt(self) -> None:
+        """It has ended: nothing here moves by itself any more, and what was handled is fixed."""
+        if self._line is not None:
+            self._line.acks.stop()
+            self._line.driver.stop()
+        if self._durability is not None:
+            self._durability.freeze()
+
+    def dismiss(self, error: Callable[[], ArcpError]) -> None:
+        """Nobody is answered any more: each request fails with an error of its own."""
+        for request in self._session.requests:
+            _reject(request, error())
+        if self._line is not None:
+            self._line.intake.close()
+
+    async def let_go(self, *, forget: bool) -> None:
+        """Save the checkpoint a last time, or delete it with ``forget``, and let go of it."""
+        if self._durability is not None:
+            await self._durability.close(forget=forget)
+
+    # ------------------------------------------------------------------ requests
+
+    async def ask(self, request: Request) -> Any:
+        """Send a request, now or over the next link, and wait for its answer (S7)."""
+        assert self._line is not None
+        driver = self._line.driver
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        request.token = answer
+        try:
+            with self._pressure.inside(answer):
+                self._session.request(request, driver.now)
+                driver.carry()
+                self._pressure.eased()
+                return await answer
+        finally:
+            self._session.withdraw(request)
+
+    def unsubscribe(self, job_id: str) -> None:
+        """Ask for no more events of a job."""
+        assert self._line is not None
+        self._session.unsubscribe(job_id, self._line.driver.now)
+        self._line.driver.carry()
+
+    async def flushed(self) -> None:
+        """Wait until everything was handed to the link, if there is one."""
+        link = self._line.manager.link if self._line is not None else None
+        if link is not None:
+            await link.flushed()
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def info(self) -> SessionInfo | None:
+        """What the last welcome agreed on."""
+        return self._session.info
+
+    @property
+    def asks(self) -> bool:
+        """Whether a request waits for its answer."""
+        return any(not request.orphaned for request in self._session.requests)
+
+    @property
+    def durable(self) -> bool:
+        """Whether the session can be gone on with after this process."""
+        return self._durability is not None and self._durability.durable
+
+    @property
+    def held(self) -> int:
+        """Events that wait until a restart could know of them."""
+        return self._durability.held if self._durability is not None else 0
+
+    def chunk_log(self, job_id: str) -> Log | None:
+        """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
+        return self._durability.log_for(job_id) if self._durability is not None else None
+
+    async def kept(self) -> None:
+        """Return when a restart would know of what is known here."""
+        if self._durability is not None:
+            await self._durability.flush()
+
+    async def passed(self) -> None:
+        """Wait until what arrived until now is with its consumers."""
+        passed = self._durability.passed() if self._durability is not None else None
+        if passed is not None:
+            await self._pressure.wanted(passed)
+
+    def stats(self) -> Stats:
+        """Counters since the client was made."""
+        if self._line is None:
+            return Stats()
+        session, subject, line = self._session, self._subject, self._line
+        line.driver.flush()
+        now = line.driver.now
+        since = subject.since()
+        return Stats(
+            received=subject.published,
+            processed=subject.processed,
+            queued=self._consumers.backlog,
+            spilled=line.intake.spilled,
+            repeated=session.repeated,
+            gaps=session.gaps,
+            reconnects=max(line.manager.links - 1, 0),
+            lag=now - since if since is not None else 0.0,
+            last_message=now - session.heard_at if session.heard_at else None,
+            last_disconnect=line.manager.last_failure,
+        )
+
+    # ------------------------------------------------------------------ what the session decides
+
+    def _tell(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Answered(request, value):
+                _resolve(request, value)
+            case effects.Refused(request, error):
+                _reject(request, error)
+            case effects.JobKnown():
+                self._job_known(effect)
+            case effects.JobGone():
+                if self._durability is not None:
+                    self._durability.after(partial(self._job_gone, effect))
+                else:
+                    self._job_gone(effect)
+            case effects.Rotated(job_id, name, value):
+                self._jobs.record(job_id).rotate(name, value)
+            case effects.Opened(_, resumed):
+                self._opened(resumed)
+            case effects.Ended(cause):
+                self._ended(cause)
+            case effects.Report(message, _):
+                _log.warning("%s", message)
+            case _:
+                raise AssertionError(f"an effect without a place: {effect!r}")
+
+    def _job_known(self, effect: effects.JobKnown) -> None:
+        told = effect.job
+        record = self._jobs.known(told, mine=effect.mine)
+        if effect.mine and not record.over:
+            if self._session.jobs.has_ended(told.job_id):
+                assert self._line is not None
+                self._session.wanted(told.job_id, self._line.driver.now)
+            request = effect.request
+            if self._durability is not None and request is not None:
+                payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
+                self._durability.opened(
+                    OpenJob(told.job_id, record.agent, request.key or "", payload)
+                )
+
+    def _job_gone(self, effect: effects.JobGone) -> None:
+        self._jobs.record(effect.job_id).lose(lambda: effect.error, status=effect.status)
+        self._jobs.forget(effect.job_id)
+        if self._durability is not None:
+            self._durability.gone(effect.job_id)
+
+    def _opened(self, resumed: bool) -> None:
+        assert self._line is not None
+        self._line.manager.opened()
+        self.resumed = resumed
+        if not resumed:
+            self._line.acks.renewed()
+        # Whoever waits for this state runs first, before an event of the replay is delivered: so
+        # a handler registered there, or a look at the open jobs, comes in time.
+        self._states.change(Live(resumed))
+        if self._durability is not None:
+            self._durability.renewed(self._session.session_id or "", fresh=not resumed)
+
+    # ------------------------------------------------------------------ what is processed (S1)
+
+    def active(self) -> None:
+        """The first event after a quiet time came."""
+        if self._line is not None:
+            self._line.acks.plan()
+        if self._durability is not None:
+            self._durability.changed()
+
+    def _safe_mark(self, mark: int) -> int:
+        return mark if self._durability is None else min(mark, self._durability.mark)
+
+
+def _resolve(request: Request, value: Any) -> None:
+    answer: asyncio.Future[Any] = request.token
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _reject(request: Request, error: ArcpError) -> None:
+    answer = request.token
+    if isinstance(answer, asyncio.Future) and not answer.done():
+        answer.set_exception(error)

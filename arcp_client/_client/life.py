@@ -1,0 +1,224 @@
+"""Connect, close, detach in; one session begun, kept and ended out (S8, S9).
+
+One task takes hold of the checkpoint, keeps the session on a link and lets go again; another one
+says goodbye. Everybody else only waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from arcp_client._client.consumers import Consumers
+from arcp_client._client.conversation import Conversation
+from arcp_client._client.jobs import JobTable
+from arcp_client._client.states import States
+from arcp_client._tasks import TaskOwner, cancel_and_wait
+from arcp_client.errors import ArcpError, ConnectFailed, LinkLost, LocalProtocolError
+from arcp_client.policy import Timeouts
+from arcp_client.state import Closed, Live
+
+__all__ = ["Life"]
+
+_log = logging.getLogger("arcp_client.client")
+
+_GRACE = 1.0
+
+
+class Life:
+    """Beginning and end of one client.
+
+    Args:
+        conversation: what is begun and ended.
+        consumers: who is waited for, and told of the end.
+        jobs: whose waiters are told of the end.
+        states: what the link's state is read from.
+        timeouts: bounds on every wait.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        consumers: Consumers,
+        jobs: JobTable,
+        states: States,
+        timeouts: Timeouts,
+    ) -> None:
+        self._conversation = conversation
+        self._consumers = consumers
+        self._jobs = jobs
+        self._states = states
+        self._timeouts = timeouts
+        self._owner = TaskOwner("arcp_client", on_failure=self._broke)
+        self._running: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._connecting = 0
+        self._handed_over = False
+
+    # ------------------------------------------------------------------ where it stands
+
+    def at_home(self) -> None:
+        """Whoever waits in another event loop would not be woken.
+
+        Raises:
+            LocalProtocolError: the caller is in another event loop than the client.
+        """
+        running = self._running
+        if running is None or running.done():
+            return
+        if running.get_loop() is not asyncio.get_running_loop():
+            raise LocalProtocolError("the client lives in another event loop: use it there")
+
+    def usable(self) -> None:
+        """Requests can be made.
+
+        Raises:
+            ArcpError: not, or not here; says why.
+        """
+        if self._states.closed or self._closing is not None:
+            raise self._states.closed_error()
+        if not self._conversation.assembled:
+            raise LocalProtocolError("the client is not connected: call connect() first")
+        self.at_home()
+
+    # ------------------------------------------------------------------ the beginning
+
+    async def connect(self) -> None:
+        """Begin, once; returns when the session is live."""
+        if self._running is None and not self._states.closed:
+            self._running = self._owner.spawn(self._run(), name="reconnect")
+        running = self._running
+        self.at_home()
+        self._connecting += 1
+        try:
+            await self.connected()
+        except ArcpError:
+            if running is not None and not running.done():
+                await asyncio.wait({running})  # it lets go of the store
+            raise
+        except asyncio.CancelledError:
+            if self._connecting == 1 and not self._handed_over:
+                await self.leave(0.0, drain=False, tell=False)
+            raise
+        else:
+            self._handed_over = True
+        finally:
+            self._connecting -= 1
+
+    async def _run(self) -> None:
+        """Take hold of the checkpoint, keep the session on a link, let go of the checkpoint."""
+        try:
+            checkpoint = await self._conversation.open()
+        except asyncio.CancelledError:
+            self._cut_off()
+            raise
+        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+            self.end(error if isinstance(error, ArcpError) else _store_failed(error))
+            return
+        try:
+            await self._conversation.run(checkpoint)
+        except asyncio.CancelledError:
+            self._cut_off()
+            raise
+        finally:
+            if self._closing is None:
+                await self._conversation.let_go(forget=False)
+
+    async def connected(self) -> None:
+        """Wait until the session is live."""
+        self.at_home()
+        while not isinstance(self._states.now, Live):
+            if self._states.closed:
+                raise self._states.closed_error()
+            if self._running is None:
+                raise LocalProtocolError("the client is not connected: call connect() first")
+            await self._states.changed()
+
+    # ------------------------------------------------------------------ the end
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until every handler is done with what arrived until now."""
+        self.at_home()
+        async with asyncio.timeout(seconds):
+            await self._drained()
+
+    async def _drained(self) -> None:
+        await self._conversation.passed()
+        await self._consumers.drained()
+
+    async def leave(self, timeout: float | None, *, drain: bool, tell: bool) -> None:
+        """Close or detach, once; every caller waits until it is done.
+
+        Args:
+            timeout: seconds for all of it.
+            drain: let handlers finish what arrived.
+            tell: tell the runtime that the session ends, and forget the checkpoint.
+        """
+        if self._running is None:
+            self.end(None)
+            return
+        self.at_home()
+        mine = self._consumers.excuse_caller()
+        if self._closing is None:
+            seconds = self._timeouts.close if timeout is None else timeout
+            self._closing = self._owner.spawn(
+                self._farewell(self._running, seconds, drain=drain, tell=tell), name="close"
+            )
+        await asyncio.shield(self._closing)
+        if mine is not None:
+            mine.dispose()
+
+    async def _farewell(
+        self, running: asyncio.Task[None], seconds: float, *, drain: bool, tell: bool
+    ) -> None:
+        conversation = self._conversation
+        failed = self._states.closed  # then this is not what ends the session
+        if not conversation.assembled:  # the store has not answered yet
+            self.end(None)
+            await cancel_and_wait([running])
+            await conversation.let_go(forget=False)
+            return
+        if drain:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._drained()
+            except TimeoutError:
+                _log.warning(
+                    "closed while handlers still ran: %d events were not handled",
+                    self._consumers.backlog,
+                )
+        if await conversation.say_goodbye(tell=tell):
+            await asyncio.wait({running}, timeout=max(min(seconds, _GRACE), 0.0))
+        await cancel_and_wait([running])
+        conversation.finish(None)
+        await conversation.let_go(forget=tell and not failed)
+
+    def end(self, cause: ArcpError | None) -> None:
+        """The session is over: everybody who waits is told, nothing runs on."""
+        states = self._states
+        if states.closed:
+            return
+        self._conversation.halt()
+        states.change(Closed(cause))
+        self._conversation.dismiss(states.closed_error)
+        self._jobs.close(states.closed_error)
+        self._consumers.end(states.closed_error, cause)
+        states.end()
+
+    def _broke(self, error: BaseException) -> None:
+        cause = LinkLost(f"the client failed unexpectedly: {type(error).__name__}: {error}")
+        cause.__cause__ = error
+        self._conversation.finish(cause)
+
+    def _cut_off(self) -> None:
+        """The task that keeps the link is cancelled: if nobody here did it, this is the end."""
+        if self._closing is None:
+            self._conversation.finish(LinkLost("the client's task was cancelled from outside"))
+
+
+def _store_failed(error: Exception) -> ArcpError:
+    # Its text may quote what is kept.
+    failure = ConnectFailed(f"the store failed: {type(error).__name__}", permanent=True)
+    failure.__cause__ = error
+    return failure

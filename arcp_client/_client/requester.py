@@ -1,0 +1,162 @@
+"""What users ask for in, answers of the runtime out: submit, watch, list, ping, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import Any
+
+from arcp_client._client.conversation import Conversation
+from arcp_client._client.jobs import JobTable
+from arcp_client._client.life import Life
+from arcp_client._client.submission import Submission, is_own_key
+from arcp_client._protocol.requests import Request
+from arcp_client._wire import dialect as wire
+from arcp_client._wire.ids import new_id, new_trace_id, now_text, time_text
+from arcp_client._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
+from arcp_client._wire.replies import JobPage
+from arcp_client.errors import JobLost, JobNotFound, RemoteProtocolError
+from arcp_client.job import Job, JobView
+from arcp_client.models import JobSummary
+from arcp_client.policy import Timeouts
+
+__all__ = ["Requester"]
+
+_PAGE = 100
+
+
+class Requester:
+    """The requests of one client.
+
+    Args:
+        conversation: carries them.
+        life: knows whether they can be made.
+        jobs: who is told of jobs.
+        timeouts: how long to wait for an answer.
+    """
+
+    def __init__(
+        self, conversation: Conversation, *, life: Life, jobs: JobTable, timeouts: Timeouts
+    ) -> None:
+        self._conversation = conversation
+        self._life = life
+        self._jobs = jobs
+        self._timeouts = timeouts
+
+    async def _ask(self, request: Request) -> Any:
+        self._life.usable()
+        return await self._conversation.ask(request)
+
+    def _until(self, timeout: float | None) -> float:
+        seconds = self._timeouts.request if timeout is None else timeout
+        return asyncio.get_running_loop().time() + seconds
+
+    async def submit(
+        self, submission: Submission, *, trace_id: str | None, timeout: float | None
+    ) -> Job:
+        """Start a job, or give the open one of an equal submission."""
+        same = self._jobs.same(submission)
+        if same is not None:
+            return same
+        request = Request(
+            kind=wire.SUBMIT,
+            payload=submission.payload,
+            deadline=self._until(timeout),
+            trace_id=trace_id or new_trace_id(),
+            key=submission.key,
+            fresh=is_own_key(submission.key),
+        )
+        accepted = await self._ask(request)
+        job = self._jobs.submitted(accepted.job_id, submission)
+        await self._conversation.kept()
+        return job
+
+    async def watch(
+        self, job_id: str, *, history: bool, from_seq: int | None, timeout: float | None
+    ) -> JobView:
+        """Follow a job; no request for one that this client submitted."""
+        known = self._jobs.get(job_id)
+        if known is not None and known.mine:
+            return JobView(known)
+        subscribe = Subscribe(
+            job_id=job_id, history=history, from_event_seq=from_seq if history else None
+        )
+        request = Request(
+            kind=wire.SUBSCRIBE,
+            payload=subscribe.wire(),
+            deadline=self._until(timeout),
+            job_id=job_id,
+        )
+        await self._ask(request)
+        return JobView(self._jobs.record(job_id))
+
+    async def unwatch(self, job_id: str) -> None:
+        """Watch a job no longer (§7.6)."""
+        record = self._jobs.get(job_id)
+        if record is None or record.mine:
+            return
+        self._life.usable()
+        self._conversation.unsubscribe(job_id)
+        self._jobs.forget(job_id)
+        record.lose(lambda: JobLost(f"job {job_id} is watched no longer", job_id=job_id))
+        await self._conversation.flushed()
+
+    async def list_jobs(
+        self,
+        *,
+        status: tuple[str, ...],
+        agent: str | None,
+        created_after: datetime | None,
+        timeout: float | None,
+    ) -> AsyncGenerator[JobSummary, None]:
+        """The jobs that match, page by page."""
+        wanted = JobFilter(status=status or None, agent=agent, created_after=created_after)
+        listing = ListJobs(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
+        seen: set[str] = set()
+        while True:
+            payload = listing.wire()
+            if created_after is not None:
+                payload["filter"]["created_after"] = time_text(created_after)
+            request = Request(kind=wire.LIST_JOBS, payload=payload, deadline=self._until(timeout))
+            page: JobPage = await self._ask(request)
+            for job in page.jobs:
+                yield job
+            if page.next_cursor is None:
+                return
+            if page.next_cursor in seen:
+                raise RemoteProtocolError("the runtime's job listing repeats a cursor (§6.6)")
+            seen.add(page.next_cursor)
+            listing = listing.model_copy(update={"cursor": page.next_cursor})
+
+    async def ping(self, *, timeout: float | None) -> float:
+        """Ask for a sign of life; gives the round trip in seconds."""
+        nonce = new_id()
+        started = asyncio.get_running_loop().time()
+        request = Request(
+            kind=wire.PING,
+            payload=Ping(nonce=nonce, sent_at=now_text()).wire(),
+            deadline=self._until(timeout),
+            nonce=nonce,
+        )
+        answered: float = await self._ask(request)
+        return answered - started
+
+    async def cancel(self, job_id: str, reason: str | None = None) -> None:
+        """Ask the runtime to end a job; nothing to do for one that has ended."""
+        record = self._jobs.record(job_id)
+        if record.over:
+            return
+        cancel = Cancel(job_id=job_id, reason=reason or "client.cancel")
+        request = Request(
+            kind=wire.CANCEL,
+            payload=cancel.wire(),
+            deadline=self._until(None),
+            job_id=job_id,
+            envelope_job=True,
+        )
+        try:
+            await self._ask(request)
+        except JobNotFound:
+            if not record.over:
+                raise
