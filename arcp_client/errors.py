@@ -31,6 +31,7 @@
     │   ├── JobLost               the runtime no longer knows the job
     │   ├── ResultIncomplete      chunks of the result are missing
     │   └── ResultUnavailable     the job ended well, its value can no longer be had
+    ├── TranscriptError           a file that is no transcript, or a damaged one
     ├── HandlerError              a handler raised; given to ``on_error`` hooks
     └── HandlerFailed             a handler with ``on_error="stop"`` raised and closed the client
 
@@ -80,6 +81,7 @@ __all__ = [
     "SessionClosed",
     "SessionError",
     "StoreLocked",
+    "TranscriptError",
     "Unauthenticated",
     "UnknownCode",
     "WouldDeadlock",
@@ -395,6 +397,21 @@ class ResultUnavailable(JobError):
     def __init__(self, message: str, *, job_id: str | None = None) -> None:
         super().__init__(message)
         self.job_id = job_id
+
+
+# --------------------------------------------------------------------------- transcripts
+
+
+class TranscriptError(ArcpError):
+    """A file that should be a transcript is none, is of a later version, or is damaged.
+
+    Attributes:
+        line: the number of the line that cannot be read, from 1; 0 if it is no single one.
+    """
+
+    def __init__(self, message: str, *, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 # --------------------------------------------------------------------------- handlers

@@ -158,6 +158,7 @@ SAMPLES: list[ArcpError] = [
     ResultIncomplete("m", missing=(1, 2), partial="text", job_id="j"),
     errors.ResultUnavailable("m", job_id="j"),
     HandlerError("m", event=Log(message="m"), handler="module.function"),
+    errors.TranscriptError("m", line=3),
     HandlerFailed("m"),
 ]
 every_error = pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)

@@ -239,6 +239,26 @@ def test_public_modules_export_no_private_name() -> None:
         assert not any(name.startswith("_") for name in names), module.__name__
 
 
+TRANSCRIPTS = {
+    "Reader": "(file, *, name='', max_line=33554432)",
+    "Recording": "(writer, *, clock=<built-in function monotonic>)",
+    "Scrubber": "(secrets=(), *, names=())",
+    "encode": "(line, scrubber=None)",
+    "entry": "(event, at)",
+    "job": "(handle, at=0.0, *, parent_job_id=None)",
+    "outcome": "(job_id, status, at, *, error=None)",
+    "read": "(path, *, max_line=33554432)",
+}
+
+
+def test_transcripts() -> None:
+    assert transcripts.SCHEMA == "arcp-client.transcript/1"
+    assert {name: shape(getattr(transcripts, name)) for name in TRANSCRIPTS} == TRANSCRIPTS
+    for write in (transcripts.Writer, transcripts.write):
+        scrubber = inspect.signature(write).parameters["scrubber"].default
+        assert isinstance(scrubber, transcripts.Scrubber)  # nobody has to think of it
+
+
 # ------------------------------------------------------------------------- values
 
 
@@ -352,7 +372,7 @@ ArcpError
     UnknownCode
   JobError: JobFailed JobLost ResultIncomplete ResultUnavailable
   JobFailed: JobCancelled JobTimedOut LeaseExpired BudgetExhausted
-  HandlerError HandlerFailed
+  TranscriptError HandlerError HandlerFailed
 """
 
 

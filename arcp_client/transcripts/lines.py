@@ -1,0 +1,455 @@
+"""Facts about a job and its events in, one line of a transcript each out, and back from JSON.
+
+Each class is one type of line. What a line has beyond its fields stays in its ``extra``, and a line
+of a type that is not known here is an `OtherLine`: a transcript that a newer version wrote can be
+read, and written again, without a loss.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Self
+
+from pydantic import TypeAdapter
+
+from arcp_client.errors import ArcpError
+from arcp_client.events import KINDS, Event, Unknown
+from arcp_client.job import JobHandle
+from arcp_client.models import RuntimeInfo, SessionInfo
+from arcp_client.transcripts.scrubbing import Scrubber
+from arcp_client.version import __version__
+
+__all__ = [
+    "FAMILY",
+    "SCHEMA",
+    "EndLine",
+    "EventLine",
+    "Header",
+    "JobLine",
+    "Line",
+    "OtherLine",
+    "OutcomeLine",
+    "encode",
+    "entry",
+    "from_fields",
+    "header",
+    "job",
+    "outcome",
+]
+
+FAMILY = "arcp-client.transcript/"
+SCHEMA = f"{FAMILY}1"
+
+_EVENT = TypeAdapter(Event)
+_NOBODY = RuntimeInfo()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a transcript.
+
+    Attributes:
+        at: seconds since the recording began, by a clock that only goes forward.
+        extra: fields that this version does not know, as they were.
+    """
+
+    type: ClassVar[str] = ""
+
+    at: float = 0.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line as JSON has it, without the fields that are empty."""
+        said = {name: value for name, value in self._own().items() if value not in (None, "", {})}
+        return {**self.extra, "type": self.type, "at": round(self.at, 6), **said}
+
+    def _own(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any], at: float) -> Self:
+        return cls(at=at, extra=fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header(Line):
+    """The first line: what was recorded, when, by what.
+
+    Attributes:
+        created_at: when the recording began, in UTC; ``None`` if it does not say.
+        runtime: who ran the jobs.
+        dialect: which variant of the protocol it spoke.
+        recorder: what wrote the file.
+        scrubbed: whether secrets were masked.
+    """
+
+    type: ClassVar[str] = "header"
+
+    created_at: datetime | None = None
+    runtime: RuntimeInfo = _NOBODY
+    dialect: str = ""
+    recorder: str = ""
+    scrubbed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line as JSON has it; its schema comes first."""
+        return {"schema": SCHEMA, **Line.to_dict(self)}
+
+    def _own(self) -> dict[str, Any]:
+        at = self.created_at
+        who = {"name": self.runtime.name, "version": self.runtime.version}
+        return {
+            "created_at": at.astimezone(UTC).isoformat() if at is not None else None,
+            "runtime": who if any(who.values()) else None,
+            "dialect": self.dialect,
+            "recorder": self.recorder,
+            "scrubbed": self.scrubbed,
+        }
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any], at: float) -> Header:
+        fields.pop("schema", None)
+        who = _take(fields, "runtime", dict) or {}
+        name, version = (str(who.get(word) or "") for word in ("name", "version"))
+        return cls(
+            at=at,
+            created_at=_moment(fields, "created_at"),
+            runtime=RuntimeInfo(name, version),
+            dialect=_take(fields, "dialect", str) or "",
+            recorder=_take(fields, "recorder", str) or "",
+            scrubbed=_take(fields, "scrubbed", bool) or False,
+            extra=fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine(Line):
+    """A job begins to be followed. As in `arcp_client.JobHandle`, at that moment.
+
+    Attributes:
+        job_id: the job's id; never empty.
+        lease: namespace to patterns.
+        budget: currency to what was left, a decimal number as text.
+    """
+
+    type: ClassVar[str] = "job"
+
+    job_id: str
+    agent: str = ""
+    status: str = ""
+    lease: Mapping[str, list[str]] = field(default_factory=dict)
+    expires_at: datetime | None = None
+    budget: Mapping[str, str] = field(default_factory=dict)
+    trace_id: str | None = None
+    parent_job_id: str | None = None
+
+    def _own(self) -> dict[str, Any]:
+        expires = self.expires_at
+        return {
+            "job_id": self.job_id,
+            "agent": self.agent,
+            "status": self.status,
+            "lease": dict(self.lease),
+            "expires_at": expires.astimezone(UTC).isoformat() if expires is not None else None,
+            "budget": dict(self.budget),
+            "trace_id": self.trace_id,
+            "parent_job_id": self.parent_job_id,
+        }
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any], at: float) -> JobLine:
+        lease = _take(fields, "lease", dict) or {}
+        budget = _take(fields, "budget", dict) or {}
+        return cls(
+            at=at,
+            job_id=_job_id(fields),
+            agent=_take(fields, "agent", str) or "",
+            status=_take(fields, "status", str) or "",
+            lease={name: _texts(f"lease {name}", found) for name, found in lease.items()},
+            expires_at=_moment(fields, "expires_at"),
+            budget={name: str(amount) for name, amount in budget.items()},
+            trace_id=_take(fields, "trace_id", str),
+            parent_job_id=_take(fields, "parent_job_id", str),
+            extra=fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLine(Line):
+    """An event, as `Event.to_dict` gives it.
+
+    Attributes:
+        event: the event. What does not fit its class is an `arcp_client.events.Unknown`.
+        fields: the event as the file has it; ``None`` for one that was not read from a file.
+    """
+
+    type: ClassVar[str] = "event"
+
+    event: Event
+    fields: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    def _own(self) -> dict[str, Any]:
+        return {"event": dict(self.fields) if self.fields is not None else self.event.to_dict()}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any], at: float) -> EventLine:
+        found = _take(fields, "event", dict)
+        if found is None:
+            raise ValueError("an event line has an event")
+        return cls(at=at, event=_event(found), fields=found, extra=fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeLine(Line):
+    """A job ended, or is followed no longer.
+
+    Attributes:
+        job_id: the job's id; never empty.
+        status: its last known status; ``success``, ``error``, ``cancelled`` or ``timed_out`` if it
+            ended.
+        error: for a job without success, or without a result: ``type``, the name of the error's
+            class, ``message``, and ``code``, ``retryable``, ``details`` where it has them.
+    """
+
+    type: ClassVar[str] = "outcome"
+
+    job_id: str
+    status: str = ""
+    error: Mapping[str, Any] | None = None
+
+    def _own(self) -> dict[str, Any]:
+        error = dict(self.error) if self.error is not None else None
+        return {"job_id": self.job_id, "status": self.status, "error": error}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any], at: float) -> OutcomeLine:
+        return cls(
+            at=at,
+            job_id=_job_id(fields),
+            status=_take(fields, "status", str) or "",
+            error=_take(fields, "error", dict),
+            extra=fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndLine(Line):
+    """The last line: nothing was cut off. ``reason`` is ``complete`` or ``interrupted``."""
+
+    type: ClassVar[str] = "end"
+
+    reason: str = "complete"
+
+    def _own(self) -> dict[str, Any]:
+        return {"reason": self.reason}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any], at: float) -> EndLine:
+        return cls(at=at, reason=_take(fields, "reason", str) or "complete", extra=fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLine(Line):
+    """A line of a type that this version does not know; ``kind`` is its type."""
+
+    kind: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line as it was."""
+        return {"type": self.kind, "at": self.at, **self.extra}
+
+
+_CLASSES: dict[str, type[Line]] = {
+    cls.type: cls for cls in (Header, JobLine, EventLine, OutcomeLine, EndLine)
+}
+
+
+def from_fields(fields: dict[str, Any]) -> Line:
+    """The line that a JSON object is; the object is used up.
+
+    Raises:
+        ValueError: its type is known and its fields are not what that type has.
+    """
+    kind = _take(fields, "type", str)
+    if not kind:
+        raise ValueError("a line has a type")
+    at = fields.pop("at", 0.0)
+    if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf:
+        raise ValueError("at is a number of seconds, not negative")
+    cls = _CLASSES.get(kind)
+    if cls is None:
+        return OtherLine(at=float(at), kind=kind, extra=fields)
+    return cls._read(fields, float(at))
+
+
+def _take(fields: dict[str, Any], name: str, kind: type) -> Any:
+    """Take a field out; ``None`` if it is not there or null."""
+    value = fields.pop(name, None)
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _job_id(fields: dict[str, Any]) -> str:
+    found: str = _take(fields, "job_id", str) or ""
+    if not found:
+        raise ValueError("job_id is missing")
+    return found
+
+
+def _moment(fields: dict[str, Any], name: str) -> datetime | None:
+    text = _take(fields, name, str)
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} is no moment of ISO 8601") from None
+
+
+def _texts(name: str, found: Any) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError(f"{name} is a list of texts")
+    return found
+
+
+def _event(fields: dict[str, Any]) -> Event:
+    try:
+        return _EVENT.validate_python(fields)
+    except ValueError:
+        pass
+    # Its class refuses it, as an older version may refuse a newer one's: the kind still tells.
+    told = {name: fields[name] for name in ("seq", "job_id", "ts", "kind") if name in fields}
+    try:
+        found = _EVENT.validate_python({**told, "body": fields})
+    except ValueError:
+        kind = fields.get("kind")
+        found = Unknown(kind=kind if isinstance(kind, str) else "", body=fields)
+    return found
+
+
+# --------------------------------------------------------------------------- to a line
+
+
+def header(
+    session: SessionInfo | None = None,
+    *,
+    created_at: datetime | None = None,
+    recorder: str = f"arcp-client {__version__}",
+    scrubbed: bool = True,
+) -> Header:
+    """The first line of a transcript that begins now.
+
+    Args:
+        session: what `arcp_client.Client.session` says.
+        created_at: when it begins; now by default.
+        recorder: what writes it.
+        scrubbed: whether a `Scrubber` masks secrets in it.
+    """
+    return Header(
+        created_at=created_at or datetime.now(UTC),
+        runtime=session.runtime if session is not None else _NOBODY,
+        dialect=session.dialect if session is not None else "",
+        recorder=recorder,
+        scrubbed=scrubbed,
+    )
+
+
+def job(handle: JobHandle, at: float = 0.0, *, parent_job_id: str | None = None) -> JobLine:
+    """The line that says how a job stands when it begins to be followed."""
+    return JobLine(
+        at=at,
+        job_id=handle.id,
+        agent=handle.agent,
+        status=handle.status,
+        lease={name: list(handle.lease[name]) for name in handle.lease.namespaces()},
+        expires_at=handle.lease_constraints.expires_at,
+        budget={currency: str(amount) for currency, amount in handle.budget.items()},
+        trace_id=handle.trace_id,
+        parent_job_id=parent_job_id,
+    )
+
+
+def entry(event: Event, at: float) -> EventLine:
+    """The line of one event, ``at`` seconds after the beginning."""
+    return EventLine(at=at, event=event)
+
+
+def outcome(
+    job_id: str, status: str, at: float, *, error: BaseException | None = None
+) -> OutcomeLine:
+    """The line of a job's end, with the error that its ``result()`` raised, if any."""
+    told: dict[str, Any] | None = None
+    if error is not None:
+        message = getattr(error, "message", "") if isinstance(error, ArcpError) else ""
+        told = {"type": type(error).__name__, "message": message or str(error)}
+        for name in ("code", "retryable", "details"):
+            value = getattr(error, name, None)
+            if value is not None:
+                told[name] = value
+    return OutcomeLine(at=at, job_id=job_id, status=status, error=told)
+
+
+def encode(line: Line, scrubber: Scrubber | None = None) -> bytes:
+    """One line of the file, its line end included; the scrubber masks what it must not have.
+
+    JSON has no infinities and no numbers without a value: they become texts.
+    """
+    fields = line.to_dict()
+    if scrubber is not None:
+        fields = _scrubbed(fields, scrubber)
+    try:
+        text = _dumped(fields)
+    except (ValueError, RecursionError):
+        text = _dumped(_held(fields))
+    return text + b"\n"
+
+
+def _scrubbed(fields: dict[str, Any], scrubber: Scrubber) -> dict[str, Any]:
+    """The line with its values masked, never the names that make it a line."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name in _FORM:
+            found[name] = value
+        elif name == EventLine.type and isinstance(value, dict):
+            found[name] = {
+                own: each if own == "kind" and each in KINDS else scrubber.field(own, each)
+                for own, each in value.items()
+            }
+        else:
+            found[name] = scrubber.field(name, value)
+    return found
+
+
+_FORM = frozenset({"schema", "type", "at"})
+
+
+def _dumped(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a character: nothing but an escape can say it
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+_DEEPEST = 200
+
+
+def _held(value: Any, depth: int = 0) -> Any:
+    """The value with texts in place of what JSON, or a reader of it, cannot hold."""
+    if isinstance(value, dict | list) and depth >= _DEEPEST:
+        return "(deeper than can be written)"
+    if isinstance(value, dict):
+        return {name: _held(each, depth + 1) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_held(each, depth + 1) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4096:
+        return hex(value)
+    return value

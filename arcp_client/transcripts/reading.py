@@ -1,0 +1,155 @@
+"""A file of JSON lines in, the lines of a transcript out, one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from arcp_client.errors import TranscriptError
+from arcp_client.transcripts.lines import FAMILY, SCHEMA, EndLine, Header, Line, from_fields
+
+__all__ = ["MAX_LINE", "Reader", "read"]
+
+MAX_LINE = 32 * 1024 * 1024
+"""Bytes of the longest line that is written and read."""
+
+
+class Reader:
+    """The lines of a transcript behind its header, in order; memory for one of them at a time.
+
+    A file whose writer was killed ends in the middle of a line, or without its end line. What is
+    whole is given; then ``complete`` is false, and ``cut`` says whether part of a line was left.
+
+    Args:
+        file: the file, open for reading bytes.
+        name: what errors call it.
+        max_line: bytes that a line may have.
+
+    Attributes:
+        header: the first line.
+        number: the number of the last line that was read, from 1.
+        cut: whether the file ends within a line; known once all was read.
+        end: the end line, once it was read.
+
+    Raises:
+        TranscriptError: it is no transcript, or one of a later version.
+    """
+
+    def __init__(self, file: IO[bytes], *, name: str = "", max_line: int = MAX_LINE) -> None:
+        self._file = file
+        self._name = name or str(getattr(file, "name", "the transcript"))
+        self._max_line = max_line
+        self.number = 0
+        self.cut = False
+        self.end: EndLine | None = None
+        self.header = self._header()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was read up to the line that ends a recording which nothing cut off."""
+        return self.end is not None
+
+    def _header(self) -> Header:
+        fields = self._fields()
+        schema = fields.get("schema") if fields is not None else None
+        if fields is None or not isinstance(schema, str) or not schema.startswith(FAMILY):
+            raise self._wrong("this is no transcript", line=1)
+        if schema != SCHEMA:
+            raise self._wrong(f"this transcript is {schema}, and {SCHEMA} can be read", line=1)
+        found = self._line(fields)
+        if not isinstance(found, Header):
+            raise self._wrong("the first line of a transcript is its header", line=1)
+        return found
+
+    def __iter__(self) -> Iterator[Line]:
+        return self
+
+    def __next__(self) -> Line:
+        """The next line.
+
+        Raises:
+            TranscriptError: it is damaged; ``line`` says where.
+        """
+        fields = self._fields()
+        if fields is None:
+            raise StopIteration
+        if self.end is not None:
+            raise self._wrong("there is more behind the end")
+        found = self._line(fields)
+        if isinstance(found, Header):
+            raise self._wrong("a second header")
+        if isinstance(found, EndLine):
+            self.end = found
+        return found
+
+    def _fields(self) -> dict[str, Any] | None:
+        while True:
+            try:
+                data = self._file.readline(self._max_line + 1)
+            except (OSError, ValueError) as error:
+                raise self._wrong(f"it cannot be read: {error}") from error
+            if not data:
+                return None
+            self.number += 1
+            if len(data) > self._max_line:
+                raise self._wrong(f"the line is longer than {self._max_line:,} bytes")
+            if not data.strip():
+                continue
+            try:
+                found = json.loads(data.decode(), parse_constant=_no_constant)
+            except (ValueError, RecursionError) as error:
+                if not data.endswith(b"\n"):
+                    self.cut = True
+                    return None
+                raise self._wrong(f"the line is not JSON: {error}") from None
+            if not isinstance(found, dict):
+                raise self._wrong("the line is no JSON object")
+            return found
+
+    def _line(self, fields: dict[str, Any]) -> Line:
+        try:
+            return from_fields(fields)
+        except (ValueError, RecursionError) as error:
+            raise self._wrong(str(error)) from None
+
+    def _wrong(self, what: str, *, line: int | None = None) -> TranscriptError:
+        number = self.number if line is None else line
+        return TranscriptError(f"{self._name}, line {number}: {what}", line=number)
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read(path: str | os.PathLike[str], *, max_line: int = MAX_LINE) -> Reader:
+    """Open a transcript; its reader closes the file.
+
+    Raises:
+        TranscriptError: it is no transcript, or one of a later version.
+        OSError: the file cannot be opened.
+    """
+    file = Path(path).open("rb")  # noqa: SIM115  the reader closes it
+    try:
+        return Reader(file, name=str(path), max_line=max_line)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON value")

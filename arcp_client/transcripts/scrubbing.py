@@ -1,0 +1,306 @@
+"""JSON values in, the same values without their secrets out.
+
+Secrets are known by the name that they stand under, by the forms that they have in texts, and by
+their values. What none of these tells is not found: see `Scrubber`.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import SecretStr
+
+__all__ = ["MASK", "Scrubber"]
+
+MASK = "**********"
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_DEEPEST = 200
+_SHORT = 4
+
+# Names are taken apart: apiKey, api_key and X-Api-Key are the words api, key.
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SECRET = _set(
+    "password passwords passwd passphrase pwd secret secrets apikey apikeys authorization "
+    "cookie cookies bearer jwt privatekey accesskey"
+)
+_CREDENTIAL = _set("credential credentials")
+_TOKEN = _set("token tokens auth")
+_KEYS = _set("key keys")
+_OF_KEYS = _set("api access private signing encryption session account master")
+# What only speaks of a secret: token_type, password_file, max_tokens (a number), cookie_name.
+_ABOUT = _set(
+    "type url uri endpoint file path count limit usage used name names expires ttl required "
+    "method scheme policy length size budget total in at"
+)
+_PUBLIC = _set("id scheme endpoint profile constraints type kind expires_at")
+"""Fields of a credential that say which one it is (§9.8)."""
+
+_HINT = re.compile(
+    r"pass|pwd|secret|token|key|auth|cookie|bearer|basic|jwt|credential|://|sk-|gh[opsu]_|xox"
+    r"|AKIA|ASIA|eyJ|-----BEGIN|[?&]sig|signature",
+    re.IGNORECASE,
+)
+"""Most texts hold none of these, and are looked at no further."""
+
+_PEM = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END|\Z)", re.DOTALL)
+_KNOWN_FORMS = re.compile(
+    r"(?<![\w-])(?:sk-[\w-]{16,512}|gh[opsu]_\w{20,255}|github_pat_\w{20,255}"
+    r"|xox[abeprs]-[\w-]{10,255}|(?:AKIA|ASIA)[A-Z0-9]{16}(?!\w)"
+    r"|eyJ[\w-]{8,8192}\.[\w-]{8,65536}(?:\.[\w-]{1,8192})?)"
+)
+_BEARER = re.compile(r"(?<!\w)(bearer[ \t]{1,4})([\w.~+/=-]{6,65536})", re.IGNORECASE)
+_BASIC = re.compile(r"(?<!\w)(basic[ \t]{1,4})([\w+/]{6,65536}={0,2})", re.IGNORECASE)
+_PROSE = _set("authentication authorization scheme scheme. token token. tokens tokens.")
+_USERINFO = re.compile(r"(?<=://)[^\s/?#@:\"'<>]{0,256}:[^\s/?#@\"'<>]{1,1024}(?=@)")
+_QUERY = re.compile(r"(?<=[?&;])([\w.-]{1,80})=([^&#\s\"'<>;]{1,8192})")
+# name=value, name: value, "name": "value" (also where the quotes are escaped), --name value.
+# The value is looked for only behind a name that counts: so no text takes more than one pass.
+_NAMED = re.compile(
+    r"(?<![\w-])([\w-]{2,80})"
+    r"((?:\\{0,4}[\"'])?[ \t]{0,4}[:=][ \t]{0,4}|(?<=\w)[ \t]{1,4}(?=[^\s-]))"
+)
+_QUOTED = re.compile(r"(\\{0,4}[\"'])(.*?)(?<!\\)\1", re.DOTALL)
+_BARE = re.compile(r"[^\s,;&\"'{}\[\]\\]{1,65536}")
+_LINE = re.compile(r"[^\r\n\"'\\]{1,65536}")
+_COUNT = re.compile(r"[0-9.,]{1,12}|true|false|null|None")
+
+
+class Scrubber:
+    """Masks secrets in JSON values; what it is given is never changed.
+
+    ::
+
+        scrubber = Scrubber([token])
+        scrubber({"headers": {"Authorization": "Bearer abc"}, "path": "/x"})
+        # {"headers": {"Authorization": "**********"}, "path": "/x"}
+
+    Masked are:
+
+    - whatever stands under a name such as ``password``, ``secret``, ``authorization``, ``cookie``,
+      ``api_key``, ``private_key``, and texts under ``token``, in any spelling (``apiKey``,
+      ``X-Api-Key``); of ``credentials`` all but what says which one it is;
+    - in texts: ``name=value`` and ``"name": "value"`` under such a name, ``Bearer …`` and
+      ``Basic …``, passwords in URLs, private keys in PEM, tokens of well-known forms (JWT, GitHub,
+      Slack, AWS, ``sk-…``);
+    - the values of ``secrets``, wherever they stand, also in names, percent-encoded or in base64.
+
+    Not found is what none of these tells: a password in prose, a secret that is compressed,
+    encrypted, split over two events, or part of data in base64. A transcript of a job that handles
+    secrets is for the eyes of those who may see them.
+
+    Args:
+        secrets: values that are known to be secret. Those of fewer than 4 characters are masked
+            only where they stand alone.
+        names: further names whose values are secret, in any spelling.
+    """
+
+    def __init__(
+        self, secrets: Iterable[str | SecretStr] = (), *, names: Iterable[str] = ()
+    ) -> None:
+        values = [
+            each.get_secret_value() if isinstance(each, SecretStr) else each for each in secrets
+        ]
+        self._values = _Values(values)
+        self._names = frozenset(tuple(_words(name)) for name in names)
+
+    def __call__(self, value: Any) -> Any:
+        """The value with its secrets masked; dicts and lists in it are new ones."""
+        return self._walk(value, 0)
+
+    def field(self, name: str, value: Any) -> Any:
+        """The value as it is shown under this name."""
+        return self._under(name, value, 0)
+
+    def text(self, text: str) -> str:
+        """The text with its secrets masked."""
+        text = self._values.masked(text)
+        if not self._names and _HINT.search(text) is None:
+            return text
+        text = _PEM.sub(MASK, text)
+        text = _KNOWN_FORMS.sub(MASK, text)
+        text = _USERINFO.sub(MASK, text)
+        text = _QUERY.sub(self._query, text)
+        text = self._pairs(text)
+        return _BASIC.sub(_basic, _BEARER.sub(_bearer, text))
+
+    def _walk(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if not isinstance(value, dict | list | tuple):
+            return value
+        if depth >= _DEEPEST:  # what is not looked at is not let through
+            return MASK
+        if not isinstance(value, dict):
+            return self._items(value, depth + 1)
+        found: dict[Any, Any] = {}
+        for name, each in value.items():
+            shown = self._name(name, found)
+            found[shown] = self._under(name, each, depth + 1)
+        return found
+
+    def _items(self, values: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
+        found, before = [], ""
+        for each in values:
+            if isinstance(each, str) and before.startswith("-") and self._kind(before):
+                found.append(MASK)  # an argument list: --password, and what it is
+            else:
+                found.append(self._walk(each, depth))
+            before = each if isinstance(each, str) else ""
+        return found
+
+    def _name(self, name: Any, taken: dict[Any, Any]) -> Any:
+        if not isinstance(name, str):
+            return name
+        shown, n = self.text(name), 1
+        while shown in taken:  # two secrets, one mask: no field is lost for it
+            n += 1
+            shown = f"{self.text(name)} ({n})"
+        return shown
+
+    def _under(self, name: Any, value: Any, depth: int) -> Any:
+        kind = self._kind(name)
+        if kind == "secret" and value is not None and not isinstance(value, bool):
+            return MASK
+        if kind == "token" and not isinstance(value, int | float | None):
+            if isinstance(value, list | tuple) and depth < _DEEPEST:
+                return [self._under(name, each, depth + 1) for each in value]
+            return MASK
+        if kind == "credential":
+            return self._credential(value, depth)
+        return self._walk(value, depth)
+
+    def _credential(self, value: Any, depth: int) -> Any:
+        if isinstance(value, list | tuple) and depth < _DEEPEST:
+            return [self._credential(each, depth + 1) for each in value]
+        if isinstance(value, dict) and depth < _DEEPEST:
+            found: dict[Any, Any] = {}
+            for name, each in value.items():
+                plain = name in _PUBLIC or each is None
+                deep = isinstance(each, dict | list | tuple)
+                shown = self._name(name, found)
+                if plain:
+                    found[shown] = self._walk(each, depth + 1)
+                else:
+                    found[shown] = self._credential(each, depth + 1) if deep else MASK
+            return found
+        return value if value is None or isinstance(value, bool | int | float) else MASK
+
+    def _kind(self, name: Any) -> str:
+        if not isinstance(name, str) or len(name) > 200:
+            return ""
+        if self._names and tuple(_words(name)) in self._names:
+            return "secret"
+        return _kind(name)
+
+    def _query(self, found: re.Match[str]) -> str:
+        words = _words(found[1])
+        signed = bool(words) and words[-1] in {"sig", "signature", "code", "key"}
+        return f"{found[1]}={MASK}" if signed or self._kind(found[1]) else found[0]
+
+    def _pairs(self, text: str) -> str:
+        pieces, done, at = [], 0, 0
+        while (found := _NAMED.search(text, at)) is not None:
+            at = found.end()
+            name, separator = found[1], found[2]
+            kind = self._kind(name)
+            if not kind or (not separator.strip() and not name.startswith("-")):
+                continue
+            quoted = _QUOTED.match(text, at)
+            if quoted is not None:
+                start, end = quoted.span(2)
+            else:
+                line = kind == "secret" and bool({"cookie", "authorization"} & set(_words(name)))
+                bare = (_LINE if line else _BARE).match(text, at)
+                if bare is None:
+                    continue
+                start, end = bare.span()
+                if text[start:end].lower() == "bearer":
+                    continue  # what follows it is masked as such
+            counted = kind == "token" and _COUNT.fullmatch(text, start, end)
+            if start == end or counted:
+                continue
+            pieces += [text[done:start], MASK]
+            done = at = end
+        return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def _bearer(found: re.Match[str]) -> str:
+    return found[0] if found[2].lower() in _PROSE else f"{found[1]}{MASK}"
+
+
+def _basic(found: re.Match[str]) -> str:
+    """``basic training`` is two words; what reads ``name:password`` in base64 is none."""
+    value = found[2].rstrip("=")
+    try:
+        plain = base64.b64decode(value + "=" * (-len(value) % 4))
+    except ValueError:
+        return found[0]
+    return f"{found[1]}{MASK}" if b":" in plain else found[0]
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+@lru_cache(maxsize=4096)
+def _kind(name: str) -> str:
+    """``secret``, ``token`` or ``credential`` for a name whose value is one; else nothing."""
+    words = _words(name)
+    if not words or words[-1] in _ABOUT:
+        return ""
+    there = set(words)
+    if there & _SECRET:
+        return "secret"
+    if there & _CREDENTIAL:
+        return "credential" if words[-1] not in {"id", "ids"} else ""
+    if there & _TOKEN:
+        return "token"
+    pairs = itertools.pairwise(words)
+    return "secret" if any(a in _OF_KEYS and b in _KEYS for a, b in pairs) else ""
+
+
+class _Values:
+    """Finds known secrets in texts."""
+
+    def __init__(self, values: list[str]) -> None:
+        whole = [value for value in values if len(value) >= _SHORT]
+        self._forms = sorted({form for value in whole for form in _spellings(value)})
+        self._forms.sort(key=len, reverse=True)
+        alone = {value for value in values if 0 < len(value) < _SHORT}
+        words = [rf"(?<!\w){re.escape(value)}(?!\w)" for value in sorted(alone)]
+        self._alone = re.compile("|".join(words)) if words else None
+
+    def masked(self, text: str) -> str:
+        for form in self._forms:
+            text = text.replace(form, MASK)
+        return text if self._alone is None else self._alone.sub(MASK, text)
+
+
+def _spellings(value: str) -> set[str]:
+    """The value as it may stand in a text."""
+    data = value.encode("utf-8", "surrogatepass")
+    found = {value, quote(value, safe="", errors="replace"), quote(value, errors="replace")}
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    found.add(escaped)
+    # Alone, or behind any number of other bytes: base64 then has one of three forms inside.
+    encoders: tuple[Callable[[bytes], bytes], ...] = (base64.b64encode, base64.urlsafe_b64encode)
+    for encoder in encoders:
+        for shift in range(3):
+            text = encoder(b"\0" * shift + data).decode()
+            inner = text[(0, 2, 3)[shift] :].rstrip("=")
+            # Its last character also holds bits of what follows.
+            inner = inner[:-1] if (len(data) + shift) % 3 else inner
+            if len(inner) >= 8:
+                found.add(inner)
+    return found

@@ -1,0 +1,206 @@
+"""Jobs and events in, a transcript on disk out: whole lines at once, for the owner's eyes only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from arcp_client.events import Event, Gap
+from arcp_client.job import JobHandle
+from arcp_client.transcripts.lines import (
+    EndLine,
+    EventLine,
+    Header,
+    Line,
+    encode,
+    entry,
+    header,
+    job,
+    outcome,
+)
+from arcp_client.transcripts.reading import MAX_LINE
+from arcp_client.transcripts.scrubbing import Scrubber
+
+__all__ = ["Recording", "Writer", "write"]
+
+
+_BY_NAME = Scrubber()
+
+
+class Writer:
+    """Writes lines as they come: each reaches the file at once and whole.
+
+    Whatever ends the program, the file holds every line that `write` returned for, and at most
+    part of one more, which readers pass over. The file is made new, with mode 0600, and nothing of
+    an earlier file's is kept. A line that is longer than readers take is written as a `Gap`.
+
+    Args:
+        target: a path, or a file that is open for writing bytes, which stays open.
+        first: the header; a plain one by default.
+        scrubber: masks secrets; one that knows their usual names by default. ``None`` keeps all.
+        overwrite: replace a file that is there.
+
+    Raises:
+        FileExistsError: there is a file, and ``overwrite`` was not given.
+        OSError: the file cannot be made.
+    """
+
+    def __init__(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        first: Header | None = None,
+        *,
+        scrubber: Scrubber | None = _BY_NAME,
+        overwrite: bool = False,
+    ) -> None:
+        self._scrubber = scrubber
+        self._owned = isinstance(target, str | os.PathLike)
+        self._whole = 0
+        self._closed = False
+        if isinstance(target, str | os.PathLike):
+            self._file: IO[bytes] = _made(Path(target), overwrite=overwrite)
+        else:
+            self._file = target
+        try:
+            self.write(first or header(scrubbed=scrubber is not None))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, line: Line) -> None:
+        """Write one line.
+
+        Raises:
+            OSError: it could not be written whole, and what was written of it is taken back.
+            ValueError: the writer is closed.
+        """
+        if self._closed:
+            raise ValueError("the transcript is closed")
+        data = encode(line, self._scrubber)
+        if len(data) > MAX_LINE and isinstance(line, EventLine):
+            data = encode(_too_long(line))
+        if len(data) > MAX_LINE:
+            raise ValueError(f"a line of {len(data):,} bytes is longer than {MAX_LINE:,}")
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+            if not self._owned:
+                self._file.flush()
+        except OSError:
+            if self._owned:  # a full disk: the next reader should find whole lines
+                with contextlib.suppress(OSError):
+                    self._file.truncate(self._whole)
+            raise
+        self._whole += len(data)
+
+    def close(self) -> None:
+        """Put everything on the disk and close the file. Idempotent.
+
+        Without an `EndLine` before it, readers take the transcript for one that was cut off.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if not self._owned:
+            return
+        try:
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _made(path: Path, *, overwrite: bool) -> IO[bytes]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        if not overwrite:
+            raise
+        path.unlink()  # a new file: neither its old mode nor whoever has it open sees the new one
+        descriptor = os.open(path, flags, 0o600)
+    return os.fdopen(descriptor, "wb", buffering=0)
+
+
+def _too_long(line: EventLine) -> EventLine:
+    event = line.event
+    seq = event.seq or 0
+    gap = Gap(
+        seq=event.seq, id=event.id, session_id=event.session_id, job_id=event.job_id, ts=event.ts,
+        first=seq, last=seq, reason="undecodable",
+    )  # fmt: skip
+    return EventLine(at=line.at, event=gap)
+
+
+def write(
+    path: str | os.PathLike[str],
+    lines: Iterable[Line],
+    *,
+    scrubber: Scrubber | None = _BY_NAME,
+    overwrite: bool = False,
+) -> None:
+    """Write a transcript whose lines are all there. The first may be its header.
+
+    Raises:
+        OSError: as `Writer`.
+    """
+    rest = iter(lines)
+    first = next(rest, None)
+    given = first if isinstance(first, Header) else None
+    with Writer(path, given, scrubber=scrubber, overwrite=overwrite) as writer:
+        if first is not None and given is None:
+            writer.write(first)
+        for line in rest:
+            writer.write(line)
+
+
+class Recording:
+    """Gives what happens to jobs its moment, and writes it.
+
+    Args:
+        writer: where it goes.
+        clock: seconds that only go forward; this recording begins at its present value.
+    """
+
+    def __init__(self, writer: Writer, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._began = clock()
+        self._last = 0.0
+
+    def _at(self) -> float:
+        self._last = max(self._last, self._clock() - self._began)
+        return self._last
+
+    def began(self, handle: JobHandle, *, parent_job_id: str | None = None) -> None:
+        """A job begins to be followed."""
+        self._writer.write(job(handle, self._at(), parent_job_id=parent_job_id))
+
+    def event(self, event: Event) -> None:
+        """One event came."""
+        self._writer.write(entry(event, self._at()))
+
+    def ended(self, handle: JobHandle, error: BaseException | None = None) -> None:
+        """A job ended, or is followed no longer; the error is what its ``result()`` raised."""
+        self._writer.write(outcome(handle.id, handle.status, self._at(), error=error))
+
+    def end(self, reason: str = "complete") -> None:
+        """Nothing more is recorded, and nothing was cut off; closes the file."""
+        self._writer.write(EndLine(at=self._at(), reason=reason))
+        self._writer.close()
