@@ -16,7 +16,7 @@ from tenacity import stop_never, wait_random_exponential
 from typer.main import get_command
 
 import arcp_client
-from arcp_client import acp, errors, events, projection, runtime, rx, state, testing
+from arcp_client import acp, errors, events, projection, runtime, rx, state, testing, transcripts
 from arcp_client.cli.app import app
 from arcp_client.cli.exits import Exit
 
@@ -234,7 +234,18 @@ def test_rx_operators(function: Any, expected: str) -> None:
 
 
 def test_public_modules_export_no_private_name() -> None:
-    for module in (arcp_client, acp, errors, events, projection, rx, runtime, state, testing):
+    for module in (
+        arcp_client,
+        acp,
+        errors,
+        events,
+        projection,
+        rx,
+        runtime,
+        state,
+        testing,
+        transcripts,
+    ):
         names = set(module.__all__) - {"__version__"}
         assert not any(name.startswith("_") for name in names), module.__name__
 
