@@ -44,6 +44,7 @@ __all__ = [
 FAMILY = "arcp-client.transcript/"
 SCHEMA = f"{FAMILY}1"
 
+RECORDER = f"arcp-client {__version__}"
 _EVENT = TypeAdapter(Event)
 _NOBODY = RuntimeInfo()
 
@@ -340,7 +341,7 @@ def header(
     session: SessionInfo | None = None,
     *,
     created_at: datetime | None = None,
-    recorder: str = f"arcp-client {__version__}",
+    recorder: str = RECORDER,
     scrubbed: bool = True,
 ) -> Header:
     """The first line of a transcript that begins now.
