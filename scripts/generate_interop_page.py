@@ -66,8 +66,10 @@ lost, and what it says comes in batches.
 Ruby grants leases by name, without patterns. A namespace is asked for there only if it was asked
 for without a bound (`*` or `**`); of the rest nothing is granted.
 
-Events of a history come in the order in which they were sent. Go may mix them once a job has
-several observers; each comes once.
+Events of a history come in the order in which they were sent, each once. Go mixes the history of a
+job that has several observers: there the session's events wait for the end of the history, which
+the answer to a ping tells (two seconds without an event, or ten in all, if that does not come), and
+then stand in the order of their times. Their numbers are those of the places that they come to.
 
 Over a WebSocket the Python and Go runtimes close a link on a frame of more than 1 MiB: a request
 of that size fails at once with `LocalProtocolError`. Over stdio the Python runtime ends at a line

@@ -43,6 +43,7 @@ class Checkpointer:
             before the first welcome.
         saved: told of every checkpoint that was saved.
         publish: takes the events that may be seen now.
+        whole: gives the last number of those that are reserved together with a number.
         idle: whether all consumers are done with all that was published.
         urgent: whether a running handler waits for what only later events bring; then they are
             reserved however far the handlers are.
@@ -57,6 +58,7 @@ class Checkpointer:
         snapshot: Callable[[int], Checkpoint | None],
         saved: Callable[[Checkpoint], None],
         publish: Callable[[list[Event]], None],
+        whole: Callable[[int], int],
         idle: Callable[[], bool],
         urgent: Callable[[], bool],
         every: int,
@@ -66,6 +68,7 @@ class Checkpointer:
         self._snapshot = snapshot
         self._told = saved
         self._publish = publish
+        self._whole = whole
         self._idle = idle
         self._urgent = urgent
         self._every = every
@@ -132,7 +135,7 @@ class Checkpointer:
         self._offered += len(events)
         if not self._held and not self._token_waits:
             last = max((n for n in map(self._number, events) if n is not None), default=0)
-            if last <= self._reserved:
+            if self._whole(last) <= self._reserved:
                 self._pass(events)
                 self._look_ahead()
                 return
@@ -222,7 +225,7 @@ class Checkpointer:
         reached = self._top if self._idle() else self._done
         if self._urgent():
             reached = max(reached, self._reserved)
-        return max(self._reserved, reached + self._every)
+        return max(self._reserved, self._whole(reached + self._every))
 
     def _ask(self) -> None:
         """Ask for a reservation if events wait for one that can be had."""
@@ -243,7 +246,7 @@ class Checkpointer:
         while self._held:
             item = self._held[0]
             number = self._number(item)
-            if number is not None and number > self._reserved:
+            if number is not None and self._whole(number) > self._reserved:
                 break
             self._held.popleft()
             if isinstance(item, Event):
@@ -262,7 +265,7 @@ class Checkpointer:
         for event in reversed(events):
             number = self._number(event)
             if number is not None:
-                self._top = max(self._top, number)
+                self._top = max(self._top, self._whole(number))
                 break
         self._publish(events)
         self._count(len(events))

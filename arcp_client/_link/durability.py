@@ -98,6 +98,7 @@ class Durability:
             snapshot=self._snapshot,
             saved=self._was_saved,
             publish=self._publish,
+            whole=driver.session.whole,
             idle=lambda: self._subject.backlog == 0,
             urgent=lambda: self._pressure.urgent,
             every=self._store.every,
@@ -250,6 +251,9 @@ class Durability:
         if first_held is not None:
             received = min(received, first_held - 1)
         mark = self._subject.mark(session_id, received)
+        told = session.told(mark)
+        if told < mark:
+            mark = received = told
         processed = self._subject.processed_above(session_id, received) if mark < received else ()
         if session_id == self._session_restored:
             processed = (*processed, *self._not_yet_reached(received))

@@ -120,8 +120,9 @@ class Answers:
                 return
 
     def _send(self, request: Request, now: float) -> None:
+        ends_with = None
         if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
-            self._prepare(request, request.job_id, now)
+            ends_with = self._prepare(request, request.job_id, now)
         if self._terms.dialect.flat_leases and isinstance(request.payload, msgspec.Raw):
             request.payload = flattened(request.payload)
         data, limit = request.encode(self._terms.session_id), self._terms.dialect.max_frame
@@ -134,17 +135,26 @@ class Answers:
         if request.kind == dialect.CANCEL and self._terms.dialect.one_at_a_time:
             # There may be no answer but the job's end. The pong says that no refusal came.
             request.nonce = new_id()
-            ping = Ping(nonce=request.nonce, sent_at=now_text())
-            self._out.control(dialect.PING, ping.wire(), now)
+            self._ping(request.nonce, now)
+        if ends_with is not None:
+            self._ping(ends_with, now)
 
-    def _prepare(self, request: Request, job_id: str, now: float) -> None:
-        """What must be before a subscription."""
+    def _ping(self, nonce: str, now: float) -> None:
+        """Have the runtime say that it has read everything up to here."""
+        self._out.control(dialect.PING, Ping(nonce=nonce, sent_at=now_text()).wire(), now)
+
+    def _prepare(self, request: Request, job_id: str, now: float) -> str | None:
+        """What must be before a subscription; gives the nonce of a ping that must follow it."""
         asking = request.token if isinstance(request.token, Asking) else None
         renew = asking.renew if asking is not None else bool(request.ids)
         if renew and self._terms.dialect.stale_subscriptions:
             self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
         history = bool(request.payload.get("history"))
-        self._ordering.subscribing(job_id, history=history, apart=history or asking is None)
+        ends_with = new_id() if history and self._terms.dialect.mixes_histories else None
+        self._ordering.subscribing(
+            job_id, history=history, apart=history or asking is None, ends_with=ends_with
+        )
+        return ends_with
 
     # -- ends
 
@@ -248,6 +258,8 @@ class Answers:
             self._answer(request, None, now)
 
     def _pong(self, frame: ControlFrame, now: float) -> None:
+        if self._ordering.answered(frame.payload.get("ping_nonce")):
+            return
         request = self._requests.answered_by(frame)
         if request is None:
             return

@@ -16,6 +16,7 @@ from .._wire.codec import ControlFrame
 from ..errors import LinkLost
 from ..events import Event
 from .delivery import Delivery, Incoming, Terminal, rotates
+from .histories import Held, Histories
 from .jobs import KnownJobs
 from .outbox import Outbox
 from .recovery import Recovery
@@ -24,7 +25,7 @@ from .terms import Terms
 
 __all__ = ["Ordering"]
 
-Item = tuple[Incoming, bytes]
+Item = Held
 
 ROUNDS: Final = 3
 """How often a silent link is waited for that has no heartbeat."""
@@ -59,6 +60,7 @@ class Ordering:
         self._recovery = recovery
         self._limit = limit
         self._sequence: Sequence[Item] = Sequence(limit=limit)
+        self._histories: Histories[Hole] = Histories(limit=limit)
         self._repeats = delivery.repeats
         self._remembered = self._repeats.ids
         self._apart: set[str] = set()
@@ -75,9 +77,15 @@ class Ordering:
         return self._sequence.cursor
 
     @property
+    def received(self) -> int:
+        """Every number up to it was received and delivered."""
+        first = self._histories.first if self._histories.holding else None
+        return self.cursor if first is None else min(self.cursor, first - 1)
+
+    @property
     def missing(self) -> bool:
-        """Whether something waits behind a hole."""
-        return self._sequence.missing
+        """Whether something came that waits: behind a hole, or for the end of a history."""
+        return self._sequence.missing or self._histories.holding
 
     @property
     def repeated(self) -> int:
@@ -87,7 +95,17 @@ class Ordering:
     @property
     def deadline(self) -> float | None:
         """When `settle` must be called."""
-        return self._sequence.deadline
+        one, other = self._sequence.deadline, self._histories.deadline
+        return other if one is None else one if other is None else min(one, other)
+
+    def whole(self, number: int) -> int:
+        """The last number that belongs to the same place in order as this one."""
+        return self._histories.whole(number)
+
+    def told(self, mark: int) -> int:
+        """How far a mark tells the runtime what was processed: it may have another order."""
+        limit = self._histories.told(mark)
+        return mark if limit is None else min(mark, limit)
 
     # -- sessions
 
@@ -130,13 +148,14 @@ class Ordering:
         self._warned = False
         if not resumed:
             self._delivery.restarted()
+            self._histories.restarted()
             self._apart.clear()
         if not resumed or (self._repeats.tolerant is None and not self._terms.dialect.strict):
             self._start(self.cursor if resumed else 0)
         if resumed:
             self._sequence.opened(now)
         self._repeats.begun(renamed=self._terms.dialect.renames_copies)
-        self._plain = self._repeats.tolerant is None and self._delivery.plain
+        self._look()
 
     def _start(self, cursor: int) -> None:
         repeated, tolerant = self._sequence.repeated, self._repeats.tolerant
@@ -152,23 +171,55 @@ class Ordering:
     def lost(self) -> None:
         """The link is gone, and with it every history that was on its way."""
         self._repeats.lost()
+        self._histories.lost()
+        self.let_go()
 
     # -- subscriptions
 
-    def subscribing(self, job_id: str, *, history: bool, apart: bool) -> None:
-        """A subscription is asked for; its history may come before its confirmation."""
+    def subscribing(
+        self, job_id: str, *, history: bool, apart: bool, ends_with: str | None = None
+    ) -> None:
+        """A subscription is asked for; its history may come before its confirmation.
+
+        Args:
+            job_id: to which job.
+            history: whether its past is asked for.
+            apart: its events are numbered apart, in some dialects.
+            ends_with: the nonce of a ping whose answer ends a history that may be mixed up.
+        """
         self._repeats.opened(job_id, history=history)
+        if ends_with is not None:
+            self._repeats.remember(job_id)
+            self._histories.expect(job_id, ends_with)
         if apart:
             self._set_apart(job_id)
 
-    def subscribed(self, job_id: str) -> None:
+    def subscribed(self, job_id: str, now: float) -> None:
         """A subscription was confirmed."""
         self._repeats.closed(job_id)
         self._set_apart(job_id)
+        self._histories.begun(job_id, now)
+        self._look()
 
     def unsubscribed(self, job_id: str) -> None:
         """A subscription was refused, or not answered."""
         self._repeats.closed(job_id)
+        self._histories.refused(job_id)
+
+    def answered(self, nonce: object) -> bool:
+        """A ping was answered; whether that was the end of a history."""
+        ended = isinstance(nonce, str) and self._histories.ended(nonce)
+        if ended:
+            self.let_go()
+        return ended
+
+    def let_go(self) -> None:
+        """Deliver what waits for the end of a history: there is no more of it to wait for."""
+        if not self._histories.holding:
+            return
+        for item in self._histories.release():
+            self._pass(item)
+        self._look()
 
     def _set_apart(self, job_id: str) -> None:
         """From now on the job's events are numbered apart, in some dialects."""
@@ -212,14 +263,15 @@ class Ordering:
             if seq is None:
                 return
             frame = ControlFrame(type="")  # its number counts all the same
+        item = Held(frame, data)
         if seq is None:
-            if self._sequence.after((frame, data)):
-                self._delivery.deliver(frame, data)
+            if self._sequence.after(item):
+                self._give(item, now)
         elif self._sequence.advance(seq):
-            self._delivery.deliver(frame, data)
+            self._give(item, now)
         else:
-            self._take_odd(seq, (frame, data), now)
-        self._plain = self._repeats.tolerant is None and self._delivery.plain
+            self._take_odd(seq, item, now)
+        self._look()
 
     def _take_odd(self, seq: int, item: Item, now: float) -> None:
         sequence = self._sequence
@@ -227,13 +279,15 @@ class Ordering:
         if verdict is Verdict.REPEAT:
             self._repeat(seq)
         elif verdict is Verdict.NEXT:
-            self._delivery.deliver(*item)
+            self._give(item, now)
             if sequence.holding:
-                self._deliver_all(sequence.release())
+                self._deliver_all(sequence.release(), now)
 
     def settle(self, now: float, *, resumable: bool) -> None:
         """Do what the time calls for about a hole: ask for it again, or give it up (S3)."""
         sequence = self._sequence
+        if self._histories.holding and self._histories.due(now):
+            self.let_go()
         if sequence.should_resume(now):
             wanted = sequence.cursor + 1
             if resumable:
@@ -243,7 +297,7 @@ class Ordering:
             sequence.opened(now)  # nobody can be asked: it may still come by itself
         if self._repeats.tolerant is None and sequence.missing:
             self._probe(now)
-        self._deliver_all(sequence.expire(now))
+        self._deliver_all(sequence.expire(now), now)
 
     def _probe(self, now: float) -> None:
         """Tell a replay that is over from a link that stands still: nothing is lost by the latter.
@@ -278,13 +332,29 @@ class Ordering:
 
     def announced(self, job_id: str) -> None:
         """Events of a job went nowhere, as some runtimes let them; nobody knows how many."""
+        self.let_go()
         self._delivery.gap(self.cursor + 1, None, "lost", job_id=job_id, doubt=False)
         if self._repeats.tolerant is not None:
-            self._deliver_all(self._repeats.tolerant.rebase())
+            for item in self._repeats.tolerant.rebase():
+                self._pass(item)
 
-    def _deliver_all(self, items: Iterator[Hole | Item]) -> None:
+    def _deliver_all(self, items: Iterator[Hole | Item], now: float) -> None:
         for item in items:
-            if isinstance(item, Hole):
-                self._delivery.gap(item.first, item.last, "lost")
-            else:
-                self._delivery.deliver(*item)
+            self._give(item, now)
+
+    def _give(self, item: Hole | Item, now: float) -> None:
+        if self._histories.holding:
+            self._histories.hold(item, now)
+        else:
+            self._pass(item)
+
+    def _pass(self, item: Hole | Item) -> None:
+        if isinstance(item, Hole):
+            self._delivery.gap(item.first, item.last, "lost")
+        else:
+            self._delivery.deliver(*item)
+
+    def _look(self) -> None:
+        """Whether an event that is the next one can be delivered without a further thought."""
+        plain = self._repeats.tolerant is None and self._delivery.plain
+        self._plain = plain and not self._histories.holding

@@ -355,7 +355,7 @@ class Recovery(Generic[T]):
                     steps += self._look(case, now)
             elif case.status not in dialect.ENDED:
                 self._follow(case, now)
-            elif heard_at is not None and heard_at <= case.waits_since and case.tries < TRIES:
+            elif heard_at is not None and case.tries < TRIES and _stands_still(case, heard_at, now):
                 case.tries += 1
                 case.waits_since = now
                 case.deadline = now + PATIENCE
@@ -463,3 +463,8 @@ class Recovery(Generic[T]):
         self._drop(case.job_id)
         status = case.status if case.status in dialect.ENDED else ""
         return [GiveUp(case.job_id, status, case.why)]
+
+
+def _stands_still(case: _Case[T], heard_at: float, now: float) -> bool:
+    """Whether the link may be what is silent: nothing came lately, or since it was probed."""
+    return heard_at <= case.waits_since or (not case.tries and heard_at <= now - PATIENCE / 2)

@@ -24,8 +24,6 @@ CUTS: Final = 8
 """Links that may end without an answer to the resume. With the default delays, most of a minute."""
 
 _TRANSIENT = frozenset({dialect.PERMISSION_DENIED})
-_LATE_TO_PARK = frozenset({"go", "java"})
-"""They answer RESUME_WINDOW_EXPIRED as long as they believe that the old link lives."""
 
 
 class Next(enum.Enum):
@@ -118,7 +116,7 @@ class ResumeState:
             if spoken.refuses_caught_up and not self._stepped_back:
                 self._stepped_back = True
                 return Next.AGAIN
-            transient = spoken.name in _LATE_TO_PARK
+            transient = spoken.resumes_late
         else:
             transient = refusal.code in _TRANSIENT or refusal.retryable
         self._refused += 1

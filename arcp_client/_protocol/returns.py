@@ -203,7 +203,7 @@ class Returns:
     def watched(self, request: Request, subscribed: Subscribed, now: float) -> None:
         """The application watches a job from now on (§7.6)."""
         job_id = subscribed.job_id
-        self._confirmed(job_id)
+        self._confirmed(job_id, now)
         job = self._jobs.get(job_id)
         if job is None:
             return  # its history brought its end
@@ -258,7 +258,7 @@ class Returns:
         job_id = asking.job_id
         steps: _Steps = ()
         if isinstance(value, Subscribed):
-            self._confirmed(job_id)
+            self._confirmed(job_id, now)
             steps = self._recovery.attached(job_id, value.status, now)
         elif isinstance(value, JobPage):
             status = next((job.status for job in value.jobs if job.job_id == job_id), None)
@@ -300,7 +300,7 @@ class Returns:
 
     @property
     def _blind(self) -> bool:
-        """Whether a job's end may be here already: behind a hole, or not read."""
+        """Whether a job's end may be here already: waiting for what was before it, or not read."""
         return self._ordering.missing or self._out.liveness.paused
 
     def lost(self, now: float) -> None:
@@ -352,8 +352,8 @@ class Returns:
         self._give_up(job.job_id, ResultUnavailable(text, job_id=job.job_id), "")
         return True
 
-    def _confirmed(self, job_id: str) -> None:
-        self._ordering.subscribed(job_id)
+    def _confirmed(self, job_id: str, now: float) -> None:
+        self._ordering.subscribed(job_id, now)
         if not self._jobs.has_ended(job_id):
             self._jobs.learn(job_id)
 

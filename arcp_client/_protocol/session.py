@@ -124,8 +124,19 @@ class Session:
 
     @property
     def received(self) -> int:
-        """Every number up to it was received (the *received* cursor)."""
-        return self._order.cursor
+        """Every number up to it was received and delivered, as far as numbers count."""
+        return self._order.received
+
+    def told(self, mark: int) -> int:
+        """How far the runtime may be told that everything was processed, if this is the mark.
+
+        A history that was put in order has other numbers there: it counts once all of it does.
+        """
+        return self._order.told(mark)
+
+    def whole(self, number: int) -> int:
+        """The last number of the history that was put in order around this one, else this one."""
+        return self._order.whole(number)
 
     @property
     def reserved(self) -> int:
@@ -175,8 +186,9 @@ class Session:
         if before is State.ENDED:
             return
         self._handshake.left(now)
-        self._returns.lost(now)
         self._order.lost()
+        self._follow_ends(now)
+        self._returns.lost(now)
         self.requests.unsend()
         if before is State.CLOSING:
             self._over(None)
@@ -227,17 +239,21 @@ class Session:
 
     def _settle(self, now: float) -> None:
         """What follows from what came, or from the time."""
-        for job_id in self._delivery.take_ended():
-            self._answers.job_ended(job_id, now)
-            self._returns.ended(job_id)
+        self._follow_ends(now)
         if self.state is not State.LIVE:
             return
         if not self._out.relinking:
             self._order.settle(now, resumable=self._handshake.resumable)
+            self._follow_ends(now)
         doubtful = self._delivery.take_doubtful()
         if doubtful:
             self._returns.check(doubtful, now)
         self._answers.flush(now)
+
+    def _follow_ends(self, now: float) -> None:
+        for job_id in self._delivery.take_ended():
+            self._answers.job_ended(job_id, now)
+            self._returns.ended(job_id)
 
     def heard(self, now: float) -> None:
         """A frame came that is given to `receive` later."""
@@ -319,6 +335,8 @@ class Session:
         if self.state is not State.LIVE or self._farewell.silent(self.dialect):
             self.end(None)
             return
+        self._order.let_go()
+        self._follow_ends(now)
         self._move("close")
         if not self._farewell.say(self.dialect, now, patience=patience):
             self.end(None)
@@ -326,6 +344,7 @@ class Session:
     def end(self, cause: ArcpError | None) -> None:
         """It is over, here and now. Open requests end with it."""
         if self.state is not State.ENDED:
+            self._order.let_go()
             self._move("end")
             self._over(cause)
 

@@ -33,7 +33,7 @@ from .bodies import (
     StatusPayload,
     TypedEvent,
 )
-from .ids import parse_time
+from .ids import nanoseconds, parse_time
 from .unreadable import head_of, header_of
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "encode",
     "fingerprint",
     "head_of",
+    "instant",
     "parse",
     "snapshot",
     "to_json",
@@ -123,6 +124,28 @@ def fingerprint(frame: EventFrame) -> str | None:
         except ValueError:
             return None
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+class _Timed(msgspec.Struct):
+    ts: Any = None
+
+
+class _Envelope(msgspec.Struct):
+    payload: _Timed
+
+
+_timed = msgspec.json.Decoder(_Envelope).decode
+
+
+def instant(data: bytes) -> int | None:
+    """When an event says that it happened: nanoseconds since 1970; ``None`` if it does not say."""
+    try:
+        return nanoseconds(_timed(data).payload.ts)
+    except (ValueError, RecursionError):  # what only a tolerant reader takes
+        frame = decode_control(data)
+        if isinstance(frame, ControlFrame | BadFrame):
+            return None
+        return nanoseconds(frame.payload.ts)
 
 
 def parse(data: bytes) -> Any:

@@ -199,6 +199,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
             session must end it before it can have a new one.
         renames_copies: an event gets a new envelope id each time it is sent to a subscriber, so
             that a repeat is known by its content and its time only.
+        mixes_histories: the history of a job with several observers is sent as the logs of all of
+            them, with each event several times and out of order; it ends before the answer to a
+            ping that follows the subscription.
+        resumes_late: a resume is refused as expired while the runtime believes in the old link.
         flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
             the link on a longer one.
@@ -217,6 +221,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     refuses_caught_up: bool = False
     stale_subscriptions: bool = False
     renames_copies: bool = False
+    mixes_histories: bool = False
+    resumes_late: bool = False
     flat_leases: bool = False
     max_frame: int | None = None
     stored_outcomes: bool = False
@@ -255,8 +261,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             deaf_after_resume=True,
             counts_by_job=True,
         ),
-        Dialect(name="java", close_with="drop"),
-        Dialect(name="go", close_with="close", max_frame=2**20),
+        Dialect(name="java", close_with="drop", resumes_late=True),
+        Dialect(
+            name="go",
+            close_with="close",
+            mixes_histories=True,
+            resumes_late=True,
+            max_frame=2**20,
+        ),
         Dialect(
             name="ruby",
             strict=False,

@@ -30,6 +30,8 @@ _MOMENT = re.compile(
     r"(?P<minute>[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
     r"(?:\.(?P<fraction>[0-9]{1,9}))?(?P<zone>[Zz]|[+-][0-9]{2}:?[0-9]{2})?"
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _UTC_ZONES = frozenset({"Z", "z", "+00:00", "+0000", "-00:00", "-0000"})
 
 
@@ -113,6 +115,16 @@ def parse_time(value: Any) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return moment
+
+
+def nanoseconds(value: Any) -> int | None:
+    """A moment as `parse_time` reads it, in nanoseconds since 1970, with all of its nine digits."""
+    moment = parse_time(value)
+    if moment is None:
+        return None
+    match = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    digits = (match["fraction"] or "") if match is not None else ""
+    return (moment - _EPOCH) // _MICROSECOND * 1000 + int(digits.ljust(9, "0")[6:])
 
 
 def parse_utc(text: str) -> datetime | None:

@@ -43,6 +43,8 @@ class Forms:
         watched: how events of watched jobs are numbered.
         renames_copies: watchers get events under envelope ids of their own.
         history_first: the history comes before the confirmation.
+        mixes_histories: a history is the logs of all sessions that have the job's events, one
+            after the other.
         ended: what becomes of a subscription to a job that has ended.
         lists_ended: listings have jobs that have ended.
         result_name: where an inline result is.
@@ -73,6 +75,7 @@ class Forms:
     watched: Literal["session", "own", "submitter"] = "session"
     renames_copies: bool = False
     history_first: bool = False
+    mixes_histories: bool = False
     ended: Literal["end", "no end", "JOB_NOT_FOUND", "PERMISSION_DENIED"] = "end"
     lists_ended: bool = True
     result_name: str = "result"
@@ -273,6 +276,7 @@ FORMS: Final[Mapping[str, Forms]] = {
             name="go",
             ids="uuid",
             errors="go",
+            mixes_histories=True,
             ended="JOB_NOT_FOUND",
             lists_ended=False,
             result_name="output",

@@ -142,6 +142,7 @@ class PlayedJob:
     task: asyncio.Task[None] | None = None
     history: list[tuple[Frame, bool]] = field(default_factory=list)
     watchers: list[_Watcher] = field(default_factory=list)
+    copies: dict[str, list[Frame]] = field(default_factory=dict)
     _chunks: int = 0
     _is_accepted: bool = False
 
@@ -312,7 +313,15 @@ class PlayedJob:
         if forms.watched == "own":
             made = watcher.session.frame(frame["type"], frame["payload"], **top)
             return {**made, "event_seq": watcher.count}
-        return watcher.session.numbered(frame["type"], frame["payload"], **top)
+        copy = watcher.session.numbered(frame["type"], frame["payload"], **top)
+        if forms.mixes_histories:
+            self.copies.setdefault(watcher.session.id, []).append(copy)
+        return copy
+
+    def _past(self) -> list[tuple[Frame, bool]]:
+        """What is sent as its history, and whether that is its end."""
+        logs = [(copy, False) for copies in reversed(self.copies.values()) for copy in copies]
+        return [*logs, *self.history]
 
     def watch(
         self, session: PlayedSession, *, history: bool, after: int
@@ -324,7 +333,7 @@ class PlayedJob:
             self.watchers.append(watcher)
         past = [
             frame
-            for frame, is_end in self.history
+            for frame, is_end in self._past()
             if history and not (is_end and self.forms.ended == "no end")
             # A number that was never given out is beyond every starting point.
             if frame.get("event_seq", after + 1) > after

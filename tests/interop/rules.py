@@ -57,7 +57,8 @@ ACCEPT: Final[Mapping[int, str]] = {
     " they are not true, events are known by their ids, and a resume asks only for what is whole.",
     19: "A confirmed subscription may say that the job has ended, and no end may follow; of"
     " `replayed` and `subscribed_from` nothing is made.",
-    20: "A history may hold an event more than once, and not in order: each is delivered once.",
+    20: "A history may hold an event more than once, and not in order: each is delivered once, and"
+    " in the order of the times.",
     21: "A listing may be null, its entries short or under other names; a cursor is opaque, and"
     " null is none.",
     22: "After a resume the token may be the old one, nothing may have been replayed, and jobs may"

@@ -30,6 +30,7 @@ from arcp_client.testing.scripted import (
     Emit,
     Fail,
     Finish,
+    Later,
     Raw,
     Refuse,
     Spawn,
@@ -400,26 +401,104 @@ async def test_no_event_is_lost_or_repeated_when_a_job_is_watched(dialect: str) 
             assert observer.stats().gaps == 0
 
 
-@rule("accept-20")
-async def test_a_history_that_repeats_events_gives_each_once() -> None:
-    def event(number: int, seq: int) -> dict[str, Any]:
-        stamp = f"2026-01-01T00:00:0{number}Z"
-        payload = {"kind": "progress", "ts": stamp, "body": {"current": number}}
-        head = {"type": "job.event", "id": f"e{number}", "job_id": "job_a", "event_seq": seq}
-        return {**head, "payload": payload}
+def _progress(number: int, seq: int) -> dict[str, Any]:
+    stamp = f"2026-01-01T00:00:0{number}Z"
+    payload = {"kind": "progress", "ts": stamp, "body": {"current": number}}
+    head = {"type": "job.event", "id": f"e{number}", "job_id": "job_a", "event_seq": seq}
+    return {**head, "payload": payload}
 
+
+_CONFIRMED = Raw(
+    {
+        "type": "job.subscribed",
+        "payload": {"job_id": "job_a", "current_status": "running", "replayed": True},
+    }
+)
+_DONE = {
+    "type": "job.result",
+    "job_id": "job_a",
+    "payload": {"final_status": "success", "output": "done"},
+}
+
+
+@rule("accept-20")
+async def test_a_history_that_repeats_and_mixes_events_gives_each_once_and_in_order() -> None:
     async with scripted("go") as runtime, client_of(runtime) as client:
-        confirmed = {"job_id": "job_a", "current_status": "running", "replayed": True}
-        runtime.next("job.subscribe", Raw({"type": "job.subscribed", "payload": confirmed}))
+        runtime.next("job.subscribe", _CONFIRMED)
+        runtime.next("session.ping", Later(by=7))  # it is read after the history was sent
         view = await client.watch("job_a", history=True)
-        for seq, number in enumerate((1, 3, 2, 1, 2, 3), start=1):
-            runtime.send(event(number, seq))
-        end = {"type": "job.result", "job_id": "job_a", "event_seq": 7}
-        runtime.send({**end, "payload": {"final_status": "success", "output": "done"}})
+        for seq, number in enumerate((2, 3, 1, 2, 3, 1), start=1):
+            runtime.send(_progress(number, seq))
+        runtime.send({**_DONE, "event_seq": 7})
         seen = [event.current async for event in view.events(events.Progress)]
-        assert sorted(seen) == [1, 2, 3]
+        assert seen == [1, 2, 3]
         assert (await view.result()).value == "done"
         assert client.stats().gaps == 0
+
+
+@rule("accept-20")
+async def test_whoever_watches_a_much_watched_job_has_its_past_in_order_and_then_its_present() -> (
+    None
+):
+    steps: list[Any] = []
+    for number in range(1, 9):
+        steps.append(Emit("progress", {"current": number}))
+        steps += [Wait("first")] if number == 3 else [Wait("second")] if number == 6 else []
+    agents = {"much": [*steps, Finish("done")]}
+    async with scripted("go", agents=agents) as runtime, client_of(runtime) as client:
+        job = await client.submit("much")
+        async with client_of(runtime) as one, client_of(runtime) as other:
+            views = [await one.watch(job.id)]  # its log begins where it came in
+            runtime.open("first")
+            async for event in job.events(events.Progress):
+                if event.current == 6:
+                    break
+            seen: list[float] = []
+            other.on(events.Progress)(lambda event: seen.append(event.current))
+            views.append(await other.watch(job.id, history=True))
+            await other.ping()  # what was sent as history is here
+            sent = [frame for frame in runtime.said if frame.get("session_id") == other.session.id]
+            past = [f["payload"]["body"]["current"] for f in sent if f["type"] == "job.event"]
+            assert past == [4, 5, 6, 1, 2, 3, 4, 5, 6]
+            runtime.open("second")
+            for view in views:
+                assert (await view.result()).value == "done"
+            assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
+            assert other.stats().gaps == one.stats().gaps == 0
+
+
+@rule("accept-20")
+def test_a_history_whose_end_is_not_told_is_waited_for_only_so_long() -> None:
+    async def scenario() -> None:
+        async with scripted("go") as runtime, client_of(runtime) as client:
+            runtime.next("job.subscribe", _CONFIRMED)
+            runtime.next("session.ping", Withhold())
+            view = await client.watch("job_a", history=True)
+            for seq, number in enumerate((3, 2, 1), start=1):
+                runtime.send(_progress(number, seq))
+            progress = aiter(view.events(events.Progress))
+            began = asyncio.get_running_loop().time()
+            assert [(await anext(progress)).current for _ in range(3)] == [1, 2, 3]
+            assert asyncio.get_running_loop().time() - began <= 2.0  # of the virtual clock
+            runtime.send(_progress(4, 4))
+            assert (await anext(progress)).current == 4
+            runtime.send({**_DONE, "event_seq": 5})
+            assert (await view.result()).value == "done"
+
+    VirtualClock().run(scenario())
+
+
+@rule("accept-20")
+async def test_a_link_that_drops_amid_a_history_loses_none_of_what_came() -> None:
+    async with scripted("go") as runtime, client_of(runtime) as client:
+        runtime.next("job.subscribe", _CONFIRMED)
+        runtime.next("session.ping", Withhold())
+        view = await client.watch("job_a", history=True)
+        for seq, number in enumerate((2, 3, 1), start=1):
+            runtime.send(_progress(number, seq))
+        progress = aiter(view.events(events.Progress))
+        runtime.drop()
+        assert [(await anext(progress)).current for _ in range(3)] == [1, 2, 3]
 
 
 @rule("accept-21")

@@ -15,6 +15,8 @@ from arcp_client import Buffer, Client, JobContext, MemoryStore, Order, Runtime,
 from arcp_client.errors import ConnectFailed, HandlerFailed, StoreLocked
 from arcp_client.models import Checkpoint
 from arcp_client.state import Closed, Live
+from arcp_client.testing import ScriptedRuntime
+from arcp_client.testing.scripted import Later, Raw
 
 from .conftest import Gates
 
@@ -506,3 +508,63 @@ async def test_no_lock_or_file_is_left_over_a_real_socket(
         # And the store can still be held.
         async with Client(server.url, store=SqliteStore(tmp_path / "kept.db")):
             pass
+
+
+async def test_a_history_that_was_put_in_order_is_redelivered_whole_after_a_crash() -> None:
+    """Its events have other numbers here than at the runtime, which replays by its own."""
+    numbered = dict(enumerate((4, 5, 1, 2, 3), start=1))
+
+    def sent(seq: int) -> dict[str, Any]:
+        payload = {
+            "kind": "progress",
+            "ts": f"2026-01-01T00:00:0{numbered[seq]}Z",
+            "body": {"current": numbered[seq]},
+        }
+        head = {"type": "job.event", "id": f"e{seq}", "job_id": "job_a", "event_seq": seq}
+        return {**head, "payload": payload}
+
+    store = Dying(every=2)
+    seen: list[tuple[float, bool]] = []
+    stuck = asyncio.Event()
+    async with ScriptedRuntime("go", agents={}) as runtime:
+        confirmed = {"job_id": "job_a", "current_status": "running", "replayed": True}
+        runtime.next("job.subscribe", Raw({"type": "job.subscribed", "payload": confirmed}))
+        runtime.next("session.ping", Later(by=len(numbered)))
+        first = Client(runtime, store=store)
+
+        @first.on(events.Progress)
+        async def handle(event: events.Progress) -> None:
+            seen.append((event.current, event.redelivered))
+            if event.current == 3:
+                stuck.set()
+                await asyncio.Event().wait()
+
+        await first.connect()
+        await first.watch("job_a", history=True)
+        for seq in numbered:
+            runtime.send(sent(seq))
+        await stuck.wait()
+        assert seen == [(1, False), (2, False), (3, False)]
+        await store.crash(first)
+        (session,) = runtime.sessions
+        replayed = [{**sent(seq), "session_id": session} for seq in numbered]
+        assert store.saves[-1].mark == 0
+        assert store.saves[-1].processed == ()
+        assert store.saves[-1].reserved >= len(numbered)
+
+        seen.clear()
+        second = Client(runtime, store=store)
+        done = asyncio.Event()
+
+        @second.on(events.Progress)
+        async def once_more(event: events.Progress) -> None:
+            seen.append((event.current, event.redelivered))
+            if len(seen) == len(numbered):
+                done.set()
+
+        async with second:
+            assert second.resumed
+            for frame in replayed:
+                runtime.send(frame)
+            await done.wait()
+        assert sorted(seen) == [(float(number), True) for number in sorted(numbered.values())]
