@@ -34,6 +34,7 @@ class JobOwner:
     Attributes:
         notifications: the events of the session.
         relief: who reads on while something is awaited.
+        at_home: raises LocalProtocolError unless the caller is in the client's event loop.
         waits: how to wait for lanes.
         barriers: the lanes that have events of a job, each with the count it must come to.
         own_call: the calling handler, if the end of a job would wait for it; may raise
@@ -45,6 +46,7 @@ class JobOwner:
 
     notifications: Observable[Event]
     relief: Relief
+    at_home: Callable[[], None]
     waits: Waits
     barriers: Callable[[str], Iterable[tuple[Lane, int]]]
     own_call: Callable[[str], Call | None]
@@ -192,6 +194,7 @@ class JobRecord(JobStream):
 
     async def outcome(self) -> Completed:
         """Wait until it ended and the handlers of what came before have run (D9)."""
+        self.owner.at_home()
         what = f"the result of job {self.job_id}"
         if self._outcome is None:
             await self._end(self.owner.own_call(self.job_id), what)

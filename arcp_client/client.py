@@ -115,6 +115,7 @@ class Client(Observing):
                 asked=lambda: self._conversation.asks,
                 held=lambda: self._conversation.held,
                 active=lambda: self._conversation.active(),
+                at_home=lambda: self._life.at_home(),
                 failed=lambda cause: self._conversation.stop(cause),
             )
         )
@@ -123,6 +124,7 @@ class Client(Observing):
             JobOwner(
                 notifications=self._consumers.notifications,
                 relief=self._consumers.pressure,
+                at_home=lambda: self._life.at_home(),
                 waits=self._consumers.waits,
                 barriers=self._consumers.barriers,
                 own_call=self._consumers.own_call,
@@ -274,7 +276,12 @@ class Client(Observing):
         return self._conversation.resumed
 
     def stats(self) -> Stats:
-        """Counters since the client was made."""
+        """Counters since the client was made.
+
+        Raises:
+            LocalProtocolError: the client lives in another event loop.
+        """
+        self._life.at_home()
         return self._conversation.stats()
 
     # ------------------------------------------------------------------ requests

@@ -169,6 +169,7 @@ class JobHandle:
             JobError: the job failed.
         """
         record = self._record
+        record.owner.at_home()
         async for chunk in record.assembler.chunks(record.wait_for_chunk):
             yield chunk
         await record.outcome()
@@ -181,6 +182,7 @@ class JobHandle:
         Raises:
             JobError: as `result` does.
         """
+        self._record.owner.at_home()
         return await _save(self, path)
 
     @property

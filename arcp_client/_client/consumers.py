@@ -41,6 +41,7 @@ class Consumers:
         asked: whether a request waits for its answer.
         held: how many events wait in front of the subject.
         active: called at the first event after a quiet time.
+        at_home: raises LocalProtocolError unless the caller is in the client's event loop.
         failed: called when a handler with ``on_error="stop"`` raised: the client ends.
 
     Attributes:
@@ -62,11 +63,13 @@ class Consumers:
         asked: Callable[[], bool],
         held: Callable[[], int],
         active: Callable[[], None],
+        at_home: Callable[[], None],
         failed: Callable[[ArcpError], None],
     ) -> None:
         self._order = order
         self._handler_timeout = handler_timeout
         self._held = held
+        self._at_home = at_home
         self._failed = failed
         self._registrations: list[HandlerRegistration] = []
         self._excused: set[HandlerRegistration] = set()
@@ -81,6 +84,7 @@ class Consumers:
             asked=asked,
             stall=timeouts.stall,
             behind=slowness.look,
+            at_home=at_home,
         )
         self.waits = Waits(timeouts.deadlock)
         # Iterators and Rx observers join the subject when there are any.
@@ -106,6 +110,7 @@ class Consumers:
         barrier: bool,
     ) -> HandlerRegistration:
         """Call a handler for the events of a selection."""
+        self._at_home()
         registration = HandlerRegistration(
             handler,
             selection,
@@ -128,6 +133,7 @@ class Consumers:
 
     def iterate(self, selection: Selection) -> EventIterator[Any]:
         """A new iterator over the events of the session that a selection wants."""
+        self._at_home()
         iterator: EventIterator[Event] = EventIterator(selection, relief=self.pressure)
         self._tap.add(iterator)
         self.subject.attach(self._tap)

@@ -293,7 +293,8 @@ class Conversation:
         if self._line is None:
             return Stats()
         session, subject, line = self._session, self._subject, self._line
-        line.driver.flush()
+        if line.driver.moving:
+            line.driver.flush()
         now = line.driver.now
         since = subject.since()
         return Stats(

@@ -67,8 +67,16 @@ class Life:
         running = self._running
         if running is None or running.done():
             return
-        if running.get_loop() is not asyncio.get_running_loop():
-            raise LocalProtocolError("the client lives in another event loop: use it there")
+        home = running.get_loop()
+        try:
+            here = asyncio.get_running_loop() is home
+        except RuntimeError:
+            here = not home.is_running()  # between two runs of it, nothing can come in between
+        if not here:
+            raise LocalProtocolError(
+                "the client lives in another event loop: use it there (from another thread, with"
+                " asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe)"
+            )
 
     def usable(self) -> None:
         """Requests can be made.

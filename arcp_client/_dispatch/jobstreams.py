@@ -57,6 +57,7 @@ class JobStream:
 
     def iterate(self, selection: Selection) -> EventIterator[Event]:
         """A new iterator: what is retained first, then what comes, up to the terminal event."""
+        self.relief.at_home()
         iterator: EventIterator[Event] = EventIterator(
             selection, until_terminal=True, relief=self.relief
         )

@@ -58,7 +58,9 @@ class Notifications(Observable[Event]):
         Raises:
             TypeError: ``on_next`` is a coroutine function, which Rx would never await; put
                 ``concat_map_async(handler)`` in a pipe, or use ``client.on``.
+            LocalProtocolError: called outside the client's event loop.
         """
+        self._relief.at_home()
         observer = _Observer(on_next, on_error, on_completed)
         if self._ended:
             observer.end(self._error)

@@ -73,6 +73,7 @@ class Pressure:
         asked: whether a request waits for its answer.
         stall: seconds after which an iterator that nobody pulls no longer holds up a result.
         behind: called every few frames, and when the reader has stopped for a moment.
+        at_home: raises LocalProtocolError unless the caller is in the client's event loop.
 
     Attributes:
         low: events outstanding at which the reader goes on.
@@ -93,7 +94,9 @@ class Pressure:
         asked: Callable[[], bool],
         stall: float,
         behind: Callable[[], None],
+        at_home: Callable[[], None],
     ) -> None:
+        self.at_home = at_home
         self.low = max(buffer.soft // 2, 1)
         self.easing = False
         self.heavy = False
@@ -247,7 +250,9 @@ class Pressure:
 
         Raises:
             BufferFull: in a handler, the reader cannot read on.
+            LocalProtocolError: the caller is in another event loop, and would not be woken.
         """
+        self.at_home()
         if result:
             self._results += 1
             self._watch()

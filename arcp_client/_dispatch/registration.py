@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from .._rx.handling import HandlerSink
+from .._rx.handling import HandlerSink, name_of
 from .._rx.sink import Unicast
 from ..events import Event, Gap
 from ..policy import Order
@@ -71,6 +71,9 @@ class Registration:
         """Take no more events; the running handler is cancelled, waiting events are dropped.
 
         Called inside its own handler, that handler runs on to its end. Idempotent.
+
+        Raises:
+            LocalProtocolError: called outside the client's event loop.
         """
         raise NotImplementedError
 
@@ -94,7 +97,7 @@ class HandlerRegistration(Registration):
         self.selection = selection
         self.on_error = on_error
         self.barrier = barrier
-        self.name = getattr(handler, "__qualname__", None) or type(handler).__qualname__
+        self.name = name_of(handler)
         self._handler = handler
         self._relief = relief
         self._failed = failed
@@ -121,6 +124,7 @@ class HandlerRegistration(Registration):
     def dispose(self) -> None:
         if self._disposed:
             return
+        self._relief.at_home()
         self._disposed = True
         self._ended(self)
         self._halt()
@@ -220,7 +224,7 @@ class HandlerRegistration(Registration):
         else:
             source = _Fed()
             keyed = concat_map_async_by(
-                _job_of, self._in_lane, on_error=self._on_error, item_timeout=self._timeout
+                _job_of, self._in_lane(), on_error=self._on_error, item_timeout=self._timeout
             )
             subscribed = source.pipe(keyed).subscribe(self._finished, on_error=self._cut_off)
         sink = cast("HandlerSink[Event, Any]", subscribed)
@@ -277,12 +281,18 @@ class HandlerRegistration(Registration):
                     together.append(self._behind.popleft()[0])
             self._enter(together, now)
 
-    async def _in_lane(self, event: Event) -> Event:
-        set_lane(self._by_job[event.job_id])
-        result = self._handler(event)
-        if hasattr(result, "__await__"):
-            await result
-        return event
+    def _in_lane(self) -> Callable[[Event], Awaitable[Event]]:
+        """The handler, in the lane of its event's job."""
+
+        async def in_lane(event: Event) -> Event:
+            set_lane(self._by_job[event.job_id])
+            result = self._handler(event)
+            if hasattr(result, "__await__"):
+                await result
+            return event
+
+        in_lane.__qualname__ = self.name  # in messages it is the user's
+        return in_lane
 
     def _finished(self, event: Event) -> None:
         lane = self._by_job.get(event.job_id)

@@ -19,6 +19,7 @@ class Relief(Protocol):
         easing: somebody waits until consumers have caught up.
         heavy: it is bytes that they are behind by, so that every event counts.
         low: events outstanding at which the reader goes on.
+        at_home: raises unless the caller is in the client's event loop.
         follower: told of every event that is done.
     """
 
@@ -27,6 +28,9 @@ class Relief(Protocol):
     heavy: bool
     low: int
     follower: Callable[[Event | None], None] | None
+
+    @property
+    def at_home(self) -> Callable[[], None]: ...
 
     def eased(self) -> None:
         """An event is done."""

@@ -53,9 +53,11 @@ class EventIterator(AsyncIterator[E], Generic[E]):
         return self
 
     async def __anext__(self) -> E:
+        relief = self._relief
+        if not self.pulls and relief is not None:
+            relief.at_home()
         event, self._current = self._current, None
         self.pulls += 1
-        relief = self._relief
         if relief is not None and relief.watching:
             if relief.follower is not None and event is not None:
                 relief.follower(event)

@@ -71,6 +71,11 @@ class Driver:
         """The time that the session is told."""
         return self._loop.time()
 
+    @property
+    def moving(self) -> bool:
+        """Whether its loop runs, so that events can be published."""
+        return self._loop.is_running()
+
     # -- the link
 
     def attach(self, link: Outlet) -> None:

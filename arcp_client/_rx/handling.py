@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import math
 import time
@@ -21,14 +22,17 @@ from arcp_client.errors import HandlerError
 from .delivery import Delivery, Held
 from .sink import Downstream, Emitter, log
 
-__all__ = ["HandlerSink", "OnError", "Options", "Watchdog"]
+__all__ = ["HandlerSink", "OnError", "Options", "Watchdog", "name_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 OnError: TypeAlias = Literal["skip", "raise"] | Callable[[T, Exception], object]
 
 
-def _name_of(handler: object) -> str:
+def name_of(handler: object) -> str:
+    """What a handler is called in messages; of a partial function, the function's name."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
     return getattr(handler, "__qualname__", None) or type(handler).__qualname__
 
 
@@ -61,7 +65,7 @@ class Options(Generic[T, R]):
         if self.item_timeout is not None and self.item_timeout <= 0:
             raise ValueError("item_timeout must be positive")
         object.__setattr__(self, "is_async", _is_coroutine_function(self.handler))
-        object.__setattr__(self, "name", _name_of(self.handler))
+        object.__setattr__(self, "name", name_of(self.handler))
 
 
 class Watchdog:

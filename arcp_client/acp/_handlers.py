@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
+from arcp_client._rx.handling import name_of
 from arcp_client.acp._base import Update
 
 __all__ = ["Handler", "Handlers", "Listening", "Registration"]
@@ -35,7 +36,7 @@ class Registration:
     @property
     def name(self) -> str:
         """The handler's name, for messages."""
-        return getattr(self.handler, "__qualname__", None) or type(self.handler).__qualname__
+        return name_of(self.handler)
 
 
 class Handlers:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -138,6 +141,49 @@ async def test_a_base_exception_leaves_nobody_waiting(client: Client, order: Ord
     assert (await asyncio.wait_for(job.result(), 5.0)).value == 3
     assert seen == ["a", "c"]
     assert [failure.event.message for failure in failures] == ["b"]
+
+
+async def raises(_event: events.Log) -> None:
+    raise ValueError("oh")
+
+
+async def is_slow(_event: events.Log) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def cancels_itself(_event: events.Log) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def leaves(_event: events.Log) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("wrap", [lambda handler: handler, partial], ids=["plain", "partial"])
+@pytest.mark.parametrize("handler", [raises, is_slow, cancels_itself, leaves])
+@pytest.mark.parametrize("order", Order)
+async def test_a_failure_names_the_handler_however_it_failed(
+    runtime: Runtime,
+    caplog: pytest.LogCaptureFixture,
+    order: Order,
+    handler: Callable[[Any], Any],
+    wrap: Callable[[Any], Any],
+) -> None:
+    failures: list[HandlerError] = []
+    async with Client(runtime, order=order, handler_timeout=0.01) as client:
+        client.on_error(failures.append)
+        client.subscribe(wrap(handler), events.Log)
+        await (await client.submit("say", ["a"])).result()
+        await client.drain()
+        await asyncio.sleep(0)
+    [failure] = failures
+    assert failure.handler == handler.__qualname__
+    told = [str(failure), str(failure.__cause__), *caplog.messages]
+    assert handler.__qualname__ in told[0]
+    assert not any("lane" in text or "partial" in text for text in told)
 
 
 async def test_failures_without_a_hook_are_logged(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from arcp_client import Client, Closed, Connecting, Live, Runtime, Timeouts, events
+from arcp_client import Client, Closed, Connecting, Job, Live, Runtime, Timeouts, events
 from arcp_client.errors import (
     ClientClosed,
     ConnectFailed,
@@ -311,13 +313,93 @@ async def test_waiters_are_told_when_the_tasks_of_the_client_are_cancelled(
     await client.close()
 
 
-async def test_calls_from_the_loop_of_another_thread_are_refused(client: Client) -> None:
+WAITS: dict[str, Callable[[Client, Job], Awaitable[Any]]] = {
+    "connect": lambda client, _: client.connect(),
+    "connected": lambda client, _: client.connected(),
+    "close": lambda client, _: client.close(),
+    "detach": lambda client, _: client.detach(),
+    "drain": lambda client, _: client.drain(),
+    "ping": lambda client, _: client.ping(),
+    "submit": lambda client, _: client.submit("echo"),
+    "watch": lambda client, _: client.watch("job_other"),
+    "jobs": lambda client, _: anext(client.jobs()),
+    "events": lambda client, _: anext(client.events()),
+    "cancel_job": lambda client, job: client.cancel_job(job.id),
+    "job.cancel": lambda _, job: job.cancel(),
+    "job.result": lambda _, job: job.result(),
+    "job.chunks": lambda _, job: anext(job.chunks()),
+    "job.save": lambda _, job: job.save("/nonexistent/result"),
+    "job.events": lambda _, job: anext(job.events()),
+    "async for": lambda _, job: anext(aiter(job)),
+}
+CALLS: dict[str, Callable[[Client, Job], Any]] = {
+    "on": lambda client, _: client.on()(print),
+    "subscribe": lambda client, _: client.subscribe(print),
+    "events": lambda client, _: client.events(),
+    "notifications": lambda client, _: client.notifications.subscribe(),
+    "stats": lambda client, _: client.stats(),
+    "job.events": lambda _, job: job.events(),
+    "job.notifications": lambda _, job: job.notifications.subscribe(),
+}
+
+
+@pytest.mark.parametrize("call", WAITS.values(), ids=WAITS)
+async def test_a_wait_in_the_loop_of_another_thread_is_refused(
+    client: Client, call: Callable[[Client, Job], Awaitable[Any]]
+) -> None:
     job = await client.submit("stuck")
-    for call in (client.connect, client.ping, client.close, job.cancel):
-        with pytest.raises(LocalProtocolError, match="another event loop"):
-            await asyncio.to_thread(asyncio.run, asyncio.wait_for(call(), 5.0))
+
+    async def wait() -> None:
+        async with asyncio.timeout(5.0):
+            await call(client, job)
+
+    with pytest.raises(LocalProtocolError, match="another event loop.*run_coroutine_threadsafe"):
+        await asyncio.to_thread(asyncio.run, wait())
     assert isinstance(client.state, Live)
     await client.ping()
+
+
+async def test_an_iterator_goes_on_in_the_loop_of_its_client_only(client: Client) -> None:
+    iterator = client.events()
+    job = await client.submit("say", ["a"])
+    await job.result()
+    with pytest.raises(LocalProtocolError, match="another event loop"):
+        await asyncio.to_thread(asyncio.run, _next_of(iterator))
+    first = await asyncio.wait_for(anext(iterator), 5.0)
+    assert first.seq == 1
+
+
+async def _next_of(iterator: AsyncIterator[events.Event]) -> events.Event:
+    return await anext(iterator)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_call_in_another_thread_is_refused(
+    client: Client, call: Callable[[Client, Job], Any]
+) -> None:
+    job = await client.submit("stuck")
+    with pytest.raises(LocalProtocolError, match="another event loop"):
+        await asyncio.to_thread(call, client, job)
+    await client.ping()
+
+
+async def test_a_registration_is_not_disposed_of_in_another_thread(client: Client) -> None:
+    seen: list[events.Event] = []
+    registration = client.subscribe(seen.append, events.Log)
+    with pytest.raises(LocalProtocolError, match="another event loop"):
+        await asyncio.to_thread(registration.dispose)
+    await (await client.submit("say", ["a"])).result()
+    assert len(seen) == 1
+    registration.dispose()
+
+
+def test_between_two_runs_of_its_loop_a_client_takes_calls() -> None:
+    client, seen = Client(Runtime()), []
+    with asyncio.Runner() as runner:
+        runner.run(client.connect())
+        client.subscribe(seen.append)
+        assert client.stats().received == 0
+        runner.run(client.close())
 
 
 @pytest.mark.parametrize("closes", [True, False])

@@ -37,6 +37,7 @@ class Hub(Observing):
                 asked=asked,
                 held=lambda: 0,
                 active=lambda: None,
+                at_home=lambda: None,
                 failed=self._failed,
             )
         )
@@ -60,6 +61,7 @@ class Hub(Observing):
         return JobOwner(
             notifications=self.notifications,
             relief=self.pressure,
+            at_home=lambda: None,
             waits=self.waits,
             barriers=self._consumers.barriers,
             own_call=self._consumers.own_call,
