@@ -15,7 +15,8 @@ from aiohttp import web
 
 from arcp_client.errors import ArcpError
 from arcp_client.transports.base import Transport
-from arcp_client.transports.websocket import WebSocketTransport, server_websocket
+from arcp_client.transports.websocket import WebSocketTransport
+from arcp_client.transports.websocket_server import server_websocket
 
 __all__ = ["Server", "WebSockets"]
 

@@ -11,7 +11,15 @@ from typing import Protocol, runtime_checkable
 
 from ..errors import LinkLost
 
-__all__ = ["LARGE", "MAX_FRAME", "Connector", "FrameRefused", "ManyReceiver", "Transport"]
+__all__ = [
+    "LARGE",
+    "MAX_FRAME",
+    "Connector",
+    "FrameRefused",
+    "LineTransport",
+    "ManyReceiver",
+    "Transport",
+]
 
 MAX_FRAME = 16 * 1024 * 1024
 """The largest frame, in bytes, that a transport carries unless it is told otherwise."""
@@ -68,6 +76,18 @@ class ManyReceiver(Protocol):
 
     async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
         """As ``receive`` up to ``limit`` times; returns after a frame larger than `LARGE`."""
+
+
+@runtime_checkable
+class LineTransport(Protocol):
+    """A transport that says whether it sends each frame as a line; no transport needs to.
+
+    Some runtimes read only short lines, so a client that knows refuses what they could not read.
+    """
+
+    @property
+    def lines(self) -> bool:
+        """Whether frames are lines of text, as over pipes, rather than messages."""
 
 
 @runtime_checkable

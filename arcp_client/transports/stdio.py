@@ -214,7 +214,13 @@ class _Child(asyncio.SubprocessProtocol):
 
 
 class StdioTransport:
-    """One running child process. Made by `StdioConnector`."""
+    """One running child process. Made by `StdioConnector`.
+
+    Attributes:
+        lines: frames are lines, and some runtimes read only short ones.
+    """
+
+    lines = True
 
     def __init__(self, child: _Child, *, name: str, max_line: int) -> None:
         self._child = child

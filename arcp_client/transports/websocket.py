@@ -11,7 +11,6 @@ from ssl import SSLContext
 from typing import Any, Protocol
 
 import aiohttp
-from aiohttp import web
 
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
@@ -22,7 +21,7 @@ from arcp_client.transports._reason import reason
 from arcp_client.transports._writes import Writes
 from arcp_client.transports.base import LARGE, MAX_FRAME
 
-__all__ = ["WebSocketConnector", "WebSocketTransport", "server_websocket"]
+__all__ = ["WebSocketConnector", "WebSocketTransport"]
 
 _TEXT = aiohttp.WSMsgType.TEXT
 _BINARY = aiohttp.WSMsgType.BINARY
@@ -403,17 +402,6 @@ class WebSocketConnector:
             decode_text=False,
             max_msg_size=self._max_frame + 1,  # aiohttp refuses from its limit on
         )
-
-
-def server_websocket(*, max_frame: int = MAX_FRAME) -> web.WebSocketResponse[Any]:
-    """An unprepared server side of a WebSocket, with the settings `WebSocketTransport` needs."""
-    return web.WebSocketResponse(
-        heartbeat=None,
-        autoping=False,
-        compress=False,
-        decode_text=False,
-        max_msg_size=max_frame + 1,
-    )
 
 
 def _checked(data: bytes) -> bytes:

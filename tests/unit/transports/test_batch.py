@@ -16,7 +16,8 @@ from arcp_client.transports import Transport, WebSocketConnector
 from arcp_client.transports.batch import Batching, send_many
 from arcp_client.transports.memory import memory_pair
 from arcp_client.transports.stdio import StdioServerTransport
-from arcp_client.transports.websocket import WebSocketTransport, server_websocket
+from arcp_client.transports.websocket import WebSocketTransport
+from arcp_client.transports.websocket_server import server_websocket
 
 LIMIT = 300_000
 SIZES = (1, 2, 125, 126, 127, 1000, 65_535, 65_536, 200_000, 3)

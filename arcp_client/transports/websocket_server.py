@@ -1,0 +1,25 @@
+"""The server's side of a WebSocket: nothing in, what a request handler prepares out (aiohttp.web).
+
+A module of its own, since a client has no use for aiohttp's server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from arcp_client.transports.base import MAX_FRAME
+
+__all__ = ["server_websocket"]
+
+
+def server_websocket(*, max_frame: int = MAX_FRAME) -> web.WebSocketResponse[Any]:
+    """An unprepared server side of a WebSocket, with the settings `WebSocketTransport` needs."""
+    return web.WebSocketResponse(
+        heartbeat=None,
+        autoping=False,
+        compress=False,
+        decode_text=False,
+        max_msg_size=max_frame + 1,
+    )
