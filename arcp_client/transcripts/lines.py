@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter
 
+from arcp_client import errors
 from arcp_client.errors import ArcpError
 from arcp_client.events import KINDS, Event, Unknown
 from arcp_client.job import JobHandle
@@ -185,23 +186,30 @@ class EventLine(Line):
 
     Attributes:
         event: the event. What does not fit its class is an `arcp_client.events.Unknown`.
+        job_id: the job among whose events it came; of its own if the event names one.
         fields: the event as the file has it; ``None`` for one that was not read from a file.
     """
 
     type: ClassVar[str] = "event"
 
     event: Event
+    job_id: str | None = None
     fields: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def _own(self) -> dict[str, Any]:
-        return {"event": dict(self.fields) if self.fields is not None else self.event.to_dict()}
+        event = dict(self.fields) if self.fields is not None else self.event.to_dict()
+        # Most events name their job; a gap belongs to the stream that it was found in.
+        named = self.job_id if self.job_id != self.event.job_id else None
+        return {"job_id": named, "event": event}
 
     @classmethod
     def _read(cls, fields: dict[str, Any], at: float) -> EventLine:
         found = _take(fields, "event", dict)
         if found is None:
             raise ValueError("an event line has an event")
-        return cls(at=at, event=_event(found), fields=found, extra=fields)
+        event = _event(found)
+        job_id = _take(fields, "job_id", str) or event.job_id
+        return cls(at=at, event=event, job_id=job_id, fields=found, extra=fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +229,27 @@ class OutcomeLine(Line):
     job_id: str
     status: str = ""
     error: Mapping[str, Any] | None = None
+
+    def to_error(self) -> ArcpError | None:
+        """The error that the job's ``result()`` raised; ``None`` if it raised none.
+
+        An error whose class this version does not know is a `JobFailed` with its code.
+        """
+        if self.error is None:
+            return None
+        message, code = str(self.error.get("message") or ""), self.error.get("code")
+        given: dict[str, Any] = {"code": code} if isinstance(code, str) and code else {}
+        cls: Any = getattr(errors, str(self.error.get("type")), None)
+        known = isinstance(cls, type) and issubclass(cls, ArcpError)
+        if known and not issubclass(cls, errors.JobFailed | errors.RequestError):
+            found: ArcpError = cls(message)
+        else:
+            made: Any = cls if known else errors.JobFailed
+            retryable, details = bool(self.error.get("retryable")), self.error.get("details")
+            found = made(message, **given, retryable=retryable, details=details)
+        if isinstance(found, errors.JobError):
+            found.job_id = self.job_id
+        return found
 
     def _own(self) -> dict[str, Any]:
         error = dict(self.error) if self.error is not None else None
@@ -376,9 +405,15 @@ def job(handle: JobHandle, at: float = 0.0, *, parent_job_id: str | None = None)
     )
 
 
-def entry(event: Event, at: float) -> EventLine:
-    """The line of one event, ``at`` seconds after the beginning."""
-    return EventLine(at=at, event=event)
+def entry(event: Event, at: float, *, job_id: str | None = None) -> EventLine:
+    """The line of one event, ``at`` seconds after the beginning.
+
+    Args:
+        event: the event.
+        at: seconds since the recording began.
+        job_id: the job among whose events it came, for one that names none, such as a `Gap`.
+    """
+    return EventLine(at=at, event=event, job_id=event.job_id or job_id)
 
 
 def outcome(

@@ -192,9 +192,9 @@ class Recording:
         """A job begins to be followed."""
         self._writer.write(job(handle, self._at(), parent_job_id=parent_job_id))
 
-    def event(self, event: Event) -> None:
-        """One event came."""
-        self._writer.write(entry(event, self._at()))
+    def event(self, event: Event, *, job_id: str | None = None) -> None:
+        """One event came, among those of that job."""
+        self._writer.write(entry(event, self._at(), job_id=job_id))
 
     def ended(self, handle: JobHandle, error: BaseException | None = None) -> None:
         """A job ended, or is followed no longer; the error is what its ``result()`` raised."""

@@ -255,7 +255,7 @@ TRANSCRIPTS = {
     "Recording": "(writer, *, clock=<built-in function monotonic>)",
     "Scrubber": "(secrets=(), *, names=())",
     "encode": "(line, scrubber=None)",
-    "entry": "(event, at)",
+    "entry": "(event, at, *, job_id=None)",
     "job": "(handle, at=0.0, *, parent_job_id=None)",
     "outcome": "(job_id, status, at, *, error=None)",
     "read": "(path, *, max_line=33554432)",

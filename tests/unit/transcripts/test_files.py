@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client import Client, JobContext, Runtime, events
+from arcp_client import Client, JobContext, Runtime, errors, events
 from arcp_client.errors import JobFailed, TranscriptError
 from arcp_client.models import RuntimeInfo, SessionInfo
 from arcp_client.transcripts import (
@@ -73,7 +73,7 @@ lines: st.SearchStrategy[Line] = st.one_of(
         budget=st.dictionaries(texts, texts, max_size=2), trace_id=st.none() | ids,
         parent_job_id=st.none() | ids,
     ),
-    st.builds(EventLine, at=times, event=own_events),
+    st.builds(entry, at=times, event=own_events, job_id=st.none() | ids),
     st.builds(
         OutcomeLine, at=times, job_id=ids, status=texts,
         error=st.none() | st.dictionaries(texts, finite, min_size=1, max_size=2),
@@ -453,3 +453,32 @@ def test_an_outcome_says_what_the_error_said() -> None:
     assert outcome("j", "error", 1.0, error=error).error == {
         "type": "JobFailed", "message": "m", "code": "C", "retryable": True, "details": {"a": 1},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobFailed("m", code="C", retryable=True, details={"a": 1}, job_id="j"),
+        errors.JobTimedOut("m", code="TIMEOUT", job_id="j"),
+        errors.BudgetExhausted("m", code="BUDGET_EXHAUSTED", job_id="j"),
+        errors.JobLost("m", job_id="j"),
+        errors.ResultIncomplete("m", job_id="j"),
+        errors.PermissionDenied("m", code="PERMISSION_DENIED"),
+        errors.RequestTimeout("m"),
+        errors.ClientClosed("m"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_outcome_gives_the_error_back(error: errors.ArcpError) -> None:
+    found = outcome("j", "error", 1.0, error=error).to_error()
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert vars(found) == vars(error)
+
+
+@pytest.mark.parametrize("name", ["Later", "ValueError", "errors", "job_error", "Any", None, 3])
+def test_an_error_of_another_kind_is_a_failed_job(name: Any) -> None:
+    found = OutcomeLine(job_id="j", error={"type": name, "message": "m", "code": 7}).to_error()
+    assert type(found) is JobFailed
+    assert (found.code, found.message, found.job_id) == ("INTERNAL_ERROR", "m", "j")
+    assert OutcomeLine(job_id="j").to_error() is None
