@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from pydantic import SecretStr
 from reactivex import Observable
 
@@ -27,8 +27,7 @@ __all__ = ["JobOwner", "JobRecord"]
 _REMAINING = "cost.budget.remaining"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOwner:
+class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     """What a job needs of its client.
 
     Attributes:

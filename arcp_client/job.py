@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from reactivex import Observable
-from reactivex import operators as ops
 
 from ._dispatch.selection import Kind, Selection
 from ._dispatch.streams import EventIterator
@@ -196,9 +195,7 @@ class JobHandle:
         def goes_on(event: Event) -> bool:
             return not event.terminal
 
-        return self._record.owner.notifications.pipe(
-            ops.filter(mine), ops.take_while(goes_on, inclusive=True)
-        )
+        return self._record.owner.notifications.filter(mine).take_while(goes_on, inclusive=True)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.agent or '?'} {self.status}>"

@@ -12,9 +12,10 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+
+import msgspec
 
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.jobs import JobTable
@@ -48,8 +49,7 @@ class NewSession(Protocol):
     def __call__(self, *, checkpoint: Checkpoint | None = None) -> Session: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     """What carries a session, from the first `Conversation.run` on."""
 
     driver: Driver

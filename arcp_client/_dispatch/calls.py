@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context, ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ..errors import WouldDeadlock
 
@@ -47,8 +48,7 @@ def set_lane(lane: Lane) -> None:
     _number.set(lane.done)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One call of a handler that has not ended.
 
     Attributes:
@@ -78,8 +78,7 @@ def calling() -> Call | None:
     return Call(lane, number, lane.registration.drains(asyncio.current_task()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Edge:
+class Edge(msgspec.Struct, frozen=True, eq=False):
     """A call waits until another lane has come to a count."""
 
     call: Call

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from ..models import OpenJob
 
 __all__ = ["KnownJob", "KnownJobs"]
 
 
-@dataclass(slots=True)
-class KnownJob:
+class KnownJob(msgspec.Struct):
     """A job that has not ended, as far as this session knows.
 
     Attributes:

@@ -31,8 +31,9 @@ word, never on its silence.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from .._wire import dialect
 from ..errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
@@ -74,8 +75,7 @@ class Rung(enum.Enum):
     PAUSING = "pausing"
 
 
-@dataclass(slots=True)
-class _Case(Generic[T]):
+class _Case(msgspec.Struct, Generic[T]):
     job_id: str
     means: Means
     rung: Rung
@@ -94,7 +94,7 @@ class _Case(Generic[T]):
     why: str = "it is not known any more"
     deadline: float | None = None
     quiet: float = QUIET
-    kept: list[T] = field(default_factory=list)
+    kept: list[T] = []
 
 
 class Recovery(Generic[T]):

@@ -7,7 +7,6 @@ again on every new link, under a fresh envelope id and with the same payload.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -37,8 +36,7 @@ _REFUSED_BY: Final = {
 """What an error can be the answer to, where its code tells."""
 
 
-@dataclass(eq=False, slots=True)
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One request of this client.
 
     Attributes:
@@ -68,7 +66,7 @@ class Request:
     fresh: bool = False
     envelope_job: bool = False
     token: Any = None
-    ids: list[str] = field(default_factory=list)
+    ids: list[str] = []
     waits: bool = True
     nonce: str | None = None
     session_id: str | None = None
