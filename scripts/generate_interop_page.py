@@ -71,9 +71,11 @@ job that has several observers: there the session's events wait for the end of t
 the answer to a ping tells (two seconds without an event, or ten in all, if that does not come), and
 then stand in the order of their times. Their numbers are those of the places that they come to.
 
-Over a WebSocket the Python and Go runtimes close a link on a frame of more than 1 MiB: a request
-of that size fails at once with `LocalProtocolError`. Over stdio the Python runtime ends at a line
-of 64 KiB, which is not guarded against.
+Over a WebSocket the Python and Go runtimes close a link on a frame of more than 1 MiB. Over stdio
+the Python runtime ends at a line of more than 64 KiB, and Go's at one of 1 MiB. A request that is
+longer than that is not sent: it fails at once with `LocalProtocolError`, and the session goes on.
+A transport of your own that sends frames as lines says so with an attribute `lines`
+(`transports.base.LineTransport`).
 
 ## Gaps
 

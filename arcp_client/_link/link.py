@@ -25,7 +25,7 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from ..transports.base import LARGE, FrameRefused, ManyReceiver, Transport
+from ..transports.base import LARGE, FrameRefused, LineTransport, ManyReceiver, Transport
 from .driver import Driver
 from .intake import Intake
 from .waking import watch
@@ -85,7 +85,8 @@ class Link:
         timer = loop.call_later(handshake_timeout, self._no_welcome, handshake_timeout)
         self._driver.attach(self)
         try:
-            self._driver.session.greet(token, self._driver.now)
+            lines = isinstance(self._transport, LineTransport) and self._transport.lines
+            self._driver.session.greet(token, self._driver.now, lines=lines)
             self._driver.carry()
             owner.spawn(self._read(), name="reader")
             owner.spawn(self._write(), name="writer")

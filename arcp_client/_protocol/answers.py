@@ -125,11 +125,10 @@ class Answers:
             ends_with = self._prepare(request, request.job_id, now)
         if self._terms.dialect.flat_leases and isinstance(request.payload, msgspec.Raw):
             request.payload = flattened(request.payload)
-        data, limit = request.encode(self._terms.session_id), self._terms.dialect.max_frame
+        data, limit = request.encode(self._terms.session_id), self._terms.longest
         if limit is not None and len(data) > limit:
             # The runtime would close the link, and be sent the same again on the next one.
-            text = f"{request.name} is {len(data)} bytes, this runtime takes {limit}"
-            self.refuse(request, LocalProtocolError(text), now)
+            self.refuse(request, self._too_long(request, len(data), limit), now)
             return
         self._out.frame(data, now, request)
         if request.kind == dialect.CANCEL and self._terms.dialect.one_at_a_time:
@@ -138,6 +137,15 @@ class Answers:
             self._ping(request.nonce, now)
         if ends_with is not None:
             self._ping(ends_with, now)
+
+    def _too_long(self, request: Request, size: int, limit: int) -> LocalProtocolError:
+        """What is too long, for whom, and what helps."""
+        way, other = "over a WebSocket", "refer to large data instead of sending it"
+        if self._terms.lines:
+            way, other = "over stdio", f"{other}, or connect to the runtime over a WebSocket"
+        who = self._terms.dialect.name.capitalize()
+        text = f"{request.name} is {size} bytes long; a {who} runtime takes {limit} {way}: {other}"
+        return LocalProtocolError(text)
 
     def _ping(self, nonce: str, now: float) -> None:
         """Have the runtime say that it has read everything up to here."""

@@ -173,9 +173,16 @@ class Session:
                 moments += [self._order.deadline, self._out.liveness.deadline]
         return min((moment for moment in moments if moment is not None), default=None)
 
-    def greet(self, token: SecretStr, now: float) -> None:
-        """A link is open: say hello, and ask to resume if there is something to."""
+    def greet(self, token: SecretStr, now: float, *, lines: bool = False) -> None:
+        """A link is open: say hello, and ask to resume if there is something to.
+
+        Args:
+            token: the bearer token.
+            now: the time.
+            lines: frames go over this link as lines, of which some runtimes read only short ones.
+        """
         self._move("greet")
+        self._terms.lines = lines
         self._out.linked(now)
         self._out.frame(self._handshake.hello(token, self._order.cursor), now)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from .._wire.codec import ControlFrame
 from .._wire.dialect import DIALECTS, Dialect
@@ -14,8 +15,7 @@ from ..models import SessionInfo
 __all__ = ["Terms"]
 
 
-@dataclass(slots=True)
-class Terms:
+class Terms(msgspec.Struct):
     """The terms of the present session.
 
     Attributes:
@@ -24,6 +24,7 @@ class Terms:
         dialect: how the runtime speaks.
         welcomed_at: the time of the welcome, by the runtime's clock, where it says so.
         live: a link is up and greeted on: requests may go out.
+        lines: the present link sends frames as lines.
     """
 
     session_id: str = ""
@@ -31,6 +32,13 @@ class Terms:
     dialect: Dialect = DIALECTS["unknown"]
     welcomed_at: datetime | None = None
     live: bool = False
+    lines: bool = False
+
+    @property
+    def longest(self) -> int | None:
+        """Bytes of the longest frame that the runtime takes over this link, if that is known."""
+        spoken = self.dialect
+        return spoken.max_line if self.lines else spoken.max_frame
 
     def agree(self, welcome: Welcome, spoken: Dialect | None, frame: ControlFrame) -> None:
         """Take over what a welcome says; ``spoken`` overrules the dialect that it is written in."""

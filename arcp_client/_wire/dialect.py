@@ -206,6 +206,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
             the link on a longer one.
+        max_line: the same over pipes, for a line without its end; there the runtime ends.
         stored_outcomes: the terminal message of a job that has ended is sent again to whoever
             submits again under the job's key.
     """
@@ -225,6 +226,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     resumes_late: bool = False
     flat_leases: bool = False
     max_frame: int | None = None
+    max_line: int | None = None
     stored_outcomes: bool = False
 
 
@@ -242,6 +244,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             stale_subscriptions=True,
             renames_copies=True,
             max_frame=2**20,
+            max_line=2**16,
             stored_outcomes=True,
         ),
         Dialect(
@@ -268,6 +271,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             mixes_histories=True,
             resumes_late=True,
             max_frame=2**20,
+            max_line=2**20 - 1,
         ),
         Dialect(
             name="ruby",

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from arcp_client.errors import LinkLost
 from arcp_client.transports._ending import again
-from arcp_client.transports.base import Connector, Transport
+from arcp_client.transports.base import Connector, LineTransport, Transport
 
 __all__ = [
     "Chance",
@@ -175,6 +175,11 @@ class FaultyTransport:
     def _course(self, plan: list[FrameFault], way: Way, seed: int | str) -> _Course:
         chosen = [fault for fault in plan if fault.way == way]
         return _Course(chosen, random.Random(f"{seed} {way}"))
+
+    @property
+    def lines(self) -> bool:
+        """Whether the link underneath sends frames as lines."""
+        return isinstance(self._transport, LineTransport) and self._transport.lines
 
     async def send(self, frame: bytes) -> None:
         """Send what the plan makes of the frame, after the delays it asks for.

@@ -71,7 +71,10 @@ class Table:
         done: all other effects.
         events: what was delivered.
         now: the time.
+        lines: whether links send frames as lines.
     """
+
+    lines = False
 
     def __init__(self, spoken: str, *, features: tuple[str, ...] = dialect.FEATURES) -> None:
         self.spoken = spoken
@@ -95,7 +98,7 @@ class Table:
 
     def hello(self) -> dict[str, Any]:
         """A new link, and the client's first word on it."""
-        self.session.greet(SecretStr("secret"), self.now)
+        self.session.greet(SecretStr("secret"), self.now, lines=self.lines)
         self.do()
         return self.said(dialect.HELLO)
 

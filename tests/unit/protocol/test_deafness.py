@@ -7,7 +7,7 @@ import pytest
 from arcp_client._protocol import effects
 from arcp_client._protocol.deafness import FIRST_PAUSE, LONGEST_PAUSE, Deafness
 from arcp_client._wire import dialect
-from arcp_client.errors import LinkLost, LocalProtocolError
+from arcp_client.errors import LinkLost
 from tests.interop.rules import rule
 from tests.unit.protocol.scripted import Table
 
@@ -133,22 +133,3 @@ def test_in_a_new_session_a_history_that_counts_by_job_is_asked_for_as_a_whole()
 
 
 # ------------------------------------------------------------------ frames that are too long
-
-
-@rule("send-10")
-@pytest.mark.parametrize("spoken", ["python", "go"])
-def test_what_a_runtime_would_close_the_link_on_is_not_sent(spoken: str) -> None:
-    table = Table(spoken)
-    long = table.ask(dialect.LIST_JOBS, cursor="x" * 2**20)
-    (refused,) = table.of(effects.Refused)
-    assert refused.request is long
-    assert isinstance(refused.error, LocalProtocolError)
-    assert table.sent == []
-    table.ask(dialect.LIST_JOBS)  # and nothing waits for it
-    table.said(dialect.LIST_JOBS)
-
-
-def test_where_no_bound_is_known_it_is_left_to_the_link() -> None:
-    table = Table("java")
-    table.ask(dialect.LIST_JOBS, cursor="x" * 2**20)
-    assert table.of(effects.Refused) == []

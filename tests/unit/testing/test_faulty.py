@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -152,3 +153,12 @@ async def test_each_link_of_a_connector_may_have_a_plan_of_its_own() -> None:
 
 async def test_a_faulty_transport_is_what_the_seam_asks_for() -> None:
     assert isinstance(FaultyTransport(memory_pair()[0], plan=[]), Transport)
+
+
+def test_whether_frames_are_lines_is_said_for_the_link_underneath() -> None:
+    class Lines:
+        lines = True
+
+    near, _ = memory_pair()
+    assert not FaultyTransport(near, plan=[]).lines
+    assert FaultyTransport(cast(Transport, Lines()), plan=[]).lines
