@@ -35,7 +35,8 @@ Budget = Mapping[str, Decimal]
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built when first used: an application that sets no lease does not pay for leases.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ClientInfo(_Value):
@@ -52,7 +53,7 @@ class Lease(RootModel[dict[str, tuple[str, ...]]]):
     ('/src/**',)
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     root: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 

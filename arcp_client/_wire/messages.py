@@ -86,7 +86,8 @@ def parse_amount(text: str) -> tuple[str, Decimal]:
 class _Lenient(BaseModel):
     """Reads null as absent, as several peers send it, and keeps what it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+    # Built when first used: a client never checks half of these, a runtime never the rest.
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -140,9 +141,9 @@ class Hello(Request):
 
     type = dialect.HELLO
 
-    client: ClientInfo = ClientInfo()
-    auth: Auth = Auth()
-    capabilities: Capabilities = Capabilities()
+    client: ClientInfo = Field(default_factory=ClientInfo)
+    auth: Auth = Field(default_factory=Auth)
+    capabilities: Capabilities = Field(default_factory=Capabilities)
     resume: ResumeBlock | None = None
 
     @model_validator(mode="before")

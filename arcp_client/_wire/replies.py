@@ -66,8 +66,8 @@ class Accepted(msgspec.Struct, frozen=True):
 
     job_id: str
     agent: str = ""
-    lease: Lease = Lease()
-    constraints: LeaseConstraints = LeaseConstraints()
+    lease: Lease = msgspec.field(default_factory=Lease)
+    constraints: LeaseConstraints = msgspec.field(default_factory=LeaseConstraints)
     budget: Budget | None = None
     credentials: tuple[Credential, ...] = ()
     accepted_at: datetime | None = None
@@ -82,8 +82,8 @@ class Subscribed(msgspec.Struct, frozen=True):
     job_id: str
     status: str = ""
     agent: str = ""
-    lease: Lease = Lease()
-    constraints: LeaseConstraints = LeaseConstraints()
+    lease: Lease = msgspec.field(default_factory=Lease)
+    constraints: LeaseConstraints = msgspec.field(default_factory=LeaseConstraints)
     budget: Budget | None = None
     credentials: tuple[Credential, ...] = ()
     trace_id: str | None = None
