@@ -1,0 +1,68 @@
+/** The states of both links in, a few words and a tone out. Pure. */
+
+import { count, duration } from './text.js';
+
+/**
+ * What the connection chip says: `{tone, icon, text, hint}`.
+ *
+ * `page` is the link from this page to the dashboard's server; while that one is down nothing is
+ * known of the other. `now` is the server's clock in ms.
+ */
+export function linkChip(link, page, now) {
+  if (page.state === 'offline') {
+    return { tone: 'error', icon: 'cross', text: 'page offline, reconnecting', hint: 'The dashboard’s server does not answer.' };
+  }
+  if (page.state === 'idle') {
+    return { tone: 'plain', icon: 'pause', text: 'resting', hint: 'The page is hidden and goes on when it is shown.' };
+  }
+  if (!link || page.state === 'connecting') return { tone: 'plain', icon: 'turn', text: 'connecting', hint: '' };
+  const hint = link.cause ? String(link.cause) : '';
+  switch (link.state) {
+    case 'live':
+      return link.resumed
+        ? { tone: 'ok', icon: 'check', text: 'live, resumed', hint: 'The session was resumed: nothing was missed.' }
+        : { tone: 'ok', icon: 'dot', text: 'live', hint: '' };
+    case 'reconnecting':
+      return { tone: 'warn', icon: 'turn', text: waiting(link, now), hint };
+    case 'closed':
+      return { tone: 'error', icon: 'stop', text: 'closed', hint };
+    default:
+      return { tone: 'plain', icon: 'turn', text: link.attempt > 1 ? `connecting, attempt ${link.attempt}` : 'connecting', hint };
+  }
+}
+
+function waiting(link, now) {
+  const at = typeof link.retry_at === 'number' ? link.retry_at : null;
+  const left = at === null ? 0 : Math.ceil((at - now) / 1000);
+  return left > 0 ? `reconnecting in ${left} s` : `reconnecting, attempt ${link.attempt || 1}`;
+}
+
+/** "gap 120–140"; empty if there was none. */
+export function gapChip(gap) {
+  if (!gap) return '';
+  return gap.last === gap.first ? `gap ${gap.first}` : `gap ${gap.first}–${gap.last ?? '?'}`;
+}
+
+/** "lag 3 events, 0.12 s". */
+export function lagText(link, pageSeconds) {
+  const events = link?.lag_events ?? 0;
+  return `lag ${count(events)} event${events === 1 ? '' : 's'}, ${duration((link?.lag_seconds ?? 0) + pageSeconds)}`;
+}
+
+/** "acked 1,234". */
+export function ackText(link) {
+  const mark = link?.acked ?? link?.processed;
+  return typeof mark === 'number' ? `acked ${count(mark)}` : 'acked –';
+}
+
+/** What is worth saying aloud when the link has changed; empty if nothing is. */
+export function linkNews(before, after) {
+  if (!after) return '';
+  const gap = gapChip(after.gap);
+  if (gap && gap !== gapChip(before?.gap)) return `Events were lost: ${gap}.`;
+  if (!before || before.state === after.state) return '';
+  if (after.state === 'reconnecting') return 'Connection to the runtime lost, reconnecting.';
+  if (after.state === 'closed') return 'Connection to the runtime closed.';
+  if (after.state === 'live') return after.resumed ? 'Connection resumed, nothing was missed.' : 'Connected.';
+  return '';
+}

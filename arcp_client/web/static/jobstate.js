@@ -1,0 +1,106 @@
+/** Messages of one job's stream in, what its page shows out. No document, no clock. */
+
+import { Timeline } from './timeline.js';
+
+/**
+ * The state of one job's page: the same for a live job and for a replayed recording.
+ *
+ * `detail` is the job as the server (or `projection.js`) sums it up, `timeline` the rows, `streams`
+ * the results that come in pieces, `link` the state of the client's link to the runtime.
+ */
+export class JobState {
+  constructor(limits) {
+    this.timeline = new Timeline(limits);
+    this.detail = null;
+    this.link = null;
+    this.ended = null;
+    this.forget();
+  }
+
+  forget() {
+    this.timeline.reset();
+    this.streams = new ResultStreams();
+    this.value = undefined;
+    this.failure = null;
+    this.held = null;
+    this.reason = null;
+  }
+
+  /** Take one message of the stream in; returns the ids of rows that changed. */
+  take(type, data, bytes) {
+    switch (type) {
+      case 'job':
+        this.detail = data;
+        break;
+      case 'link':
+        this.link = data;
+        break;
+      case 'reset':
+        this.forget();
+        this.ended = null;
+        this.reason = data.reason;
+        break;
+      case 'events':
+        return this.#events(data, bytes);
+      case 'end':
+        this.ended = data.status ?? 'ended';
+        break;
+      default:                          // a newer server may say more
+    }
+    return new Set();
+  }
+
+  #events(entries, bytes) {
+    const last = this.timeline.last;
+    for (const { n, event } of entries) {
+      if (last !== null && n <= last) continue;
+      if (event.kind === 'result_chunk') this.streams.take(event);
+      else if (event.kind === 'result') this.value = event;
+      else if (event.kind === 'error') this.failure = event;
+    }
+    const changed = this.timeline.apply(entries, bytes);
+    this.held = this.timeline.start;
+    return changed;
+  }
+
+  /** Events that are older than what the page holds. */
+  get older() {
+    return (this.held === null ? 0 : this.held - 1) + this.timeline.dropped;
+  }
+}
+
+const TAIL = 32 * 1024;
+
+/** Results that come in pieces: the end of each text, and how much there was. */
+export class ResultStreams {
+  constructor() {
+    this.byId = new Map();
+  }
+
+  take(event) {
+    const id = String(event.result_id ?? '');
+    let stream = this.byId.get(id);
+    if (!stream) {
+      if (this.byId.size >= 8) this.byId.delete(this.byId.keys().next().value);
+      stream = { id, chunks: 0, next: 0, size: 0, text: '', cut: 0, binary: false, missing: 0, done: false };
+      this.byId.set(id, stream);
+    }
+    const data = String(event.data ?? '');
+    if (event.chunk_seq < stream.next) return;            // a piece that came again
+    if (event.chunk_seq > stream.next) stream.missing += event.chunk_seq - stream.next;
+    stream.next = event.chunk_seq + 1;
+    stream.chunks += 1;
+    stream.done = event.more === false;
+    if (event.encoding === 'base64') {
+      stream.binary = true;
+      stream.size += Math.floor(data.replace(/=+$/, '').length * 3 / 4);
+      return;
+    }
+    stream.size += data.length;
+    stream.text += data;
+    if (stream.text.length > 2 * TAIL) {
+      stream.cut += stream.text.length - TAIL;
+      stream.text = stream.text.slice(-TAIL);
+    }
+  }
+}

@@ -1,0 +1,122 @@
+/** One live job: its stream in, its page out. */
+
+import { confirm } from './dialog.js';
+import { el, put, show } from './dom.js';
+import { JobState } from './jobstate.js';
+import { jobPanel } from './jobpanel.js';
+import { ENDED } from './status.js';
+import { follow, send } from './stream.js';
+import { clip, oneLine } from './text.js';
+import { everySecond } from './ticker.js';
+
+export function jobView({ id }, { store, announcer, page, link, shownAt, needLogin }) {
+  const path = `api/jobs/${encodeURIComponent(id)}`;
+  const state = new JobState();
+  const transcript = `${path}/transcript`;
+  const panel = jobPanel(state, {
+    transcript,
+    result: `${path}/result`,
+    told: (events, errors) => announcer.events(events, errors),
+    drawn: shownAt,
+    since: () => opened,
+  });
+  const failure = el('div', { class: 'panel tone-error', role: 'alert', hidden: true });
+  const cancel = el('button', { type: 'button', class: 'button danger', hidden: true, on: { click: ask } }, 'Cancel job');
+  const restarted = el('p', { class: 'note', hidden: true });
+  const element = el('div', { class: 'page' },
+    el('p', { class: 'back' }, el('a', { href: '#/' }, '← All jobs')),
+    el('div', { class: 'page-head' }, el('h1', { class: 'job foreign' }, oneLine(id, 160)), el('span', { class: 'grow' }),
+      el('a', { class: 'button', href: transcript, download: true }, 'Download transcript'), cancel),
+    failure, restarted, panel.element);
+  let asked = false;
+  let opened = Infinity;                     // since when events come as they happen
+
+  function controls() {
+    const over = ENDED.has(state.detail?.status) || state.ended !== null;
+    show(cancel, store.state.control && state.detail !== null && !over);
+    cancel.disabled = asked;
+    put(cancel, asked ? 'Cancelling…' : 'Cancel job');
+  }
+
+  async function ask() {
+    const reason = await confirm({
+      title: 'Cancel this job?',
+      text: `${oneLine(id, 160)} is asked to stop. What it has done so far stays done.`,
+      yes: 'Cancel job', no: 'Keep it running', note: 'Reason (optional)',
+    });
+    if (reason === null) return;
+    asked = true;
+    controls();
+    try {
+      await send(`${path}/cancel`, reason ? { reason } : {});
+      announcer.say('The job is asked to stop.');
+    } catch (cause) {
+      fail(cause);
+      asked = false;
+    }
+    controls();
+    if (cancel.hidden || cancel.disabled) element.querySelector('h1').focus();
+  }
+
+  function fail({ code, message, remedy }) {
+    failure.replaceChildren(
+      el('p', { class: 'foreign' }, el('strong', {}, oneLine(code ?? 'ERROR', 60)), ' ', clip(message, 600)),
+      el('p', { class: 'foreign' }, clip(remedy ?? '', 600)));
+    show(failure, true);
+  }
+
+  const on = {};
+  for (const type of ['job', 'link', 'reset', 'events', 'end']) {
+    on[type] = (data, bytes) => {
+      panel.take(type, data, bytes);
+      if (type === 'link') link(data);
+      if (type === 'reset') noteReset(data.reason);
+      if (type === 'job' || type === 'end') controls();
+      if (type === 'end') {
+        stream.stop();
+        announcer.say(`The job ended: ${oneLine(String(data.status).replace('_', ' '), 24)}.`);
+      }
+    };
+  }
+
+  function noteReset(reason) {
+    const words = {
+      restarted: 'The dashboard’s server was restarted: the timeline was read again from what it holds.',
+      expired: 'The page was away for long: the timeline was read again from what the server still holds.',
+    }[reason] ?? '';
+    put(restarted, words);
+    show(restarted, Boolean(words));
+  }
+
+  const stream = follow(`${path}/stream`, {
+    on,
+    state(now) {
+      if (now === 'live') opened = Date.now() + store.state.skew;
+      page(now);
+    },
+    refused({ status, error }) {
+      if (status === 401) {
+        needLogin();
+        return false;
+      }
+      if (status >= 500 || status === 429) return true;
+      page('live');
+      fail(error);
+      return false;
+    },
+  });
+
+  const tick = () => panel.tick(Date.now() + store.state.skew);
+  panel.draw();
+  tick();
+  const stops = [store.subscribe(controls), everySecond(tick)];
+  return {
+    title: oneLine(id, 60),
+    element,
+    stop() {
+      stream.stop();
+      panel.stop();
+      stops.forEach((stop) => stop());
+    },
+  };
+}

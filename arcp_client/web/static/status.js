@@ -1,0 +1,37 @@
+/** A job's status in, an icon with a word out: never a colour alone. */
+
+import { el, icon, put, set } from './dom.js';
+import { oneLine } from './text.js';
+
+const LOOK = {
+  pending: ['ring', 'plain'],
+  running: ['play', 'run'],
+  success: ['check', 'ok'],
+  error: ['cross', 'error'],
+  cancelled: ['stop', 'plain'],
+  timed_out: ['clock', 'warn'],
+};
+
+/** The word for a status, as people write it. */
+export function statusWord(status) {
+  return oneLine(String(status || 'unknown').replace('_', ' '), 24);
+}
+
+export const ENDED = new Set(['success', 'error', 'cancelled', 'timed_out']);
+
+/** A badge; `update(status)` changes it in place. */
+export function statusBadge(status) {
+  const word = el('span');
+  const badge = el('span', { class: 'badge' }, word);
+  let shown = null;
+  badge.update = (next) => {
+    if (next === shown) return badge;
+    shown = next;
+    const [shape, tone] = LOOK[next] ?? ['dot', 'plain'];
+    badge.replaceChildren(icon(shape), word);
+    put(word, statusWord(next));
+    set(badge, 'class', `badge tone-${tone}`);
+    return badge;
+  };
+  return badge.update(status);
+}

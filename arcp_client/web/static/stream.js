@@ -1,0 +1,140 @@
+/** A stream of server-sent events in, parsed messages out; rests while the page is hidden. */
+
+const FIRST = 500;
+const MOST = 10000;
+
+/**
+ * Follow one stream of the server.
+ *
+ * A break of the network is mended by the browser, which asks to go on after the last id it saw. An
+ * answer that is no stream ends the browser's tries: then `refused` is asked, with the answer's
+ * status and error, whether to go on, and the next try says by `?after=` where to. While the page is
+ * hidden the stream is closed, since a browser has only a few connections to a server.
+ *
+ * `on` maps types of messages to `(data, bytes)`; `state` is told 'connecting', 'live', 'offline'
+ * or 'idle'.
+ */
+export function follow(url, { on, state = () => {}, refused = () => true, hideable = true }) {
+  let source = null;
+  let last = '';
+  let timer = null;
+  let delay = FIRST;
+  let over = false;
+
+  function open() {
+    if (over || source) return;
+    timer = null;
+    const target = new URL(url, document.baseURI);
+    if (last) target.searchParams.set('after', last);
+    const mine = new EventSource(target);
+    source = mine;
+    mine.addEventListener('open', () => {
+      delay = FIRST;
+      state('live');
+    });
+    for (const [type, listener] of Object.entries(on)) {
+      mine.addEventListener(type, (message) => {
+        if (source !== mine) return;
+        if (message.lastEventId) last = message.lastEventId;
+        listener(JSON.parse(message.data), message.data.length);
+      });
+    }
+    mine.addEventListener('error', () => {
+      if (source !== mine) return;
+      state('offline');
+      if (mine.readyState === EventSource.CLOSED) {
+        close();
+        ask(target);
+      }
+    });
+  }
+
+  async function ask(target) {
+    const answer = await statusOf(target);
+    if (over || source) return;
+    if (answer && !refused(answer)) return;
+    timer = setTimeout(open, delay * (0.75 + Math.random() / 2));
+    delay = Math.min(delay * 2, MOST);
+  }
+
+  function close() {
+    source?.close();
+    source = null;
+    clearTimeout(timer);
+    timer = null;
+  }
+
+  function turn() {
+    if (document.hidden) {
+      close();
+      state('idle');
+    } else if (!over && !source && timer === null) {
+      state('connecting');
+      open();
+    }
+  }
+
+  if (hideable) document.addEventListener('visibilitychange', turn);
+  if (hideable && document.hidden) state('idle');
+  else open();
+
+  return {
+    get position() {
+      return last;
+    },
+    /** Forget where the stream was: the server starts it anew. */
+    stop() {
+      over = true;
+      close();
+      document.removeEventListener('visibilitychange', turn);
+    },
+  };
+}
+
+/** Why a stream was refused: `{status, error}`; null if the server did not answer or would now. */
+async function statusOf(target) {
+  const control = new AbortController();
+  const timer = setTimeout(() => control.abort(), 5000);
+  try {
+    const response = await fetch(target, { signal: control.signal, credentials: 'same-origin', cache: 'no-store' });
+    if (response.ok) return null;
+    return { status: response.status, error: await errorOf(response) };
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(timer);
+    control.abort();
+  }
+}
+
+/** The error of an answer: `{code, message, remedy}`. */
+export async function errorOf(response) {
+  try {
+    const body = await response.json();
+    if (body?.error?.message) return body.error;
+  } catch { /* no JSON: the status says it */ }
+  return { code: `HTTP_${response.status}`, message: response.statusText || 'The server refused the request.', remedy: '' };
+}
+
+/** Send JSON; gives `{status, body}` or throws an Error with `code`, `remedy` and `status`. */
+export async function send(path, body) {
+  let response;
+  try {
+    response = await fetch(new URL(path, document.baseURI), {
+      method: 'POST',
+      credentials: 'same-origin',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  } catch {
+    throw Object.assign(new Error('The dashboard’s server does not answer.'), {
+      code: 'OFFLINE', status: 0, remedy: 'Check that it runs, then try again.',
+    });
+  }
+  if (!response.ok) {
+    const error = await errorOf(response);
+    throw Object.assign(new Error(error.message), { code: error.code, remedy: error.remedy, status: response.status });
+  }
+  const text = await response.text();
+  return { status: response.status, body: text ? JSON.parse(text) : null };
+}

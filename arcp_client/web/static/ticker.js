@@ -1,0 +1,43 @@
+/** Time in, calls out: one clock for all that counts seconds, and a brake for what changes often. */
+
+const watching = new Set();
+let timer = null;
+
+/** Call `run` about once a second until the returned function is called. */
+export function everySecond(run) {
+  watching.add(run);
+  timer ??= setInterval(() => { for (const each of [...watching]) each(); }, 1000);
+  return () => {
+    watching.delete(run);
+    if (!watching.size) {
+      clearInterval(timer);
+      timer = null;
+    }
+  };
+}
+
+/**
+ * A function that runs `run` in a frame soon, at most once in `every` ms.
+ *
+ * A thousand events a second are drawn ten times a second, not a thousand times.
+ */
+export function paced(run, every = 100) {
+  let waiting = false;
+  let stopped = false;
+  let last = -Infinity;
+  const now = () => {
+    waiting = false;
+    if (stopped) return;
+    last = performance.now();
+    run();
+  };
+  const later = () => {
+    if (waiting || stopped) return;
+    waiting = true;
+    const wait = last + every - performance.now();
+    if (wait > 0) setTimeout(() => requestAnimationFrame(now), wait);
+    else requestAnimationFrame(now);
+  };
+  later.stop = () => { stopped = true; };
+  return later;
+}

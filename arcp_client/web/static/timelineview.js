@@ -1,0 +1,192 @@
+/** A job's rows in, a log that a person can filter, pause, open and scroll out. */
+
+import { el, icon, put, set, show } from './dom.js';
+import { filterBar } from './filterbar.js';
+import { describe, details, timeOf } from './rows.js';
+import { Scroller } from './scroller.js';
+import { count, plural } from './text.js';
+
+/**
+ * Show a `JobState`'s timeline. `update(changed)` draws what is new.
+ *
+ * Paused, it stays as it is while the state goes on: nothing is lost, new events are counted.
+ */
+export function timelineView(state, { transcript = null, onPause = () => {} } = {}) {
+  let match = null;                       // null: everything is shown
+  let visible = [];                       // ids that match, if there is a filter
+  let seen = 0;                           // ids below it were looked at
+  let pausedAt = null;                    // {next, last} when it was paused
+  let readTo = null;                      // position of the newest event that was on screen
+
+  const { timeline } = state;
+  const end = () => pausedAt?.next ?? timeline.next;
+  const begin = () => timeline.first;
+
+  const source = {
+    count: () => (match ? visible.length : Math.max(0, end() - begin())),
+    idAt: (index) => (match ? visible[index] : begin() + index),
+    indexOf(id) {
+      if (!match) return id >= begin() && id < end() ? id - begin() : -1;
+      const at = lowest(visible, id);
+      return visible[at] === id ? at : -1;
+    },
+    versionOf: (id) => timeline.row(id)?.version ?? 0,
+  };
+
+  const list = el('ol', { class: 'rows', role: 'list' });
+  const viewport = el('div', {
+    class: 'log', role: 'log', 'aria-live': 'off', 'aria-label': 'Timeline', 'aria-describedby': 'timeline-keys', tabindex: 0,
+  }, list);
+  const scroller = new Scroller({
+    viewport, list, source,
+    make: () => {
+      const li = el('li', { class: 'row' });
+      li.append(el('button', { type: 'button', class: 'line', tabindex: -1, 'aria-expanded': 'false' }));
+      return li;
+    },
+    fill: (li, id, open) => fill(li, timeline.row(id), open),
+    onFollow: () => jump(),
+  });
+
+  const older = el('p', { class: 'note', hidden: true });
+  const empty = el('p', { class: 'empty' }, 'No events yet.');
+  const latest = el('button', { type: 'button', class: 'button small', hidden: true, on: { click: () => { scroller.toEnd(); viewport.focus(); } } }, 'Jump to latest');
+  const pauseWord = el('span', {}, 'Pause');
+  const pauseIcon = el('span', { class: 'slot' }, icon('pause'));
+  const pause = el('button', { type: 'button', class: 'button small', id: 'pause', 'aria-pressed': 'false', on: { click: () => setPaused(!pausedAt) } }, pauseIcon, pauseWord);
+  const shown = el('span', { class: 'shown', id: 'timeline-count' });
+  const bar = filterBar((predicate, all) => {
+    match = all ? null : predicate;
+    rescan();
+    draw();
+  });
+
+  viewport.addEventListener('keydown', (event) => {
+    if (event.key === 'p' && !event.ctrlKey && !event.metaKey && !event.altKey) setPaused(!pausedAt);
+  });
+
+  const element = el('section', { class: 'panel timeline', 'aria-labelledby': 'timeline-title' },
+    el('div', { class: 'panel-head' }, el('h2', { id: 'timeline-title' }, 'Timeline'), shown, el('span', { class: 'grow' }), latest, pause),
+    bar.element,
+    older,
+    el('div', { class: 'log-frame' }, viewport, empty),
+    el('p', { id: 'timeline-keys', class: 'visually-hidden' }, 'Arrow keys move between events, Enter opens one, End follows the newest, p pauses.'));
+
+  function setPaused(on) {
+    if (on === Boolean(pausedAt)) return;
+    pausedAt = on ? { next: timeline.next, last: timeline.last ?? 0, received: timeline.received } : null;
+    set(pause, 'aria-pressed', on ? 'true' : 'false');
+    put(pauseWord, on ? 'Resume' : 'Pause');
+    pauseIcon.replaceChildren(icon(on ? 'play' : 'pause'));
+    if (!on) rescan();
+    onPause(on);
+    draw();
+  }
+
+  function rescan() {
+    visible = [];
+    seen = begin();
+    scan();
+  }
+
+  function scan() {
+    if (!match) return;
+    if (visible.length && visible[0] < begin()) visible = visible.slice(lowest(visible, begin()));
+    seen = Math.max(seen, begin());
+    for (; seen < end(); seen += 1) if (match(timeline.row(seen))) visible.push(seen);
+  }
+
+  /** Rows that changed may match now, or no longer. */
+  function recheck(changed) {
+    if (!match) return;
+    for (const id of changed) {
+      const row = timeline.row(id);
+      if (!row || id >= seen) continue;
+      const at = lowest(visible, id);
+      const was = visible[at] === id;
+      const is = match(row);
+      if (is && !was) visible.splice(at, 0, id);
+      if (was && !is) visible.splice(at, 1);
+    }
+  }
+
+  function jump() {
+    show(latest, !scroller.follow && !pausedAt);
+  }
+
+  function draw() {
+    scan();
+    scroller.render();
+    const total = source.count();
+    show(empty, total === 0);
+    put(empty, timeline.size ? 'No event matches the filter.' : 'No events yet.');
+    const behind = pausedAt ? (timeline.received - pausedAt.received) : 0;
+    const held = match ? `${count(total)} of ${plural(end() - begin(), 'row')}` : plural(total, 'row');
+    put(shown, pausedAt ? `${held} · paused, ${count(behind)} new` : held);
+    set(shown, 'data-last', timeline.last);
+    set(shown, 'data-behind', pausedAt ? behind : null);
+    jump();
+    const before = state.older;
+    show(older, before > 0);
+    if (before > 0) {
+      const words = `${plural(before, 'older event')} ${before === 1 ? 'is' : 'are'} not shown here: `;
+      if (older.dataset.words !== words) {
+        older.dataset.words = words;
+        older.replaceChildren(words, transcript ? el('a', { href: transcript, download: true }, 'download the transcript') : 'seek back to see them');
+      }
+    }
+  }
+
+  return {
+    element,
+    update(changed) {
+      recheck(changed);
+      draw();
+      if (!pausedAt) readTo = timeline.last;
+    },
+    /** The rows were forgotten: begin anew. */
+    reset() {
+      scroller.clear();
+      if (pausedAt) pausedAt = { next: timeline.next, last: 0, received: 0 };
+      rescan();
+      draw();
+    },
+    get paused() {
+      return Boolean(pausedAt);
+    },
+    get readTo() {
+      return readTo;
+    },
+    stop: () => scroller.stop(),
+  };
+}
+
+/** The first place in a sorted list whose value is not below `id`. */
+function lowest(ids, id) {
+  let low = 0;
+  let high = ids.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ids[middle] < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function fill(li, row, open) {
+  if (!row) return;
+  const { icon: shape, word, tone, parts } = describe(row);
+  const line = li.firstChild;
+  set(li, 'class', `row tone-${tone}${open ? ' open' : ''}`);
+  set(line, 'aria-expanded', open ? 'true' : 'false');
+  line.replaceChildren(
+    icon('chevron'),
+    el('span', { class: 'time' }, timeOf(row)),
+    el('span', { class: 'kind' }, icon(shape), el('span', {}, word)),
+    el('span', { class: 'what' }, parts.filter(([, text]) => text).map(([kind, text]) => el('bdi', { class: `part-${kind}` }, text))));
+  li.querySelector('.detail')?.remove();
+  if (open) {
+    li.append(el('dl', { class: 'detail' }, details(row).map(([label, text]) =>
+      el('div', {}, el('dt', {}, label), el('dd', {}, el('pre', { class: 'foreign', tabindex: text.length > 400 || text.includes('\n') ? 0 : false }, text))))));
+  }
+}
