@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Debian packages that the tests need beyond Python; installed only as root and only when missing.
-APT_PACKAGES :=
+APT_PACKAGES := chromium fonts-dejavu-core
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli
