@@ -59,9 +59,10 @@ it no longer knows the job, `ResultUnavailable` if it only says that the job suc
 Java closes the link without a word when it refuses a token, so the error is `ConnectFailed`. A
 session with Java is ended by dropping the link: a message would cancel its jobs.
 
-C# and Ruby keep what a job says after its link dropped, but send it only with the next resume. So
-while such a job runs, its session is resumed from time to time, every 2 to 30 seconds: nothing is
-lost, and what it says comes in batches.
+C# keeps what a job says after its link dropped, but sends it only with the next resume. So while
+such a job runs, its session is resumed from time to time, every 2 to 30 seconds: nothing is lost,
+and what it says comes in batches. Ruby sends it to a resumed session that subscribes to its own
+job; where that is refused, it is waited for like C#'s.
 
 Ruby grants leases by name, without patterns. A namespace is asked for there only if it was asked
 for without a bound (`*` or `**`); of the rest nothing is granted.

@@ -11,7 +11,7 @@ from .jobs import KnownJob
 from .requests import Request
 from .steps import Ask, Asking, Attach, Fetch, Look
 
-__all__ = ["no_outcome", "request_for"]
+__all__ = ["hearing", "no_outcome", "request_for"]
 
 _CODES: Final = {
     dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
@@ -48,6 +48,18 @@ def request_for(step: Attach | Look | Fetch, job: KnownJob, deadline: float) -> 
         trace_id=job.trace_id,
         key=job.key,
         token=Asking(Ask.FETCH, step.job_id),
+    )
+
+
+def hearing(job_id: str, *, from_seq: int, deadline: float) -> Request:
+    """The request that has a resumed session hear of a job of its own again."""
+    subscribe = Subscribe(job_id=job_id, history=True, from_event_seq=from_seq or None)
+    return Request(
+        kind=dialect.SUBSCRIBE,
+        payload=subscribe.wire(),
+        deadline=deadline,
+        job_id=job_id,
+        token=Asking(Ask.HEAR, job_id),
     )
 
 

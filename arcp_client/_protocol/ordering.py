@@ -223,8 +223,14 @@ class Ordering:
 
     def _set_apart(self, job_id: str) -> None:
         """From now on the job's events are numbered apart, in some dialects."""
-        if self._terms.dialect.watched_space == "own":
+        space = self._terms.dialect.watched_space
+        if space == "own" or (space == "submitter" and not self._is_home_of(job_id)):
             self._apart.add(job_id)
+
+    def _is_home_of(self, job_id: str) -> bool:
+        """Whether this session submitted the job."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.home == self._terms.session_id
 
     # -- frames
 

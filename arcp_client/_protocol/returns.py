@@ -17,7 +17,7 @@ from .._wire.messages import Cancel
 from .._wire.replies import Accepted, JobPage, Subscribed
 from ..errors import ArcpError, LinkLost, RequestError, ResultUnavailable, request_error
 from . import effects
-from .asking import no_outcome, request_for
+from .asking import hearing, no_outcome, request_for
 from .deafness import Deafness
 from .delivery import Delivery, Terminal
 from .jobs import KnownJob, KnownJobs
@@ -25,7 +25,7 @@ from .ordering import Ordering
 from .outbox import Outbox
 from .recovery import Recovery
 from .requests import Request, Requests
-from .steps import Announce, Asking, Deliver, GiveUp, Means, Probe, Step
+from .steps import Announce, Ask, Asking, Deliver, GiveUp, Means, Probe, Step
 from .terms import Terms
 
 __all__ = ["Returns"]
@@ -95,7 +95,10 @@ class Returns:
         interrupted, self._interrupted = self._interrupted, {}
         deaf = resumed and spoken.deaf_after_resume
         if deaf:
-            self._deaf.resumed((job.job_id for job in self._jobs if job.mine), cursor, now)
+            mine = [job for job in self._jobs if job.mine]
+            self._deaf.resumed((job.job_id for job in mine), cursor, now)
+            for job in mine:
+                self._hear(job, cursor, now)
         elif resumed and spoken.jobs_survive_drop:
             self._check(interrupted, now)
             return
@@ -172,6 +175,7 @@ class Returns:
         elsewhere = elsewhere or (before and request.session_id != self._terms.session_id)
         if spoken.deaf_after_resume and len(request.ids) > 1 and not elsewhere:
             self._deaf.learn(job.job_id, now)  # it was started over the link that is gone
+            self._hear(job, self._ordering.cursor, now)
         if elsewhere or (spoken.strict and not request.fresh):
             if elsewhere and self._unreachable(job, now, resumed=False):
                 return
@@ -257,7 +261,11 @@ class Returns:
         """What was asked here was answered."""
         job_id = asking.job_id
         steps: _Steps = ()
-        if isinstance(value, Subscribed):
+        if asking.ask is Ask.HEAR:
+            self._ordering.subscribed(job_id, now)
+            if isinstance(value, Subscribed) and value.status not in dialect.ENDED:
+                self._deaf.ended(job_id)
+        elif isinstance(value, Subscribed):
             self._confirmed(job_id, now)
             steps = self._recovery.attached(job_id, value.status, now)
         elif isinstance(value, JobPage):
@@ -271,6 +279,8 @@ class Returns:
 
     def refused(self, asking: Asking, error: ArcpError, now: float) -> None:
         """What was asked here was refused, or not answered in time."""
+        if asking.ask is Ask.HEAR:
+            return  # it has ended, or stays deaf: the next resume brings what there is
         if not isinstance(error, RequestError):
             error = request_error(dialect.INVALID_REQUEST, str(error))
         self._perform(self._recovery.refused(asking, error, now), now)
@@ -311,6 +321,14 @@ class Returns:
         for request in self._requests:
             if isinstance(request.token, Asking):
                 self._requests.remove(request)
+
+    def _hear(self, job: KnownJob, cursor: int, now: float) -> None:
+        """Subscribe to a job of this very session, of which a resumed link hears nothing else."""
+        spoken = self._terms.dialect
+        if spoken.hears_by_subscribing and self._terms.offer(dialect.SUBSCRIPTIONS):
+            # What it said between the resume's replay and the subscription is in its history.
+            deadline = now + OWN_TIMEOUT
+            self._requests.add(hearing(job.job_id, from_seq=cursor, deadline=deadline))
 
     # -- steps
 

@@ -30,6 +30,7 @@ class Ask(enum.Enum):
     ATTACH = "attach"
     LOOK = "look"
     FETCH = "fetch"
+    HEAR = "hear"
 
 
 class Asking(msgspec.Struct, frozen=True):

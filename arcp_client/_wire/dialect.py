@@ -186,13 +186,14 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         name: ``arcp-client`` (this package), ``python``, ``typescript``, ``csharp``, ``java``,
             ``go``, ``ruby`` or ``unknown``.
         strict: ``event_seq`` can be trusted: gaps are real and repeats are known by number.
-        watched_space: where events of a watched job are numbered: with the session's own events
-            or in a space of their own.
+        watched_space: where events of a watched job are numbered: with the session's own events,
+            in a space of their own, or as in the session that submitted the job.
         one_at_a_time: refusals carry no correlation, so only one request may be in flight.
         close_with: the message that ends a session; ``drop`` where any would cancel the jobs.
         jobs_survive_drop: events emitted while the link is down are replayed by a resume.
         deaf_after_resume: a resumed link gets nothing of jobs that were submitted before it but
             what had happened until then; the next resume brings the rest.
+        hears_by_subscribing: a resumed session hears of such a job again once it subscribes to it.
         counts_by_job: the starting point of a history counts the job's own events.
         refuses_caught_up: a resume that has missed nothing is refused, one event earlier is not.
         stale_subscriptions: a subscription outlives its link and stays bound to it; the resumed
@@ -213,11 +214,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     strict: bool = True
-    watched_space: Literal["session", "own"] = "session"
+    watched_space: Literal["session", "own", "submitter"] = "session"
     one_at_a_time: bool = False
     close_with: Literal["close", "bye", "both", "drop"] = "both"
     jobs_survive_drop: bool = True
     deaf_after_resume: bool = False
+    hears_by_subscribing: bool = False
     counts_by_job: bool = False
     refuses_caught_up: bool = False
     stale_subscriptions: bool = False
@@ -276,9 +278,10 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         Dialect(
             name="ruby",
             strict=False,
-            watched_space="own",
+            watched_space="submitter",
             close_with="bye",
             deaf_after_resume=True,
+            hears_by_subscribing=True,
             flat_leases=True,
         ),
         Dialect(name="unknown"),

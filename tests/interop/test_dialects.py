@@ -544,6 +544,25 @@ def test_a_typescript_job_that_died_with_its_link_is_lost_and_said_to_be() -> No
     VirtualClock().run(scenario())
 
 
+@rule("accept-22")
+async def test_a_ruby_session_hears_of_its_job_again_by_subscribing_to_it() -> None:
+    steps = [Emit("progress", {"current": n}) for n in (1, 2)]
+    agents = {"two": [steps[0], Wait("go"), steps[1], Wait("end"), Finish("done")]}
+    async with scripted("ruby", agents=agents) as runtime, client_of(runtime) as client:
+        job = await client.submit("two")
+        progress = aiter(job.events(events.Progress))
+        await anext(progress)
+        runtime.drop()
+        await runtime.until("job.subscribe")
+        await client.ping()  # it was answered
+        runtime.open("go")
+        assert (await anext(progress)).current == 2
+        runtime.open("end")
+        assert (await job.result()).value == "done"
+        assert (client.stats().reconnects, client.stats().gaps) == (1, 0)
+        assert len(runtime.sessions) == 1
+
+
 @rule("accept-24")
 @pytest.mark.parametrize(
     ("dialect", "code"),

@@ -191,7 +191,7 @@ class Table:
         frame = {"type": dialect.EVENT, "job_id": job_id, "payload": payload, **fields}
         self.hear(frame if seq is None else {**frame, "event_seq": seq})
 
-    def result(self, seq: int, job_id: str, value: Any = "done", **fields: Any) -> None:
+    def result(self, seq: int | None, job_id: str, value: Any = "done", **fields: Any) -> None:
         """A job succeeds."""
         payload = {"final_status": "success", "result": value}
         self.hear(

@@ -79,8 +79,19 @@ def resume(table: Table) -> None:
     assert hello["payload"]["resume"]["last_event_seq"] == table.session.received
 
 
+@pytest.fixture
+def csharp() -> Table:
+    return Table("csharp")
+
+
+@pytest.fixture
+def ruby() -> Table:
+    return Table("ruby")
+
+
 @rule("accept-22")
-def test_a_job_that_ran_when_the_link_dropped_is_waited_for_by_resuming(table: Table) -> None:
+def test_a_job_that_ran_when_the_link_dropped_is_waited_for_by_resuming(csharp: Table) -> None:
+    table = csharp
     assert table.session.dialect.name == table.spoken
     running(table)
     resume(table)
@@ -103,12 +114,74 @@ def test_jobs_of_the_present_link_are_heard(table: Table) -> None:
     assert causes(table) == []
 
 
-def test_a_job_that_was_accepted_again_is_bound_to_the_link_before(table: Table) -> None:
-    table.ask(dialect.SUBMIT)
-    resume(table)
-    table.accept(A)
-    table.wait(FIRST_PAUSE)
-    assert causes(table) == [LinkLost]
+def test_a_job_that_was_accepted_again_is_bound_to_the_link_before(csharp: Table) -> None:
+    csharp.ask(dialect.SUBMIT)
+    resume(csharp)
+    csharp.accept(A)
+    csharp.wait(FIRST_PAUSE)
+    assert causes(csharp) == [LinkLost]
+
+
+@rule("accept-22")
+def test_where_a_session_may_subscribe_to_its_own_job_it_hears_of_it_at_once(ruby: Table) -> None:
+    running(ruby)
+    resume(ruby)
+    ruby.event(2, A, 2)  # what was kept meanwhile
+    subscribe = ruby.said(dialect.SUBSCRIBE)
+    assert subscribe["payload"] == {"job_id": A, "history": True, "from_event_seq": 1}
+    ruby.event(3, A, 3)  # said between the replay and the subscription
+    ruby.confirmed(subscribe)
+    ruby.event(4, A, 4)
+    ruby.wait(20)
+    assert causes(ruby) == []
+    assert ruby.session.received == 4  # its numbers are the session's own
+    ruby.result(None, A)
+    assert ruby.numbers[-1] == "result"
+
+
+def test_a_copy_in_the_history_of_an_own_job_is_dropped(ruby: Table) -> None:
+    running(ruby)
+    resume(ruby)
+    ruby.event(2, A, 2, id="same")
+    subscribe = ruby.said(dialect.SUBSCRIBE)
+    ruby.event(2, A, 2, id="same")
+    ruby.confirmed(subscribe)
+    ruby.event(3, A, 3)
+    assert ruby.numbers == [1, 2, 3]
+
+
+@rule("accept-22")
+@pytest.mark.parametrize("answer", ["refused", "ended", "none"])
+def test_where_it_may_not_the_next_resume_brings_what_there_is(ruby: Table, answer: str) -> None:
+    running(ruby)
+    resume(ruby)
+    subscribe = ruby.said(dialect.SUBSCRIBE)
+    if answer == "refused":  # this runtime refuses subscriptions to jobs that have ended
+        ruby.error(dialect.PERMISSION_DENIED)
+    elif answer == "ended":
+        ruby.confirmed(subscribe, "success")
+    ruby.alive(40)
+    assert causes(ruby) == [LinkLost]
+    assert not ruby.of(effects.JobGone)
+    resume(ruby)
+    ruby.result(None, A)
+    assert ruby.numbers == [1, "result"]
+
+
+def test_a_job_that_was_started_over_the_lost_link_is_subscribed_to_as_well(ruby: Table) -> None:
+    ruby.ask(dialect.SUBMIT)
+    resume(ruby)
+    ruby.accept(A)
+    assert ruby.said(dialect.SUBSCRIBE)["payload"] == {"job_id": A, "history": True}
+
+
+def test_without_subscriptions_it_is_waited_for_by_resuming() -> None:
+    ruby = Table("ruby", features=(dialect.HEARTBEAT,))
+    running(ruby)
+    resume(ruby)
+    assert ruby.sent == []
+    ruby.wait(FIRST_PAUSE)
+    assert causes(ruby) == [LinkLost]
 
 
 def test_a_watched_job_is_watched_again(table: Table) -> None:
@@ -130,6 +203,3 @@ def test_in_a_new_session_a_history_that_counts_by_job_is_asked_for_as_a_whole()
     table.connect(session_id="sess_new")
     subscribe = table.said(dialect.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": True}
-
-
-# ------------------------------------------------------------------ frames that are too long
