@@ -15,6 +15,7 @@ from arcp_client.testing.faulty import (
     Repeat,
 )
 from arcp_client.testing.proxy import Fault, FaultyProxy, port_of
+from arcp_client.testing.replayed import ReplayedRuntime
 from arcp_client.testing.scripted import ScriptedRuntime
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "FrameFault",
     "Reorder",
     "Repeat",
+    "ReplayedRuntime",
     "ScriptedRuntime",
     "VirtualClock",
     "VirtualTimeLoop",

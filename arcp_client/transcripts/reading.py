@@ -32,6 +32,7 @@ class Reader:
     Attributes:
         header: the first line.
         number: the number of the last line that was read, from 1.
+        position: the bytes up to the end of that line.
         cut: whether the file ends within a line; known once all was read.
         end: the end line, once it was read.
 
@@ -44,6 +45,7 @@ class Reader:
         self._name = name or str(getattr(file, "name", "the transcript"))
         self._max_line = max_line
         self.number = 0
+        self.position = 0
         self.cut = False
         self.end: EndLine | None = None
         self.header = self._header()
@@ -95,20 +97,18 @@ class Reader:
             if not data:
                 return None
             self.number += 1
+            self.position += len(data)
             if len(data) > self._max_line:
                 raise self._wrong(f"the line is longer than {self._max_line:,} bytes")
             if not data.strip():
                 continue
             try:
-                found = json.loads(data.decode(), parse_constant=_no_constant)
+                return _object(data)
             except (ValueError, RecursionError) as error:
                 if not data.endswith(b"\n"):
                     self.cut = True
                     return None
-                raise self._wrong(f"the line is not JSON: {error}") from None
-            if not isinstance(found, dict):
-                raise self._wrong("the line is no JSON object")
-            return found
+                raise self._wrong(f"the line is no JSON object: {error}") from None
 
     def _line(self, fields: dict[str, Any]) -> Line:
         try:
@@ -149,6 +149,26 @@ def read(path: str | os.PathLike[str], *, max_line: int = MAX_LINE) -> Reader:
     except BaseException:
         file.close()
         raise
+
+
+def line_at(file: IO[bytes], position: int) -> Line:
+    """The line behind that many bytes of a transcript that was read once before.
+
+    Raises:
+        TranscriptError: the file is another one meanwhile.
+    """
+    try:
+        file.seek(position)
+        return from_fields(_object(file.readline(MAX_LINE + 1)))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TranscriptError(f"the transcript changed while it was read: {error}") from None
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    found = json.loads(data.decode(), parse_constant=_no_constant)
+    if not isinstance(found, dict):
+        raise ValueError(f"it is {type(found).__name__}")
+    return found
 
 
 def _no_constant(word: str) -> Any:

@@ -1,0 +1,327 @@
+"""A transcript in, a runtime out whose jobs do again what was recorded.
+
+For dashboards, demos and tests of clients: what once happened happens again, at its own pace or
+faster, as often as a client submits it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Self
+
+from arcp_client import events
+from arcp_client._tasks import TaskOwner
+from arcp_client.client import Client
+from arcp_client.errors import ArcpError, JobFailed, LocalProtocolError, RequestError
+from arcp_client.models import ClientInfo
+from arcp_client.runtime import JobContext, Limits, Runtime, Server
+from arcp_client.transcripts import MAX_LINE, EventLine, Header, JobLine, OutcomeLine, read
+from arcp_client.transcripts.reading import line_at
+from arcp_client.transports.base import Transport
+
+__all__ = ["ReplayedRuntime"]
+
+_NAMELESS = "replayed"
+_MOST_JOBS = 10_000
+_SHARED = frozenset(events.Event.__struct_fields__)
+_DAY = 86_400.0
+
+
+@dataclass(slots=True)
+class _Part:
+    """One recorded job: how it began, and where in the file its lines are."""
+
+    line: JobLine
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
+    delegated: bool = False
+
+
+class ReplayedRuntime:
+    """A runtime that plays a transcript: its jobs begin, emit and end as they were recorded.
+
+    ::
+
+        async with ReplayedRuntime("session.jsonl", speed=10) as runtime:
+            async with runtime.serve(port=7777) as server:
+                print(server.url)
+                await runtime.played()
+
+    It is a `Connector`, as a `Runtime` is: a client takes it as its target. The recorded jobs begin
+    when the block is entered, each at its moment, and are visible to everybody who may come in.
+    Besides, whoever submits to a recorded agent gets its first recording played, from the start.
+
+    Events keep their kinds, bodies and distances. They get ids, numbers and times of this runtime,
+    and jobs get new ids: `jobs` has them. A lease is granted as it was, but does not end in time.
+    A `Gap` is a vendor event, ``x-vendor.arcp-client.gap``. A job whose end was not recorded fails
+    with the code ``RECORDING_ENDED``, and one whose result was not recorded whole with
+    ``RECORDING_INCOMPLETE``.
+
+    Args:
+        path: the transcript. It is read while it is played, line by line.
+        speed: how many recorded seconds go into one; ``None`` plays without waiting.
+        auth: principals by bearer token; the jobs belong to the first one. ``None`` lets anybody
+            in.
+        on_job: told of each recorded job that begins, with its new id.
+
+    Attributes:
+        jobs: new ids of the recorded jobs that have begun, by their recorded ids.
+
+    Raises, when the block is entered:
+        TranscriptError: the file is no transcript, or is damaged.
+        OSError: it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        speed: float | None = 1.0,
+        auth: Mapping[str, str] | None = None,
+        on_job: Callable[[JobLine, str], None] | None = None,
+    ) -> None:
+        if speed is not None and not speed > 0:
+            raise ValueError("speed is positive, or None for no waiting")
+        self.jobs: dict[str, str] = {}
+        self._path = Path(path)
+        self._speed = speed
+        self._on_job = on_job
+        self._auth = dict(auth) if auth is not None else None
+        self._parts: dict[str, _Part] = {}
+        self._header: Header | None = None
+        self._complete = False
+        self._tasks = TaskOwner("replayed runtime")
+        self._conductor: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._bases: dict[str, float] = {}
+        limits = Limits(
+            event_bytes=MAX_LINE,
+            chunk_bytes=MAX_LINE,
+            retention=_DAY,
+            jobs_per_principal=2 * _MOST_JOBS,
+        )
+        self._runtime = Runtime(name="replay", auth=self._auth, limits=limits)
+        token = next(iter(self._auth), None) if self._auth else None
+        self._client = Client(self._runtime, token=token, info=ClientInfo(name="replay"))
+
+    # ------------------------------------------------------------------ as a connector
+
+    @property
+    def target(self) -> str:
+        """Who is connected to."""
+        return f"replayed:{self._path.name}"
+
+    async def connect(self) -> Transport:
+        """Open a new link inside this process."""
+        return await self._runtime.connect()
+
+    def serve(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        path: str = "/arcp",
+        ssl: SSLContext | None = None,
+    ) -> Server:
+        """Take WebSocket connections as well; as `Runtime.serve`."""
+        return self._runtime.serve(host, port, path=path, ssl=ssl)
+
+    @property
+    def header(self) -> Header:
+        """What the transcript says of itself; once the block was entered."""
+        if self._header is None:
+            raise LocalProtocolError("the transcript was not opened yet: enter the block")
+        return self._header
+
+    @property
+    def complete(self) -> bool:
+        """Whether the transcript has its end; a file that was cut off has none."""
+        return self._complete
+
+    async def played(self) -> None:
+        """Wait until all recorded jobs have ended."""
+        if self._conductor is not None:
+            await asyncio.wait([self._conductor])
+
+    async def __aenter__(self) -> Self:
+        self._index()
+        for part in self._parts.values():
+            self._register(part.line.agent)
+        await self._client.connect()
+        self._began = asyncio.get_running_loop().time()
+        self._conductor = self._tasks.spawn(self._conduct(), name="conductor")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._tasks.close()
+        await self._client.close(timeout=1.0)
+        await self._runtime.close()
+
+    # ------------------------------------------------------------------ what there is
+
+    def _index(self) -> None:
+        children: set[str] = set()
+        with read(self._path) as reader:
+            self._header = reader.header
+            position = reader.position
+            for line in reader:
+                if isinstance(line, JobLine):
+                    if len(self._parts) < _MOST_JOBS:
+                        self._parts.setdefault(line.job_id, _Part(line))
+                elif isinstance(line, EventLine | OutcomeLine):
+                    part = self._parts.get(line.job_id or "")
+                    if part is not None:
+                        part.offsets.append(position)
+                    if isinstance(line, EventLine) and isinstance(line.event, events.Delegate):
+                        children.add(line.event.child_job_id or "")
+                position = reader.position
+            self._complete = reader.complete
+        for job_id in children & self._parts.keys():
+            self._parts[job_id].delegated = True
+
+    def _register(self, agent: str) -> None:
+        name, _, version = agent.partition("@")
+
+        async def play(input: Any, job: JobContext) -> Any:
+            return await self._play(input, job)
+
+        # As often as jobs of it were recorded, or with a name that this runtime does not have.
+        with contextlib.suppress(ValueError):
+            self._runtime.agent(name, version or None)(play)
+            return
+        with contextlib.suppress(ValueError):
+            self._runtime.agent(_NAMELESS)(play)
+
+    # ------------------------------------------------------------------ what happens again
+
+    async def _conduct(self) -> None:
+        """Begin each job that no other one began, at its moment, and wait for all of them."""
+        started = []
+        for job_id, part in self._parts.items():
+            if not part.delegated:
+                await self._until(part.line.at, self._began, 0.0)
+                started.append(self._tasks.spawn(self._begin(job_id), name=f"job {job_id}"))
+        if started:
+            await asyncio.wait(started)
+
+    async def _begin(self, job_id: str) -> None:
+        part = self._parts[job_id]
+        self._bases[job_id] = part.line.at
+        lease = {name: list(found) for name, found in part.line.lease.items()}
+        given = {"replayed": job_id}
+        for agent, wish in ((part.line.agent, lease), (part.line.agent, None), (_NAMELESS, None)):
+            with contextlib.suppress(RequestError, ValueError):  # then in a plainer way
+                job = await self._client.submit(agent, given, lease=wish or None)
+                break
+        else:
+            return
+        with contextlib.suppress(ArcpError):
+            await job.result()
+
+    async def _until(self, at: float, began: float, base: float) -> None:
+        if self._speed is None:
+            return
+        delay = began + (at - base) / self._speed - asyncio.get_running_loop().time()
+        if delay > 0:
+            await asyncio.sleep(delay)
+
+    async def _play(self, input: Any, job: JobContext) -> Any:
+        wanted = input.get("replayed") if isinstance(input, dict) else None
+        if not isinstance(wanted, str) or wanted not in self._parts:
+            wanted = self._first(job.agent)
+        elif wanted not in self.jobs:
+            self.jobs[wanted] = job.id
+            if self._on_job is not None:
+                self._on_job(self._parts[wanted].line, job.id)
+        part = self._parts[wanted]
+        base = self._bases.get(wanted, part.line.at)
+        began, hole = asyncio.get_running_loop().time(), False
+        next_chunk = 0
+        with self._path.open("rb") as file:
+            for offset in part.offsets:
+                line = line_at(file, offset)
+                await self._until(line.at, began, base)
+                if not isinstance(line, EventLine):
+                    continue
+                event = line.event
+                if isinstance(event, events.ResultChunk):
+                    hole |= event.chunk_seq != next_chunk
+                    next_chunk = event.chunk_seq + 1
+                if isinstance(event, events.Completed):
+                    if event.result_id is not None and (hole or not next_chunk):
+                        raise JobFailed(
+                            "chunks of the result were not recorded", code="RECORDING_INCOMPLETE"
+                        )
+                    return event.value
+                if isinstance(event, events.Failed):
+                    await self._fail(event, job)
+                await self._emit(event, line.at, job)
+        raise JobFailed("the recording ends before the job does", code="RECORDING_ENDED")
+
+    def _first(self, agent: str) -> str:
+        parts = self._parts.items()
+        return next(
+            (job_id for job_id, part in parts if part.line.agent == agent), next(iter(parts))[0]
+        )
+
+    async def _fail(self, event: events.Failed, job: JobContext) -> None:
+        if event.status == "cancelled":
+            # Whoever submitted it may cancel it: then it ends as it did. It interrupts this agent.
+            with contextlib.suppress(ArcpError):
+                await self._client.cancel_job(job.id, event.message or None)
+                await asyncio.Event().wait()
+        raise JobFailed(
+            event.message, code=event.code, retryable=event.retryable, details=event.details
+        )
+
+    async def _emit(self, event: events.Event, at: float, job: JobContext) -> None:
+        try:
+            match event:
+                case events.ResultChunk():
+                    binary = event.encoding == "base64"
+                    data = base64.b64decode(event.data, validate=True) if binary else event.data
+                    await job.chunk(data, event.more)
+                case events.Delegate():
+                    await self._delegate(event, at, job)
+                case events.Gap():
+                    await job.emit("x-vendor.arcp-client.gap", _body(event))
+                case events.Metric(name="cost.budget.remaining", unit=unit) if unit in job.budget:
+                    pass  # the runtime says so by itself
+                case events.Unknown(kind=kind, body=body):
+                    shown = body if isinstance(body, dict) else {"body": body}
+                    await job.emit(kind or "x-vendor.arcp-client.unknown", shown)
+                case _:
+                    await job.emit(event.kind, _body(event))
+        except (ValueError, RequestError) as error:
+            await job.log(f"an event of the kind {event.kind!r} cannot be played: {error}", "warn")
+
+    async def _delegate(self, event: events.Delegate, at: float, job: JobContext) -> None:
+        child = self._parts.get(event.child_job_id or "")
+        if child is None:
+            await job.emit("x-vendor.arcp-client.delegate", _body(event))
+            return
+        self._bases[child.line.job_id] = at
+        given = {"replayed": child.line.job_id}
+        try:
+            await job.delegate(child.line.agent, given, delegate_id=event.delegate_id)
+        except (RequestError, JobFailed):  # its lease did not say so: then as a job of its own
+            await job.emit("x-vendor.arcp-client.delegate", _body(event))
+            self._tasks.spawn(self._begin(child.line.job_id), name="child")
+
+
+def _body(event: events.Event) -> dict[str, Any]:
+    fields = {name: value for name, value in event.to_dict().items() if name not in _SHARED}
+    return {name: value for name, value in fields.items() if value is not None}
