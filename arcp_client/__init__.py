@@ -25,6 +25,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from . import errors, events, rx, testing
     from ._dispatch.registration import Registration
+    from ._dispatch.streams import EventIterator
     from .client import Client
     from .errors import ArcpError
     from .events import Event, Gap
@@ -64,6 +65,7 @@ _HOMES = {
     "events": ("Event", "Gap"),
     "job": ("Job", "JobHandle", "JobView"),
     "_dispatch.registration": ("Registration",),
+    "_dispatch.streams": ("EventIterator",),
     "models": (
         "AgentInfo",
         "ClientInfo",
@@ -108,6 +110,7 @@ __all__ = [
     "Connector",
     "Credential",
     "Event",
+    "EventIterator",
     "Gap",
     "Job",
     "JobContext",

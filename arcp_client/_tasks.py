@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["TaskOwner", "cancel_and_wait"]
+__all__ = ["TaskOwner", "cancel_and_wait", "is_elsewhere"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,17 @@ class TaskOwner:
         """Cancel all that runs, but for the caller's own task, and wait until it ended."""
         current = asyncio.current_task()
         await cancel_and_wait(task for task in tuple(self._tasks) if task is not current)
+
+
+def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs beside this loop: nobody would wake it, and it would come in between.
+
+    Between two runs of a loop there is nothing to come in between of.
+    """
+    try:
+        return asyncio.get_running_loop() is not home
+    except RuntimeError:
+        return home.is_running()
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -138,7 +138,15 @@ class HeartbeatLost(LinkError, TimeoutError):
 
 
 class HandshakeTimeout(LinkError, TimeoutError):
-    """The peer took the connection and did not answer ``session.hello`` in time."""
+    """The peer took the connection and did not answer ``session.hello`` in time.
+
+    Attributes:
+        stderr: the tail of a child process's standard error: often it says what it waits for.
+    """
+
+    def __init__(self, message: str, *, stderr: str = "") -> None:
+        super().__init__(message)
+        self.stderr = stderr
 
 
 class ConnectFailed(LinkError):

@@ -19,7 +19,7 @@ from arcp_client._dispatch.pressure import Pressure
 from arcp_client._dispatch.registration import Handler, HandlerRegistration, OnError
 from arcp_client._dispatch.selection import Selection
 from arcp_client._dispatch.slowness import Episode, Slowness
-from arcp_client._dispatch.streams import EventIterator, Tap
+from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
 from arcp_client._dispatch.subject import Subject
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
@@ -134,7 +134,7 @@ class Consumers:
     def iterate(self, selection: Selection) -> EventIterator[Any]:
         """A new iterator over the events of the session that a selection wants."""
         self._at_home()
-        iterator: EventIterator[Event] = EventIterator(selection, relief=self.pressure)
+        iterator: Iteration[Event] = Iteration(selection, relief=self.pressure)
         self._tap.add(iterator)
         self.subject.attach(self._tap)
         return iterator
@@ -144,7 +144,7 @@ class Consumers:
         self._streams = streams
         self.subject.attach(streams)
 
-    def _iterators(self) -> Iterator[EventIterator[Event]]:
+    def _iterators(self) -> Iterator[Iteration[Event]]:
         """All iterators that are in use."""
         yield from self._tap.iterators()
         if self._streams is not None:
@@ -235,7 +235,7 @@ class _Crowd:
     def __init__(
         self,
         subject: Subject,
-        iterators: Callable[[], Iterator[EventIterator[Event]]],
+        iterators: Callable[[], Iterator[Iteration[Event]]],
         backlog: Callable[[], int],
     ) -> None:
         self.iterators = iterators

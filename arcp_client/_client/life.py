@@ -13,7 +13,7 @@ from arcp_client._client.consumers import Consumers
 from arcp_client._client.conversation import Conversation
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import States
-from arcp_client._tasks import TaskOwner, cancel_and_wait
+from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere
 from arcp_client.errors import ArcpError, ConnectFailed, LinkLost, LocalProtocolError
 from arcp_client.policy import Timeouts
 from arcp_client.state import Closed, Live
@@ -67,12 +67,7 @@ class Life:
         running = self._running
         if running is None or running.done():
             return
-        home = running.get_loop()
-        try:
-            here = asyncio.get_running_loop() is home
-        except RuntimeError:
-            here = not home.is_running()  # between two runs of it, nothing can come in between
-        if not here:
+        if is_elsewhere(running.get_loop()):
             raise LocalProtocolError(
                 "the client lives in another event loop: use it there (from another thread, with"
                 " asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe)"

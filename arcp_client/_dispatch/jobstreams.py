@@ -11,7 +11,7 @@ from ..events import Event, Gap
 from .relief import Relief
 from .retention import Memory, Retention
 from .selection import Selection
-from .streams import EventIterator, Tap
+from .streams import EventIterator, Iteration, Tap
 
 __all__ = ["JobStream", "JobStreams"]
 
@@ -58,9 +58,7 @@ class JobStream:
     def iterate(self, selection: Selection) -> EventIterator[Event]:
         """A new iterator: what is retained first, then what comes, up to the terminal event."""
         self.relief.at_home()
-        iterator: EventIterator[Event] = EventIterator(
-            selection, until_terminal=True, relief=self.relief
-        )
+        iterator: Iteration[Event] = Iteration(selection, until_terminal=True, relief=self.relief)
         iterator.remember(self.retention.replay(self.job_id))
         self.tap.add(iterator)
         self._memory.listened.add(self)
@@ -143,7 +141,7 @@ class JobStreams:
         moments = [stream.tap.since() for stream in self._busy()]
         return min((moment for moment in moments if moment is not None), default=None)
 
-    def iterators(self) -> Iterator[EventIterator[Event]]:
+    def iterators(self) -> Iterator[Iteration[Event]]:
         """All iterators over jobs."""
         for stream in self._busy():
             yield from stream.tap.iterators()

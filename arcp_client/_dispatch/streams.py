@@ -16,7 +16,7 @@ from ..events import Event, Gap
 from .relief import Relief
 from .selection import Selection
 
-__all__ = ["EventIterator", "Tap"]
+__all__ = ["EventIterator", "Iteration", "Tap"]
 
 E = TypeVar("E", bound=Event)
 
@@ -24,8 +24,34 @@ E = TypeVar("E", bound=Event)
 class EventIterator(AsyncIterator[E], Generic[E]):
     """Independent iterator over events; each one gets every event that it wants.
 
-    Use it from one task at a time. It ends after the terminal event of its job, with the client's
-    error if the client is closed, and is unregistered when it is no longer referenced.
+    Made by ``events()`` of a client or a job, and by ``async for event in job``. Use it from one
+    task at a time. Asking for the next item says that the last one is done with. One over a job
+    begins with what is kept of the job's past and ends after its terminal event; one over the
+    session begins now. Leaving the loop ends it: nothing is kept for one that nobody refers to.
+
+    Raises:
+        ArcpError: from the iteration, when the client is closed: ClientClosed, or why it ended.
+        LocalProtocolError: from the iteration, in another event loop than the client's.
+    """
+
+    def __aiter__(self) -> EventIterator[E]:
+        return self
+
+    async def __anext__(self) -> E:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Take no more events. Idempotent; a waiting ``anext`` ends, from any task."""
+        raise NotImplementedError
+
+
+class Iteration(EventIterator[E], Generic[E]):
+    """An iterator as those see it that feed it.
+
+    Args:
+        selection: which events it wants.
+        until_terminal: it ends after a terminal event.
+        relief: told when it is read.
 
     Attributes:
         pulls: how often it was asked for an item.
@@ -48,9 +74,6 @@ class EventIterator(AsyncIterator[E], Generic[E]):
         self._ended = False
         self._error: Callable[[], BaseException] | None = None
         self.pulls = 0
-
-    def __aiter__(self) -> EventIterator[E]:
-        return self
 
     async def __anext__(self) -> E:
         relief = self._relief
@@ -97,7 +120,6 @@ class EventIterator(AsyncIterator[E], Generic[E]):
             self._waiter = None
 
     async def aclose(self) -> None:
-        """Take no more events. Idempotent; a waiting ``anext`` ends, from any task."""
         self.end(None)
         self._past.clear()
         self._queue.clear()
@@ -201,18 +223,18 @@ class Tap:
 
     def __init__(self, relief: Relief | None = None) -> None:
         self._relief = relief
-        self._iterators: list[weakref.ref[EventIterator[Event]]] = []
+        self._iterators: list[weakref.ref[Iteration[Event]]] = []
         self._ended = False
         self._error: Callable[[], BaseException] | None = None
 
-    def add(self, iterator: EventIterator[Event]) -> None:
+    def add(self, iterator: Iteration[Event]) -> None:
         """Every later event goes to it as well."""
         if self._ended:
             iterator.end(self._error)
             return
         self._iterators.append(weakref.ref(iterator, self._gone))
 
-    def _gone(self, ref: weakref.ref[EventIterator[Event]]) -> None:
+    def _gone(self, ref: weakref.ref[Iteration[Event]]) -> None:
         if ref in self._iterators:
             self._iterators.remove(ref)
         if self._relief is not None and self._relief.watching:
@@ -236,7 +258,7 @@ class Tap:
         for iterator in self.iterators():
             iterator.end(error)
 
-    def iterators(self) -> list[EventIterator[Event]]:
+    def iterators(self) -> list[Iteration[Event]]:
         """Those that are still referenced."""
         return [it for ref in self._iterators if (it := ref()) is not None]
 

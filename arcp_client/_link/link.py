@@ -25,7 +25,7 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from ..transports.base import LARGE, FrameRefused, LineTransport, ManyReceiver, Transport
+from ..transports.base import LARGE, FrameRefused, LineTransport, ManyReceiver, Transport, stderr_of
 from .driver import Driver
 from .intake import Intake
 from .waking import watch
@@ -213,7 +213,8 @@ class Link:
 
     def _no_welcome(self, seconds: float) -> None:
         if self._driver.session.state is State.GREETING:
-            self.drop(HandshakeTimeout(f"no answer to session.hello within {seconds:g} s"))
+            text = f"no answer to session.hello within {seconds:g} s"
+            self.drop(HandshakeTimeout(text, stderr=stderr_of(self._transport)))
 
     def _broke(self, error: BaseException) -> None:
         cause = LinkLost(f"the link failed unexpectedly: {type(error).__name__}: {error}")

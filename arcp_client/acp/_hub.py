@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, is_elsewhere
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base
 from arcp_client.acp._decode import Misshapen, decode
@@ -33,6 +33,7 @@ from arcp_client.errors import (
     FeatureNotNegotiated,
     HandlerError,
     LinkLost,
+    LocalProtocolError,
     RemoteProtocolError,
 )
 from arcp_client.transports import Transport
@@ -175,6 +176,7 @@ class Hub:
             arrived: called by the reader when the answer has come, before anything that follows.
             abandon: tell the agent if the wait is cut short, and take no answer after that.
         """
+        self.at_home()
         if self._ended:
             raise ClientClosed(f"the connection to {self.name} was closed here")
         inside = running()
@@ -205,6 +207,18 @@ class Hub:
         finally:
             if own is not None:
                 own.leave(lane, bypassed=bypass)
+
+    def at_home(self) -> None:
+        """Whoever waits in another event loop would not be woken.
+
+        Raises:
+            LocalProtocolError: the caller is in another event loop than the connection.
+        """
+        if not self._ended and is_elsewhere(self.closed.get_loop()):
+            raise LocalProtocolError(
+                f"the connection to {self.name} lives in another event loop: use it there (from"
+                " another thread, with asyncio.run_coroutine_threadsafe)"
+            )
 
     def needs(self, what: object, feature: str) -> None:
         """Raise FeatureNotNegotiated unless the agent has a capability."""

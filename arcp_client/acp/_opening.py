@@ -9,8 +9,9 @@ from typing import Any
 from arcp_client.acp import schema
 from arcp_client.acp._decode import Misshapen, decode
 from arcp_client.acp._hub import Hub
+from arcp_client.acp._inbox import Inbox
 from arcp_client.acp._peer import Outcome
-from arcp_client.acp.session import AcpSession
+from arcp_client.acp.session import AcpSession, open_session
 from arcp_client.errors import RemoteProtocolError
 
 __all__ = ["make_session", "pages", "usable_directories", "usable_servers"]
@@ -33,7 +34,7 @@ async def make_session(
         result: the type of the result, which has a ``session_id``.
         source: the session in whose inbox the answer is a position.
     """
-    made: list[AcpSession] = []
+    made: list[Inbox] = []
     gone = False
 
     def arrived(outcome: Outcome) -> None:
@@ -43,24 +44,25 @@ async def make_session(
                 response = decode(result, outcome)
             except Misshapen:
                 return  # the caller gets the error
-            session = hub.sessions.get(response.session_id)
-            if not isinstance(session, AcpSession):
-                session = AcpSession(hub, response.session_id, cwd=request.cwd)
-                session.hold(response)
-                hub.add(session)
-            made.append(session)
+            inbox = hub.sessions.get(response.session_id)
+            if not isinstance(inbox, Inbox):
+                inbox = open_session(hub, response.session_id, cwd=request.cwd)
+                inbox.hold(response)
+                hub.add(inbox)
+            made.append(inbox)
 
-    lane = None if source is None else source.lane
+    beside = None if source is None else hub.sessions.get(source.id)
+    lane = None if beside is None else beside.lane
     try:
         await hub.call(method, request, result, lane=lane, arrived=arrived)
     except BaseException:
         gone = True
-        for session in made:
-            hub.remove(session)
-            session.leave()
+        for inbox in made:
+            hub.remove(inbox)
+            inbox.leave()
         raise
     made[0].returned()
-    return made[0]
+    return made[0].session
 
 
 async def pages(hub: Hub, cwd: str | os.PathLike[str] | None) -> AsyncIterator[schema.SessionInfo]:

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from arcp_client.acp import schema
 from arcp_client.acp._decode import as_json, decode
+from arcp_client.acp._inbox import Inbox
 from arcp_client.acp._requests import Route
 from arcp_client.acp.errors import INVALID_PARAMS, Refusal
 from arcp_client.acp.files import FileSystem
 from arcp_client.acp.permissions import PermissionRequest, Policy, decide
-from arcp_client.acp.session import AcpSession
 from arcp_client.acp.terminals import Terminals
 
 __all__ = ["Elicit", "Services", "capabilities"]
@@ -47,7 +47,7 @@ class Services:
     def __init__(
         self,
         *,
-        session: Callable[[str], AcpSession | None],
+        session: Callable[[str], Inbox | None],
         policy: Policy,
         fs: FileSystem | None,
         terminal: Terminals | None,
@@ -85,14 +85,15 @@ class Services:
     async def _permission(
         self, params: schema.RequestPermissionRequest, _: str | None
     ) -> schema.RequestPermissionResponse:
-        session = self._session(params.session_id)
+        inbox = self._session(params.session_id)
         call = (
-            session.call(params.tool_call)
-            if session is not None
+            inbox.call(params.tool_call)
+            if inbox is not None
             else schema.ToolCall(
                 tool_call_id=params.tool_call.tool_call_id, title=params.tool_call.title or ""
             )
         )
+        session = None if inbox is None else inbox.session
         request = PermissionRequest(session, params.session_id, call, tuple(params.options))
         try:
             return await decide(self._policy, request)

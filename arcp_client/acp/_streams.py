@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Generic, TypeVar
 
 from arcp_client.acp._base import Gap, Origin, Update
@@ -43,7 +43,10 @@ class History:
 class _Queue:
     """What one iterator has not asked for yet. The session holds this, never the iterator."""
 
-    def __init__(self, kinds: tuple[type[Update], ...], limit: int) -> None:
+    def __init__(
+        self, kinds: tuple[type[Update], ...], limit: int, at_home: Callable[[], None]
+    ) -> None:
+        self.at_home = at_home
         self.kinds = kinds
         self.limit = limit
         self.items: deque[Update] = deque()
@@ -95,6 +98,7 @@ class Updates(AsyncIterator[U], Generic[U]):
 
     async def __anext__(self) -> U:
         queue = self._queue
+        queue.at_home()
         while not queue.items:
             if queue.gone:
                 raise StopAsyncIteration
@@ -128,10 +132,14 @@ class Streams:
         limit: what one of them holds.
         stall: seconds that one which is full and not asked may hold back the session.
         history: updates kept for late ones.
+        at_home: raises unless the caller is in the connection's event loop.
     """
 
-    def __init__(self, *, limit: int, stall: float, history: int) -> None:
+    def __init__(
+        self, *, limit: int, stall: float, history: int, at_home: Callable[[], None]
+    ) -> None:
         self._limit = limit
+        self._at_home = at_home
         self._stall = stall
         self._history = History(history)
         self._queues: list[_Queue] = []
@@ -140,7 +148,7 @@ class Streams:
 
     def new(self, kinds: tuple[type[Update], ...], *, history: bool) -> Updates[Update]:
         """One more iterator."""
-        queue = _Queue(kinds or (Update,), self._limit)
+        queue = _Queue(kinds or (Update,), self._limit, self._at_home)
         if history:
             if self._history.forgotten:
                 queue.put(Gap(missed=self._history.forgotten, reason="not_retained"))

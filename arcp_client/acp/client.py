@@ -13,13 +13,14 @@ from arcp_client.acp import schema
 from arcp_client.acp._decode import as_value
 from arcp_client.acp._handlers import Handlers, Listening
 from arcp_client.acp._hub import Hooks, Hub
+from arcp_client.acp._inbox import Inbox
 from arcp_client.acp._opening import make_session, pages, usable_directories, usable_servers
 from arcp_client.acp._requests import Route
 from arcp_client.acp._services import Elicit, Services, capabilities
 from arcp_client.acp.files import FileSystem
 from arcp_client.acp.limits import AcpLimits
 from arcp_client.acp.permissions import Policy, deny
-from arcp_client.acp.session import AcpSession
+from arcp_client.acp.session import AcpSession, open_session
 from arcp_client.acp.terminals import Terminals
 from arcp_client.errors import (
     HandshakeTimeout,
@@ -28,7 +29,8 @@ from arcp_client.errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
-from arcp_client.transports import Connector, StdioConnector
+from arcp_client.transports.base import Connector, Transport, stderr_of
+from arcp_client.transports.stdio import StdioConnector
 from arcp_client.version import __version__
 
 __all__ = ["AcpClient"]
@@ -145,12 +147,12 @@ class AcpClient(Listening):
         )
         hub.peer.start()
         try:
-            await self._initialize(hub)
+            await self._initialize(hub, transport)
         except BaseException:
             await self.close(drain=0)
             raise
 
-    async def _initialize(self, hub: Hub) -> None:
+    async def _initialize(self, hub: Hub, transport: Transport) -> None:
         request = schema.InitializeRequest(
             protocol_version=_VERSION,
             client_capabilities=capabilities(self._routes, self._extra),
@@ -166,7 +168,8 @@ class AcpClient(Listening):
             )
         except RequestTimeout as error:
             raise HandshakeTimeout(
-                f"{self._command!r} did not answer initialize within {self._limits.start:g} s"
+                f"{self._command!r} did not answer initialize within {self._limits.start:g} s",
+                stderr=stderr_of(transport),
             ) from error
         version = hub.agent.protocol_version
         if version != _VERSION:
@@ -180,6 +183,7 @@ class AcpClient(Listening):
                 much is not handled by then is logged.
         """
         if self._hub is not None:
+            self._hub.at_home()
             await self._hub.close(drain=self._limits.drain if drain is None else drain)
         if self._terminal is not None:
             await self._terminal.close()
@@ -313,9 +317,9 @@ class AcpClient(Listening):
         hub = self._at()
         known = self._known(session_id)
         if known is None:
-            known = AcpSession(hub, session_id)
+            known = open_session(hub, session_id)
             hub.add(known)
-        return known
+        return known.session
 
     async def load_session(
         self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
@@ -372,10 +376,11 @@ class AcpClient(Listening):
         """Send a notification of any method."""
         await self._at().peer.notify(method, dict(params))
 
-    def _known(self, session_id: str) -> AcpSession | None:
-        return cast("AcpSession | None", self._at().sessions.get(session_id))
+    def _known(self, session_id: str) -> Inbox | None:
+        return cast("Inbox | None", self._at().sessions.get(session_id))
 
     def _at(self) -> Hub:
         if self._hub is None:
             raise LocalProtocolError("the client is not connected; use it with `async with`")
+        self._hub.at_home()
         return self._hub

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import inspect
 from collections.abc import Sequence
 from functools import partial
-from types import CoroutineType
 from typing import Any, TypeVar, overload
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._content import Prompt, prompt_blocks
-from arcp_client.acp._decode import Misshapen, decode, update_of
-from arcp_client.acp._handlers import Handlers, Listening, Registration
+from arcp_client.acp._handlers import Listening
 from arcp_client.acp._hub import Hub, running
-from arcp_client.acp._lane import HERE, Inside, Lane
+from arcp_client.acp._inbox import Inbox
 from arcp_client.acp._peer import Outcome
 from arcp_client.acp._state import State
-from arcp_client.acp._streams import Streams, Updates
-from arcp_client.acp._turns import Turns
+from arcp_client.acp._streams import Updates
 from arcp_client.acp.turn import Turn
 
-__all__ = ["AcpSession", "Prompt"]
+__all__ = ["AcpSession", "Prompt", "open_session"]
 
 U = TypeVar("U", bound=Update)
-
-_PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk})
 
 
 class AcpSession(Listening):
@@ -43,20 +36,14 @@ class AcpSession(Listening):
     Updates also come between turns. They belong to the session, not to a prompt.
     """
 
-    def __init__(self, hub: Hub, session_id: str, *, cwd: str = "") -> None:
-        self._hub = hub
-        self._id = session_id
+    def __init__(self, hub: Hub, inbox: Inbox, *, cwd: str = "") -> None:
+        super().__init__(inbox.handlers)
         self.cwd = cwd
-        self._state = State()
-        self.lane = Lane(hub.store, self._deliver)
-        super().__init__(Handlers(hub.handlers, self._used))
-        limits = hub.limits
-        self._limit = limits.handler
-        self._streams = Streams(
-            limit=limits.buffer.soft, stall=limits.stall, history=limits.history
-        )
-        self._turns = Turns(hub, session_id, self.lane)
-        self._timer: asyncio.TimerHandle | None = None
+        self._hub = hub
+        self._inbox = inbox
+        self._id = inbox.id
+        self._turns = inbox.turns
+        inbox.session = self
 
     def __repr__(self) -> str:
         return f"<AcpSession {self._id}>"
@@ -79,8 +66,8 @@ class AcpSession(Listening):
     @property
     def state(self) -> State:
         """What the updates so far add up to: tool calls, plan, modes, options, title, usage."""
-        self._used()
-        return self._state
+        self._inbox.used()
+        return self._inbox.state
 
     @property
     def last_turn(self) -> Turn | None:
@@ -109,44 +96,8 @@ class AcpSession(Listening):
             LinkLost: from the iteration, after the last update: the agent has ended.
             ClientClosed: from the iteration, after the last update: the connection was closed here.
         """
-        self._used()
-        return self._streams.new(kinds, history=history)
-
-    async def _deliver(self, line: bytes) -> None:
-        at = (line, self._turns.origin)
-        update = update_of(at)
-        kind = type(update)
-        if kind not in _PLAIN:
-            self._state.apply(update)
-        handlers = self._handlers.of(kind)
-        limit = self._limit
-        if handlers:
-            inside = Inside(self.lane)
-            HERE.set(inside)
-            try:
-                for registration in handlers:
-                    try:
-                        result = registration.handler(update)
-                        if type(result) is CoroutineType or inspect.isawaitable(result):
-                            if limit is None:
-                                await result
-                            else:
-                                await asyncio.wait_for(result, limit)
-                    except BaseException as error:  # noqa: BLE001  # re-raised where it must be
-                        self._failed(registration, update, error)
-            finally:
-                inside.active = False
-        if not self._streams.offer(update, at):
-            await self._streams.ease()
-
-    def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise error  # the lane itself is being stopped
-        elif not isinstance(error, Exception):
-            raise error
-        self._hub.failed(registration.name, error, update)
+        self._inbox.used()
+        return self._inbox.streams.new(kinds, history=history)
 
     # ------------------------------------------------------------------ prompts
 
@@ -172,7 +123,7 @@ class AcpSession(Listening):
             ClientClosed: the connection was closed here.
         """
         blocks = prompt_blocks(self._hub, content)
-        self._used()
+        self._inbox.used()
         if running() is None:
             await self._turns.idle()
         turn = self._turns.begin()
@@ -183,7 +134,7 @@ class AcpSession(Listening):
                 request,
                 schema.PromptResponse,
                 timeout=None,
-                lane=self.lane,
+                lane=self._inbox.lane,
                 arrived=partial(self._turns.answered, turn),
                 abandon=False,
             )
@@ -207,6 +158,7 @@ class AcpSession(Listening):
         Raises:
             LinkLost: the agent has ended.
         """
+        self._hub.at_home()
         self._hub.peer.check()
         self._turns.request_cancel()
         await self._hub.peer.notify(
@@ -265,30 +217,24 @@ class AcpSession(Listening):
         await self._reopen("session/resume", request, schema.ResumeSessionResponse)
 
     async def _reopen(self, method: str, request: Any, result: Any, **options: Any) -> None:
-        self._used()
-        self.lane.do(partial(self._turns.replay, 1))
+        self._inbox.used()
+        self._inbox.lane.do(partial(self._turns.replay, 1))
         ended = False
 
         def arrived(outcome: Outcome | None) -> None:
             nonlocal ended
             if not ended:
                 ended = True
-                self.lane.do(partial(self._turns.replay, -1))
-                self.lane.do(partial(self._opened, result, outcome))
+                self._inbox.lane.do(partial(self._turns.replay, -1))
+                self._inbox.lane.do(partial(self._inbox.opened, result, outcome))
 
         try:
             await self._hub.call(
-                method, request, result, lane=self.lane, arrived=arrived, **options
+                method, request, result, lane=self._inbox.lane, arrived=arrived, **options
             )
         except BaseException:
             arrived(None)
             raise
-
-    def _opened(self, result: Any, outcome: Outcome | None) -> None:
-        # In turn, so that it does not undo what later updates say.
-        if isinstance(outcome, bytes):
-            with contextlib.suppress(Misshapen):  # the caller gets the error
-                self._state.opened(decode(result, outcome))
 
     def _directory(self, cwd: str | None) -> str:
         self.cwd = self._hub.directory(self.cwd or "." if cwd is None else cwd)
@@ -307,66 +253,38 @@ class AcpSession(Listening):
             value=value,
             type="boolean" if isinstance(value, bool) else None,
         )
-        result = schema.SetSessionConfigOptionResponse
+        result, inbox = schema.SetSessionConfigOptionResponse, self._inbox
         await self._hub.call(
             "session/set_config_option",
             request,
             result,
-            arrived=lambda outcome: self.lane.do(partial(self._opened, result, outcome)),
+            arrived=lambda outcome: inbox.lane.do(partial(inbox.opened, result, outcome)),
         )
 
     async def close(self) -> None:
         """Close the session at the agent, if it can, and here: what came is still handled."""
+        self._hub.at_home()
         offers = self._hub.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
         if sessions and sessions.close is not None:
             request = schema.CloseSessionRequest(session_id=self._id)
             await self._hub.call(
-                "session/close", request, schema.CloseSessionResponse, lane=self.lane
+                "session/close", request, schema.CloseSessionResponse, lane=self._inbox.lane
             )
-        self._hub.remove(self)
-        self.lane.do(partial(self.end, None))
-        self.lane.complete()
+        self._hub.remove(self._inbox)
+        self._inbox.lane.do(partial(self._inbox.end, None))
+        self._inbox.lane.complete()
         inside = running()
-        if inside is None or inside.lane is not self.lane:
+        if inside is None or inside.lane is not self._inbox.lane:
             await asyncio.wait(
-                {self._hub.owner.spawn(self.lane.drained(), name="drain")},
+                {self._hub.owner.spawn(self._inbox.lane.drained(), name="drain")},
                 timeout=self._hub.limits.drain,
             )
-        self.leave()
+        self._inbox.leave()
 
-    # ------------------------------------------------------------------ for the hub
 
-    def hold(self, response: Any) -> None:
-        """The session was just made: handle nothing until it is used, or for `AcpLimits.hold` s."""
-        self.lane.hold()
-        self._state.opened(response)
-
-    def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
-        """What is known of a tool call, with what a request says of it."""
-        return self._state.call(update)
-
-    def returned(self) -> None:
-        """The call that made the session has returned: the time for its first use runs."""
-        if self.lane.holding:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._hub.limits.hold, self.lane.release)
-
-    def _used(self) -> None:
-        if self.lane.holding:
-            # Not now: more handlers are registered in the same breath.
-            asyncio.get_running_loop().call_soon(self.lane.release)
-
-    def end(self, error: Exception | None) -> None:
-        """Iterators end now."""
-        self._streams.end(error)
-        self._handlers.leave()
-
-    def leave(self) -> int:
-        """Stop now; the number of updates that were not handled."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._turns.close_all()
-        left = self.lane.dispose()
-        self.end(self._hub.reason())
-        return left
+def open_session(hub: Hub, session_id: str, *, cwd: str = "") -> Inbox:
+    """A session of that id, not known to the connection yet."""
+    inbox = Inbox(hub, session_id)
+    AcpSession(hub, inbox, cwd=cwd)
+    return inbox

@@ -15,10 +15,12 @@ __all__ = [
     "LARGE",
     "MAX_FRAME",
     "Connector",
+    "ErrorOutput",
     "FrameRefused",
     "LineTransport",
     "ManyReceiver",
     "Transport",
+    "stderr_of",
 ]
 
 MAX_FRAME = 16 * 1024 * 1024
@@ -88,6 +90,20 @@ class LineTransport(Protocol):
     @property
     def lines(self) -> bool:
         """Whether frames are lines of text, as over pipes, rather than messages."""
+
+
+@runtime_checkable
+class ErrorOutput(Protocol):
+    """A transport to a process that says on the side what is wrong; no transport needs to."""
+
+    @property
+    def stderr(self) -> str:
+        """The last of it so far."""
+
+
+def stderr_of(transport: Transport) -> str:
+    """The last that the peer wrote to its standard error, if it has one."""
+    return transport.stderr if isinstance(transport, ErrorOutput) else ""
 
 
 @runtime_checkable

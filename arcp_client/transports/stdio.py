@@ -142,8 +142,13 @@ class _Child(asyncio.SubprocessProtocol):
         return LinkLost(
             text,
             exit_code=code if self._dead else None,
-            stderr=self._stderr.decode(errors="replace"),
+            stderr=self.stderr,
         )
+
+    @property
+    def stderr(self) -> str:
+        """The last that the child wrote to its standard error so far."""
+        return self._stderr.decode(errors="replace")
 
     def let_go(self) -> None:
         """Nobody receives any more: read on and drop, so that a full pipe cannot hold the child."""
@@ -231,6 +236,11 @@ class StdioTransport:
 
     def __repr__(self) -> str:
         return f"<StdioTransport {self._name}>"
+
+    @property
+    def stderr(self) -> str:
+        """The last that the child wrote to its standard error so far."""
+        return self._child.stderr
 
     async def send(self, frame: bytes) -> None:
         """Write one frame as a line, in call order; waits while the child reads nothing.

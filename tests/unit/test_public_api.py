@@ -213,6 +213,10 @@ def test_a_registration_is_disposed_of_and_asked_for_its_lag() -> None:
     assert members(arcp_client.Registration) == {"dispose": "()", "lag": "property"}
 
 
+def test_an_iterator_over_events_is_iterated_over_and_closed() -> None:
+    assert members(arcp_client.EventIterator) == {"aclose": "async ()"}
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -422,6 +426,10 @@ def test_acp() -> None:
     assert options >= {"cwd", "env", "on_permission", "fs", "terminal", "limits"}
     assert {"new_session", "load_session", "close"} <= set(members(client))
     assert {"id", "on", "prompt", "updates", "cancel", "set_mode"} <= set(members(session))
+    assert set(members(session)) == {
+        "busy", "cancel", "cancelling", "close", "id", "last_turn", "load", "on", "prompt",
+        "resume", "set_config_option", "set_mode", "state", "subscribe", "updates",
+    }  # fmt: skip
     assert fields(acp.Turn)[:3] == ["stop_reason", "cancel_requested", "usage"]
     assert next(iter(inspect.signature(acp.host).parameters)) == "argv"
 

@@ -16,6 +16,7 @@ from arcp_client.acp import AcpLimits, AgentRefused, updates
 from arcp_client.acp.client import AcpClient
 from arcp_client.acp.errors import MethodUnknown
 from arcp_client.errors import HandshakeTimeout, LinkLost, RemoteProtocolError
+from arcp_client.transports import MemoryTransport
 from tests.unit.acp.kit import chunk, connected, notification, opened, settled, words
 
 ODD = {
@@ -380,6 +381,20 @@ async def test_an_agent_that_never_answers_is_named_with_its_command() -> None:
     argv = [sys.executable, "-c", "import sys; sys.stdin.read()", "--acp"]
     with pytest.raises(HandshakeTimeout, match=r"--acp.*did not answer initialize within 0.05 s"):
         await AcpClient(argv, limits=AcpLimits(start=0.05)).connect()
+
+
+async def test_an_agent_that_never_answers_is_quoted_with_its_last_words() -> None:
+    from tests.unit.acp.kit import FakeAgent
+
+    class Talkative(FakeAgent):
+        async def connect(self) -> MemoryTransport:
+            transport = await super().connect()
+            transport.stderr = "log in first"  # type: ignore[attr-defined]
+            return transport
+
+    with pytest.raises(HandshakeTimeout) as caught:
+        await AcpClient(Talkative(), limits=AcpLimits(start=0.01)).connect()
+    assert caught.value.stderr == "log in first"
 
 
 async def test_an_agent_that_ends_before_it_answers_says_why() -> None:

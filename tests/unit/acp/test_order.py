@@ -281,7 +281,7 @@ async def test_what_comes_for_unknown_sessions_is_bounded_and_logged(
 async def _so_far(session: Any) -> Any:
     await settled()
     stream = session.updates()
-    session.end(None)
+    session._inbox.end(None)
     async for update in stream:
         yield update
 

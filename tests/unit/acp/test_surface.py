@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from arcp_client.acp import LocalFiles, LocalTerminals, schema
-from arcp_client.errors import FeatureNotNegotiated, RemoteProtocolError
+from arcp_client.acp import AcpClient, AcpSession, LocalFiles, LocalTerminals, schema
+from arcp_client.errors import FeatureNotNegotiated, LocalProtocolError, RemoteProtocolError
 from tests.unit.acp.kit import FakeAgent, connected, opened
 
 HTTP = schema.McpServerHttp(name="h", url="http://x", headers=[])
@@ -204,3 +204,46 @@ def test_every_stable_method_has_its_place() -> None:
     assert not schema.LoadSessionRequest.unstable
     assert schema.SubagentUpdate.unstable
     assert not schema.Notice.unstable
+
+
+CALLS: dict[str, Callable[[AcpClient, AcpSession], Any]] = {
+    "new_session": lambda client, _: client.new_session(),
+    "load_session": lambda client, session: client.load_session(session.id),
+    "request": lambda client, _: client.request("x/y", {}),
+    "notify": lambda client, _: client.notify("x/y", {}),
+    "wait_closed": lambda client, _: client.wait_closed(),
+    "close": lambda client, _: client.close(),
+    "prompt": lambda _, session: session.prompt("go"),
+    "cancel": lambda _, session: session.cancel(),
+    "load": lambda _, session: session.load(),
+    "set_mode": lambda _, session: session.set_mode("ask"),
+    "session.close": lambda _, session: session.close(),
+    "updates": lambda _, session: anext(session.updates()),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_call_from_another_event_loop_is_refused(
+    call: Callable[[AcpClient, AcpSession], Any],
+) -> None:
+    async with connected() as (agent, client):
+        session = await opened(agent, client)
+
+        async def elsewhere() -> None:
+            async with asyncio.timeout(5.0):
+                await call(client, session)
+
+        with pytest.raises(LocalProtocolError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, elsewhere())
+
+
+async def test_an_iterator_is_not_read_in_another_event_loop() -> None:
+    async with connected() as (agent, client):
+        updates = (await opened(agent, client)).updates()
+
+        async def elsewhere() -> None:
+            async with asyncio.timeout(5.0):
+                await anext(updates)
+
+        with pytest.raises(LocalProtocolError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, elsewhere())

@@ -28,6 +28,7 @@ from arcp_client.errors import (
 )
 from arcp_client.state import Connecting, LinkState, Reconnecting
 from arcp_client.testing import VirtualClock
+from arcp_client.transports import memory_pair
 from arcp_client.transports.base import Transport
 
 from .line import Line, Step
@@ -456,3 +457,23 @@ async def test_a_transport_that_never_closes_does_not_stop_the_loop(clock: Virtu
             await client.connected()
             assert client.resumed
             cut.cancel()
+
+
+async def test_a_peer_that_never_says_welcome_is_quoted_with_its_last_words(
+    clock: VirtualClock,
+) -> None:
+    class Silent:
+        target = "test://silent"
+
+        async def connect(self) -> Transport:
+            near, self.far = memory_pair()
+            near.stderr = "no such agent"  # type: ignore[attr-defined]
+            return near
+
+    with pytest.raises(ConnectFailed) as caught:
+        await Client(Silent(), timeouts=Timeouts(connect=1.0, open=1.5)).connect()
+    cause = caught.value.__cause__
+    while not isinstance(cause, HandshakeTimeout):
+        assert cause is not None
+        cause = cause.__cause__
+    assert cause.stderr == "no such agent"

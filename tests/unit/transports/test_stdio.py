@@ -154,6 +154,14 @@ async def test_stderr_never_blocks_the_child_and_its_tail_is_in_the_error() -> N
     assert len(lost.stderr) == 2000
 
 
+async def test_what_a_child_says_on_stderr_is_at_hand_while_it_runs() -> None:
+    link = await python("os.write(2, b'log in first'); sys.stdin.read()").connect()
+    async with asyncio.timeout(10.0):
+        while link.stderr != "log in first":
+            await asyncio.sleep(0)
+    await link.close()
+
+
 async def test_stderr_is_logged_line_by_line_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="arcp_client.stdio")
     await end_of(await python("os.write(2, b'one\\ntwo\\n')").connect())

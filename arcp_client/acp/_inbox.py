@@ -1,0 +1,160 @@
+"""Updates and answers in, handled in their order out: a session as its connection has it.
+
+`AcpSession` is what users hold of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from arcp_client.acp import schema
+from arcp_client.acp._base import Update
+from arcp_client.acp._decode import Misshapen, decode, update_of
+from arcp_client.acp._handlers import Handlers, Registration
+from arcp_client.acp._hub import Hub
+from arcp_client.acp._lane import HERE, Inside, Lane
+from arcp_client.acp._peer import Outcome
+from arcp_client.acp._state import State
+from arcp_client.acp._streams import Streams
+from arcp_client.acp._turns import Turns
+
+if TYPE_CHECKING:
+    from arcp_client.acp.session import AcpSession
+
+__all__ = ["Inbox"]
+
+_PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk})
+
+
+class Inbox:
+    """The one ordered inbox of a session, and who is given what comes out of it.
+
+    Args:
+        hub: the connection.
+        session_id: the agent's id for the session.
+
+    Attributes:
+        id: the agent's id for the session.
+        session: what users hold of it.
+        lane: the positions of everything that comes.
+        handlers: those of the session, behind those of the client.
+        streams: its iterators.
+        turns: its prompts.
+        state: what the updates so far add up to.
+    """
+
+    session: AcpSession
+
+    def __init__(self, hub: Hub, session_id: str) -> None:
+        self.id = session_id
+        self.state = State()
+        self.lane = Lane(hub.store, self._deliver)
+        self.handlers = Handlers(hub.handlers, self.used)
+        limits = hub.limits
+        self.streams = Streams(
+            limit=limits.buffer.soft,
+            stall=limits.stall,
+            history=limits.history,
+            at_home=hub.at_home,
+        )
+        self.turns = Turns(hub, session_id, self.lane)
+        self._hub = hub
+        self._limit = limits.handler
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether a turn is being cancelled: asked for, and not answered yet."""
+        return self.turns.cancelling
+
+    # ------------------------------------------------------------------ updates
+
+    async def _deliver(self, line: bytes) -> None:
+        at = (line, self.turns.origin)
+        update = update_of(at)
+        kind = type(update)
+        if kind not in _PLAIN:
+            self.state.apply(update)
+        handlers = self.handlers.of(kind)
+        limit = self._limit
+        if handlers:
+            inside = Inside(self.lane)
+            HERE.set(inside)
+            try:
+                for registration in handlers:
+                    try:
+                        result = registration.handler(update)
+                        if type(result) is CoroutineType or inspect.isawaitable(result):
+                            if limit is None:
+                                await result
+                            else:
+                                await asyncio.wait_for(result, limit)
+                    except BaseException as error:  # noqa: BLE001  # re-raised where it must be
+                        self._failed(registration, update, error)
+            finally:
+                inside.active = False
+        if not self.streams.offer(update, at):
+            await self.streams.ease()
+
+    def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise error  # the lane itself is being stopped
+        elif not isinstance(error, Exception):
+            raise error
+        self._hub.failed(registration.name, error, update)
+
+    def opened(self, result: Any, outcome: Outcome | None) -> None:
+        """The answer to a call that opens the session; in turn, so that later updates count."""
+        if isinstance(outcome, bytes):
+            with contextlib.suppress(Misshapen):  # the caller gets the error
+                self.state.opened(decode(result, outcome))
+
+    def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
+        """What is known of a tool call, with what a request says of it."""
+        return self.state.call(update)
+
+    # ------------------------------------------------------------------ its first use
+
+    def hold(self, response: Any) -> None:
+        """The session was just made: handle nothing until it is used, or for `AcpLimits.hold` s."""
+        self.lane.hold()
+        self.state.opened(response)
+
+    def returned(self) -> None:
+        """The call that made the session has returned: the time for its first use runs."""
+        if self.lane.holding:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._hub.limits.hold, self.lane.release)
+
+    def used(self) -> None:
+        """Somebody uses it: what is held may be handled.
+
+        Raises:
+            LocalProtocolError: the caller is in another event loop.
+        """
+        self._hub.at_home()
+        if self.lane.holding:
+            # Not now: more handlers are registered in the same breath.
+            asyncio.get_running_loop().call_soon(self.lane.release)
+
+    # ------------------------------------------------------------------ the end
+
+    def end(self, error: Exception | None) -> None:
+        """Iterators end now."""
+        self.streams.end(error)
+        self.handlers.leave()
+
+    def leave(self) -> int:
+        """Stop now; the number of updates that were not handled."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.turns.close_all()
+        left = self.lane.dispose()
+        self.end(self._hub.reason())
+        return left
