@@ -59,6 +59,7 @@ export class Projection {
       case 'gap':
         this.gaps.push({ first: event.first, last: event.last, reason: event.reason });
         if (this.gaps.length > GAPS) this.gaps.shift();
+        for (const account of this.accounts.values()) account.anchored = false;
         break;
       case 'result':
         this.status = 'success';
@@ -75,7 +76,7 @@ export class Projection {
   #account(currency) {
     let account = this.accounts.get(currency);
     if (!account && this.accounts.size < METERS) {
-      account = { granted: null, left: null, spent: 0, recent: [] };
+      account = { granted: null, left: null, spent: 0, recent: [], anchored: false };
       this.accounts.set(currency, account);
     }
     return account;
@@ -86,12 +87,17 @@ export class Projection {
     const account = this.#account(unit);
     if (!account) return;
     let amount = value;
+    let dated = true;
     if (name === 'cost.budget.remaining') {
+      // What is missing was spent by others; when, is known only since the report before.
       amount = account.left === null ? 0 : account.left - value;
+      dated = account.anchored;
       account.left = value;
-    } else if (account.left !== null) account.left -= value;
+      account.anchored = true;
+    } else if (account.left !== null && value > 0) account.left -= value;
     if (amount <= 0) return;
     account.spent += amount;
+    if (!dated) return;
     const second = Math.floor((this.last ?? 0) / 1000);
     const newest = account.recent.at(-1);
     if (newest?.[0] === second) newest[1] += amount;

@@ -1,9 +1,10 @@
 /** The agent inventory in, a new job out. */
 
 import { el, put, set, show } from './dom.js';
+import { parseJson } from './json.js';
 import { jobHref } from './router.js';
 import { send } from './stream.js';
-import { oneLine, parseJson } from './text.js';
+import { oneLine } from './text.js';
 
 export function submitView({ store, announcer }) {
   const heading = el('h1', {}, 'Submit a job');

@@ -128,16 +128,3 @@ export function pretty(value, limit = 20000) {
   if (typeof value === 'string') return clip(value, limit);
   return clip(JSON.stringify(value, null, 2) ?? '', limit);
 }
-
-/** Where a JSON text is wrong: `{value}` or `{message, line, column}`. */
-export function parseJson(text) {
-  try {
-    return { value: JSON.parse(text) };
-  } catch (error) {
-    const at = /position (\d+)/.exec(error.message);
-    const head = text.slice(0, at ? Number(at[1]) : text.length);
-    const line = head.split('\n').length;
-    const column = head.length - head.lastIndexOf('\n');
-    return { message: error.message.replace(/ in JSON at position.*$| \(line.*$/s, ''), line, column };
-  }
-}

@@ -1,0 +1,104 @@
+"""A real Chromium, one a session, and one context a test that must have nothing to complain of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+
+STATIC = Path(__file__).parents[3] / "arcp_client" / "web" / "static"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info", "--js-flags=--expose-gc"]
+
+
+def chromium() -> str:
+    """The browser's path; skips the test if there is none."""
+    found = os.environ.get("ARCP_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), "")
+    if not found:
+        pytest.skip("no chromium: on Debian, apt-get install chromium (or set ARCP_TEST_CHROMIUM)")
+    return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    path = chromium()
+    root = hasattr(os, "geteuid") and os.geteuid() == 0  # Chromium's sandbox refuses root
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(
+            executable_path=path, args=[*ARGS, *(["--no-sandbox"] if root else [])]
+        )
+        yield launched
+        await launched.close()
+
+
+class Complaints(list[str]):
+    """What the browser complained of: console errors and warnings, and uncaught exceptions."""
+
+    def watch(self, page: Page) -> None:
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.append(f"uncaught: {error.stack or error}"))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.append(f"{message.type}: {message.text} {message.location}")
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """A test that provokes a complaint on purpose asks for this and clears it."""
+    return Complaints()
+
+
+MakeContext = Callable[..., Any]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def new_page(browser: Browser, complaints: Complaints) -> AsyncIterator[MakeContext]:
+    """Make a page in a context of its own; every one is watched, and closed after the test."""
+    contexts: list[BrowserContext] = []
+
+    async def make(**options: Any) -> Page:
+        options.setdefault("viewport", {"width": 1280, "height": 900})
+        options.setdefault("reduced_motion", "reduce")
+        context = await browser.new_context(locale="en-GB", **options)
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        page = await context.new_page()
+        complaints.watch(page)
+        return page
+
+    yield make
+    for context in contexts:
+        await context.close()
+    assert not complaints, "the browser complained:\n" + "\n".join(complaints)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(new_page: MakeContext) -> Page:
+    made: Page = await new_page()
+    return made
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def modules(browser: Browser) -> AsyncIterator[Page]:
+    """A page of no server at all that can import the dashboard's modules from disk."""
+
+    async def serve(route: Any) -> None:
+        name = route.request.url.rpartition("/")[2]
+        if name.endswith(".js"):
+            await route.fulfill(path=STATIC / name, content_type="text/javascript")
+        else:
+            await route.fulfill(body="<!doctype html><title>m</title>", content_type="text/html")
+
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.route("http://modules.test/**", serve)
+    await page.goto("http://modules.test/")
+    yield page
+    await context.close()

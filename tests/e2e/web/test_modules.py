@@ -1,0 +1,522 @@
+"""The dashboard's modules that decide: run in the browser that will run them, without a server."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from playwright.async_api import Page
+
+from tests.e2e.web.conftest import STATIC
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SCRIPT = """async ([module, body, argument]) => {
+    const m = await import('/' + module);
+    return new Function('m', 'x', body)(m, argument);
+}"""
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+HEADER = {
+    "schema": "arcp-client.transcript/1",
+    "type": "header",
+    "at": 0,
+    "created_at": "2026-01-01T00:00:00Z",
+}
+
+
+async def run(page: Page, module: str, body: str, argument: Any = None) -> Any:
+    """Run a function body with the module as ``m`` and the argument as ``x``."""
+    return await page.evaluate(SCRIPT, [module, body, argument])
+
+
+def entries(*events: dict[str, Any], first: int = 1) -> list[dict[str, Any]]:
+    return [{"n": n, "at": 1000 * n, "event": e} for n, e in enumerate(events, first)]
+
+
+def log(text: str, level: str = "info") -> dict[str, Any]:
+    return {"kind": "log", "level": level, "message": text}
+
+
+TIMELINE = """
+    const t = new m.Timeline(x.limits);
+    const changed = [];
+    for (const batch of x.batches) changed.push([...t.apply(batch)]);
+    const rows = [];
+    for (let id = t.first; id < t.next; id += 1) rows.push(t.row(id));
+    const {first, last, received, repeated, missing, dropped, errors} = t;
+    const kinds = Object.fromEntries(t.kinds);
+    return {rows, changed, first, last, received, repeated, missing, dropped, errors, kinds};
+"""
+
+
+async def fold(page: Page, *batches: list[dict[str, Any]], **limits: int) -> Any:
+    given = {"limits": limits, "batches": list(batches)}
+    return await run(page, "timeline.js", TIMELINE, given)
+
+
+class TestTimeline:
+    async def test_a_repeated_entry_is_dropped_and_counted(self, modules: Page) -> None:
+        batch = entries(log("a"), log("b"), log("c"))
+        done = await fold(modules, batch, batch[1:], entries(log("d"), first=4))
+        assert [row["event"]["message"] for row in done["rows"]] == ["a", "b", "c", "d"]
+        assert (done["received"], done["repeated"], done["missing"]) == (4, 2, 0)
+
+    async def test_a_hole_becomes_a_row_that_says_what_is_missing(self, modules: Page) -> None:
+        done = await fold(modules, entries(log("a")), entries(log("f"), first=6))
+        kinds = [row["kind"] for row in done["rows"]]
+        assert kinds == ["log", "hole", "log"]
+        assert done["rows"][1]["event"] == {"first": 2, "last": 5}
+        assert done["missing"] == 4
+
+    async def test_a_call_and_its_result_are_one_row(self, modules: Page) -> None:
+        call = {"kind": "tool_call", "tool": "grep", "args": {"q": 1}, "call_id": "c1"}
+        result = {"kind": "tool_result", "call_id": "c1", "result": 3, "error": None}
+        done = await fold(modules, entries(call, log("between")), entries(result, first=3))
+        assert [row["kind"] for row in done["rows"]] == ["tool_call", "log"]
+        assert done["rows"][0]["result"]["result"] == 3
+        assert done["changed"] == [[], [done["rows"][0]["id"]]]
+        assert done["last"] == 3
+
+    async def test_calls_that_cross_keep_their_own_results(self, modules: Page) -> None:
+        events = [
+            {"kind": "tool_call", "tool": "a", "call_id": "1"},
+            {"kind": "tool_call", "tool": "b", "call_id": "2"},
+            {"kind": "tool_result", "call_id": "2", "error": {"code": "X"}},
+            {"kind": "tool_result", "call_id": "1", "result": "one"},
+        ]
+        done = await fold(modules, entries(*events))
+        assert done["rows"][0]["result"]["result"] == "one"
+        assert done["rows"][1]["result"]["error"] == {"code": "X"}
+        assert done["errors"] == 1
+
+    async def test_a_result_without_its_call_is_a_row_of_its_own(self, modules: Page) -> None:
+        done = await fold(modules, entries({"kind": "tool_result", "call_id": "?", "result": 1}))
+        assert [row["kind"] for row in done["rows"]] == ["tool_result"]
+
+    async def test_progress_in_a_row_is_one_row_with_the_newest(self, modules: Page) -> None:
+        steps = [{"kind": "progress", "current": n, "total": 9, "units": "files"} for n in range(5)]
+        other = {"kind": "progress", "current": 1, "units": "tests"}
+        done = await fold(modules, entries(*steps, other, log("x"), steps[4]))
+        assert [(row["kind"], row["count"]) for row in done["rows"]] == [
+            ("progress", 5),
+            ("progress", 1),
+            ("log", 1),
+            ("progress", 1),
+        ]
+        assert done["rows"][0]["event"]["current"] == 4
+        assert done["kinds"] == {"progress": 7, "log": 1}
+
+    async def test_rows_are_bounded_and_the_dropped_counted(self, modules: Page) -> None:
+        batch = entries(*[log(str(n)) for n in range(250)])
+        done = await fold(modules, batch, rows=100)
+        assert len(done["rows"]) <= 100
+        assert done["dropped"] + len(done["rows"]) == 250
+        assert done["rows"][-1]["event"]["message"] == "249"
+        assert done["rows"][0]["id"] == done["first"] == done["dropped"]
+
+    async def test_bytes_are_bounded_too(self, modules: Page) -> None:
+        batches = [entries(log(str(n)), first=n) for n in range(1, 51)]
+        done = await fold(modules, *batches, bytes=10_000)
+        assert 0 < len(done["rows"]) <= 20
+        assert done["dropped"] == 50 - len(done["rows"])
+
+    async def test_batches_make_no_difference(self, modules: Page) -> None:
+        events = []
+        for n in range(60):
+            events += [
+                log(str(n)),
+                {"kind": "tool_call", "tool": "t", "call_id": str(n)},
+                {"kind": "progress", "current": n},
+                {"kind": "tool_result", "call_id": str(n), "result": n},
+            ]
+        whole = entries(*events)
+        at_once = await fold(modules, whole)
+        one_by_one = await fold(modules, *[[entry] for entry in whole])
+        shown = [
+            [(r["id"], r["n"], r["kind"], r.get("resultN")) for r in done["rows"]]
+            for done in (at_once, one_by_one)
+        ]
+        assert shown[0] == shown[1]
+
+
+class TestJobState:
+    async def test_a_streamed_result_is_put_together_without_repeats(self, modules: Page) -> None:
+        body = """
+            const s = new m.ResultStreams();
+            for (const e of x) s.take(e);
+            return [...s.byId.values()];
+        """
+        pieces = [
+            {"result_id": "r", "chunk_seq": n, "data": f"{n};", "encoding": "utf8", "more": n < 3}
+            for n in (0, 1, 1, 0, 2, 3)
+        ]
+        (stream,) = await run(modules, "jobstate.js", body, pieces)
+        assert stream["text"] == "0;1;2;3;"
+        assert (stream["chunks"], stream["missing"], stream["done"]) == (4, 0, True)
+
+    async def test_only_the_end_of_a_long_result_is_kept(self, modules: Page) -> None:
+        body = """
+            const s = new m.ResultStreams();
+            for (let n = 0; n < 400; n += 1) {
+                s.take({result_id: 'r', chunk_seq: n, data: 'x'.repeat(1000), more: true});
+            }
+            const [one] = s.byId.values();
+            return {kept: one.text.length, cut: one.cut, size: one.size};
+        """
+        done = await run(modules, "jobstate.js", body)
+        assert done["kept"] + done["cut"] == done["size"] == 400_000
+        assert done["kept"] <= 64 * 1024
+
+    async def test_a_reset_forgets_and_the_next_entry_may_have_any_number(
+        self, modules: Page
+    ) -> None:
+        body = """
+            const s = new m.JobState();
+            s.take('events', x, 100);
+            s.take('reset', {reason: 'expired'}, 10);
+            s.take('events', x.map((e) => ({...e, n: e.n + 50})), 100);
+            const {last, missing, size} = s.timeline;
+            return {last, missing, size, older: s.older};
+        """
+        done = await run(modules, "jobstate.js", body, entries(log("a"), log("b")))
+        assert done == {"last": 52, "missing": 0, "older": 50, "size": 2}
+
+
+class TestOverview:
+    async def test_rows_are_inserted_updated_and_removed(self, modules: Page) -> None:
+        body = """
+            let s = m.initial;
+            const before = s;
+            const jobs = [{job_id: 'a', status: 'pending'}];
+            s = m.reduce(s, {type: 'overview', at: 1000, data: {now: 1500, jobs}});
+            s = m.reduce(s, {type: 'job', data: {job_id: 'b', status: 'running'}});
+            s = m.reduce(s, {type: 'job', data: {job_id: 'a', status: 'success'}});
+            s = m.reduce(s, {type: 'gone', data: {job_id: 'b'}});
+            return {jobs: [...s.jobs.values()], skew: s.skew, untouched: before.jobs.size};
+        """
+        done = await run(modules, "overview.js", body)
+        assert done["jobs"] == [{"job_id": "a", "status": "success"}]
+        assert done["skew"] == 500
+        assert done["untouched"] == 0
+
+    async def test_what_does_not_change_the_state_is_the_same_state(self, modules: Page) -> None:
+        body = """
+            return m.reduce(m.initial, {type: 'gone', data: {job_id: 'x'}}) === m.initial
+                && m.reduce(m.initial, {type: 'news', data: {}}) === m.initial;
+        """
+        assert await run(modules, "overview.js", body) is True
+
+
+class TestTable:
+    JOBS = (
+        {"job_id": "a", "status": "success", "agent": "zip", "created_at": "2026-01-01T00:00:00Z"},
+        {"job_id": "b", "status": "running", "agent": "ant", "created_at": "2026-01-01T00:00:01Z"},
+        {"job_id": "c", "status": "running", "agent": "bee", "created_at": "2026-01-01T00:00:02Z",
+         "parent_job_id": "a", "progress": {"current": 1, "total": 4}},
+        {"job_id": "d", "status": "error", "agent": "bee", "created_at": "2026-01-01T00:00:03Z",
+         "parent_job_id": "c", "progress": {"current": 3, "total": 4}},
+    )  # fmt: skip
+    BODY = """
+        const jobs = new Map(x.jobs.map((row) => [row.job_id, row]));
+        return m.arrange(jobs, x.options).map(({row, depth}) => [row.job_id, depth]);
+    """
+
+    async def arrange(self, page: Page, jobs: Any = JOBS, **options: Any) -> list[tuple[str, int]]:
+        done = await run(page, "table.js", self.BODY, {"jobs": jobs, "options": options})
+        return [(name, depth) for name, depth in done]
+
+    async def test_children_stand_below_their_parents(self, modules: Page) -> None:
+        assert await self.arrange(modules) == [("b", 0), ("a", 0), ("c", 1), ("d", 2)]
+
+    @pytest.mark.parametrize(
+        ("sort", "expected"),
+        [
+            ("job", "abcd"),
+            ("status", "bcda"),
+            ("agent", "bcda"),
+            ("progress", "abcd"),
+            ("age", "dcba"),
+        ],
+    )
+    async def test_it_is_sorted_by_each_column(
+        self, modules: Page, sort: str, expected: str
+    ) -> None:
+        flat = await self.arrange(modules, sort=sort, nest=False)
+        assert "".join(name for name, _ in flat) == expected
+
+    async def test_a_child_whose_parent_is_filtered_out_stands_alone(self, modules: Page) -> None:
+        assert await self.arrange(modules, status="running") == [("c", 0), ("b", 0)]
+        assert await self.arrange(modules, text="BEE") == [("c", 0), ("d", 1)]
+
+    async def test_parents_that_name_each_other_are_shown_once(self, modules: Page) -> None:
+        circle = [
+            {"job_id": "a", "status": "running", "parent_job_id": "b"},
+            {"job_id": "b", "status": "running", "parent_job_id": "a"},
+        ]
+        shown = await self.arrange(modules, circle)
+        assert sorted(name for name, _ in shown) == ["a", "b"]
+
+
+class TestChip:
+    @pytest.mark.parametrize(
+        ("link", "text"),
+        [
+            ({"state": "live", "resumed": False}, "live"),
+            ({"state": "live", "resumed": True}, "live, resumed"),
+            ({"state": "reconnecting", "attempt": 2, "retry_at": 10_000}, "reconnecting in 5 s"),
+            ({"state": "reconnecting", "attempt": 2, "retry_at": 5_000}, "reconnecting, attempt 2"),
+            ({"state": "connecting", "attempt": 3}, "connecting, attempt 3"),
+            ({"state": "closed"}, "closed"),
+            (None, "connecting"),
+        ],
+    )
+    async def test_it_says_how_the_link_is(self, modules: Page, link: Any, text: str) -> None:
+        body = "return m.linkChip(x, {state: 'live'}, 5000).text"
+        assert await run(modules, "chip.js", body, link) == text
+
+    async def test_a_dead_page_link_comes_first(self, modules: Page) -> None:
+        body = "return m.linkChip({state: 'live'}, {state: 'offline'}, 0)"
+        chip = await run(modules, "chip.js", body)
+        assert chip["text"] == "page offline, reconnecting"
+        assert chip["tone"] == "error"
+
+    @pytest.mark.parametrize(
+        ("gap", "text"),
+        [
+            (None, ""),
+            ({"first": 120, "last": 140}, "gap 120–140"),
+            ({"first": 7, "last": 7}, "gap 7"),
+            ({"first": 120, "last": None}, "gap 120–?"),
+        ],
+    )
+    async def test_a_gap_names_its_numbers(self, modules: Page, gap: Any, text: str) -> None:
+        assert await run(modules, "chip.js", "return m.gapChip(x)", gap) == text
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [
+            (0.12, "0.12 s"),
+            (9.96, "10 s"),
+            (59.9, "59 s"),
+            (200, "3 min 20 s"),
+            (7500, "2 h 5 min"),
+            (273_600, "3 d 4 h"),
+        ],
+    )
+    async def test_durations(self, modules: Page, seconds: float, text: str) -> None:
+        assert await run(modules, "text.js", "return m.duration(x)", seconds) == text
+
+    async def test_controls_and_marks_that_reorder_are_made_visible(self, modules: Page) -> None:
+        body = "return m.visible(x)"
+        assert await run(modules, "text.js", body, "a\x1b[31mb\u202ec\nd") == "a␛[31mb⟨U+202E⟩c\nd"
+
+    async def test_a_preview_stays_short_and_never_splits_a_pair(self, modules: Page) -> None:
+        value = {"a": ["😀" * 500, {"deep": [[[[[1]]]]]}], "b" * 5000: 1}
+        shown = await run(modules, "text.js", "return m.preview(x, 100)", value)
+        assert len(shown) <= 101
+        assert not re.search(r"[\ud800-\udfff]", shown)
+
+    @pytest.mark.parametrize(
+        ("text", "line", "column", "expected"),
+        [
+            ('{\n  "a": nope\n}', 2, 8, "a value"),
+            ('{"a": 1,}', 1, 9, "a name in double quotes"),
+            ("{a: 1}", 1, 2, "a name in double quotes"),
+            ('{"a" 1}', 1, 6, "a colon"),
+            ("[1 2]", 1, 4, "a comma or the end of the list"),
+            ("[1, 2", 1, 6, "a comma or the end of the list"),
+            ("[1]]", 1, 4, "the end"),
+            ("01", 1, 1, "a value"),
+            ('{"a": [1, {"b": "x\ny"}]}', 1, 17, "a value"),
+            ("[1}", 1, 3, "a comma or the end of the list"),
+        ],
+    )
+    async def test_json_says_where_it_is_wrong(
+        self, modules: Page, text: str, line: int, column: int, expected: str
+    ) -> None:
+        found = await run(modules, "json.js", "return m.parseJson(x)", text)
+        assert (found["line"], found["column"]) == (line, column)
+        assert found["message"].endswith(f"; {expected} was expected")
+
+    @given(value=JSON, cut=st.integers(0, 60))
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_json_cut_anywhere_is_read_or_has_a_place(
+        self, modules: Page, value: Any, cut: int
+    ) -> None:
+        text = json.dumps(value)[:cut]
+        found = await run(modules, "json.js", "return m.parseJson(x)", text)
+        try:
+            assert found == {"value": json.loads(text)}
+        except ValueError:
+            assert found["line"] == 1
+            assert 1 <= found["column"] <= len(text) + 1
+
+
+class TestReplay:
+    def lines(self, *found: dict[str, Any]) -> str:
+        return "".join(json.dumps(line) + "\n" for line in found)
+
+    async def test_a_transcript_is_read_by_job(self, modules: Page) -> None:
+        text = self.lines(
+            HEADER,
+            {"type": "job", "at": 0, "job_id": "j", "agent": "a@1"},
+            {"type": "event", "at": 0.5, "event": {**log("one"), "job_id": "j"}},
+            {"type": "later", "at": 0.6},
+            {"type": "event", "at": 1, "event": {"kind": "gap", "first": 3, "last": 4}},
+            {"type": "outcome", "at": 2, "job_id": "j", "status": "success"},
+            {"type": "end", "at": 2, "reason": "complete"},
+        )
+        found = await run(
+            modules, "transcript.js", "return m.readTranscript(x)", text + "{broken\n"
+        )
+        (job,) = found["jobs"]
+        assert job["start"]["agent"] == "a@1"
+        assert [(e["n"], e["t"], e["event"]["kind"]) for e in job["entries"]] == [
+            (1, 0.5, "log"),
+            (2, 1, "gap"),
+        ]
+        assert job["entries"][0]["at"] == 1767225600500
+        assert (found["skipped"], found["complete"], job["status"]) == (1, True, "success")
+
+    @pytest.mark.parametrize("text", ["", "hello", "[1]\n", '{"schema":"other/1"}\n'])
+    async def test_what_is_no_transcript_is_refused(self, modules: Page, text: str) -> None:
+        body = "try { m.readTranscript(x); return ''; } catch (e) { return e.message; }"
+        assert await run(modules, "transcript.js", body, text)
+
+    async def test_time_plays_what_is_due_and_seeking_back_begins_anew(self, modules: Page) -> None:
+        body = """
+            const p = new m.Player([0, 1, 2, 3, 4].map((t) => ({t})));
+            const due = (list) => list.map(({t}) => t);
+            const out = [due(p.advance(9))];
+            p.playing = true;
+            p.speed = 2;
+            out.push(due(p.advance(0.75)), due(p.advance(0.25)));
+            const back = p.seek(0.5);
+            out.push([back.fresh, due(back.entries)]);
+            const on = p.seek(3);
+            out.push([on.fresh, due(on.entries)]);
+            out.push(due(p.advance(100)), p.playing);
+            return out;
+        """
+        assert await run(modules, "player.js", body) == [
+            [], [0, 1], [2], [True, [0]], [False, [1, 2, 3]], [4], False,
+        ]  # fmt: skip
+
+    async def test_a_recording_is_summed_up_as_the_server_sums_up_a_job(
+        self, modules: Page
+    ) -> None:
+        """The same events through `JobProjection` and through the page's fold."""
+        from datetime import UTC, datetime, timedelta
+        from decimal import Decimal
+
+        from arcp_client import Lease, events
+        from arcp_client.projection import JobProjection
+
+        start = datetime(2026, 1, 1, tzinfo=UTC)
+        given: list[events.Event] = [
+            events.Status(phase="reading", message="all of it"),
+            events.Progress(current=1, total=4, units="files"),
+            events.Metric(name="cost.inference", value=0.5, unit="USD"),
+            events.Progress(current=2, units="tests", message="slow"),
+            events.Metric(name="cost.budget.remaining", value=4.25, unit="USD"),
+            events.Delegate(child_job_id="child", agent="b@1"),
+            events.Metric(name="tokens", value=12),
+            events.Failed(code="BUDGET_EXHAUSTED", message="spent"),
+        ]
+        stamped = [
+            type(e)(**{f: getattr(e, f) for f in e.__struct_fields__}
+                    | {"job_id": "j", "ts": start + timedelta(seconds=n)})
+            for n, e in enumerate(given)
+        ]  # fmt: skip
+        projection = JobProjection("j", lease=Lease({"cost.budget": ["USD:5.00"]}))
+        for event in stamped:
+            projection.apply(event)
+        mine = projection.to_dict()
+        body = """
+            const p = new m.Projection({job_id: 'j', lease: {'cost.budget': ['USD:5.00']}});
+            for (const e of x) p.apply(e);
+            return p.detail();
+        """
+        theirs = await run(modules, "projection.js", body, [e.to_dict() for e in stamped])
+        for name in (
+            "status",
+            "phase",
+            "message",
+            "children",
+            "counts",
+            "events",
+            "error",
+            "lease",
+        ):
+            assert theirs[name] == mine[name], name
+        for bar, expected in zip(theirs["progress"], mine["progress"], strict=True):
+            assert bar == {name: expected[name] for name in bar}
+        (meter,), (expected,) = theirs["meters"], mine["meters"]
+        assert Decimal(str(meter["left"])) == Decimal(expected["left"])
+        assert Decimal(str(meter["spent"])) == Decimal(expected["spent"])
+        assert meter["rate"] == pytest.approx(expected["rate"])
+        assert meter["seconds_left"] == pytest.approx(expected["seconds_left"])
+
+
+class TestSource:
+    """What no module may do: a string of an agent must have no way to become code or markup."""
+
+    FORBIDDEN = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser"
+        r"|createContextualFragment|srcdoc|setHTML|setAttribute\(['\"](style|on)|javascript:"
+        r"|\bimport\(|localStorage|sessionStorage|document\.cookie|https?://(?!www\.w3\.org/2000/svg)"
+    )
+
+    @pytest.mark.parametrize("path", sorted(STATIC.glob("*.js")), ids=lambda path: path.name)
+    async def test_no_module_makes_markup_or_code_of_text(self, path: Path) -> None:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if path.name == "dom.js" and line.startswith("const REFUSED"):
+                continue
+            assert not self.FORBIDDEN.search(line), f"{path.name}:{number}: {line.strip()}"
+
+    async def test_the_page_has_no_inline_script_style_or_foreign_address(self) -> None:
+        html = (STATIC / "index.html").read_text(encoding="utf-8")
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|https?://", html)
+        css = (STATIC / "app.css").read_text(encoding="utf-8")
+        assert not re.search(r"@import|url\(", css)
+
+    async def test_every_module_says_first_what_goes_in_and_out(self) -> None:
+        for path in STATIC.glob("*.js"):
+            first = path.read_text(encoding="utf-8").splitlines()[0]
+            assert first.startswith("/** "), path.name
+            assert first.endswith("*/"), path.name
+
+    async def test_an_attribute_that_could_carry_code_is_refused(self, modules: Page) -> None:
+        body = """
+            const refused = [];
+            for (const [name, value] of x) {
+                try { m.el('a', {[name]: value}); } catch (e) { refused.push(name + '=' + value); }
+            }
+            return refused;
+        """
+        tries = [
+            ["onclick", "x()"],
+            ["style", "color: red"],
+            ["src", "x.js"],
+            ["srcdoc", "<b>"],
+            ["href", "javascript:alert(1)"],
+            ["href", "https://example.org/"],
+            ["href", "//example.org/"],
+        ]
+        assert len(await run(modules, "dom.js", body, tries)) == len(tries)
