@@ -64,6 +64,12 @@ async def no_task_left() -> AsyncIterator[None]:
     pytest.fail(f"tasks left: {names}")
 
 
+def pytest_collection_finish() -> None:
+    """What collecting has made stays to the end; no collection need look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if not isinstance(item, pytest.Function):
         return
