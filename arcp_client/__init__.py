@@ -20,17 +20,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .version import __version__
+from arcp_client.version import __version__
 
 if TYPE_CHECKING:
-    from . import errors, events, rx, testing
-    from ._dispatch.registration import Registration
-    from ._dispatch.streams import EventIterator
-    from .client import Client
-    from .errors import ArcpError
-    from .events import Event, Gap
-    from .job import Job, JobHandle, JobView
-    from .models import (
+    from arcp_client import errors, events, rx, testing
+    from arcp_client._dispatch.registration import Registration
+    from arcp_client._dispatch.streams import EventIterator
+    from arcp_client.client import Client
+    from arcp_client.errors import ArcpError
+    from arcp_client.events import Event, Gap
+    from arcp_client.job import Job, JobHandle, JobView
+    from arcp_client.models import (
         AgentInfo,
         ClientInfo,
         Credential,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         SessionInfo,
         Stats,
     )
-    from .policy import Buffer, Order, Reconnect, Timeouts
-    from .runtime import (
+    from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
+    from arcp_client.runtime import (
         JobContext,
         Limits,
         MemoryEventLog,
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
         Runtime,
         SqliteEventLog,
     )
-    from .state import Closed, Connecting, LinkState, Live, Reconnecting
-    from .stores import CheckpointStore, MemoryStore, SqliteStore
-    from .transports.base import Connector, Transport
-    from .transports.stdio import StdioConnector
-    from .transports.websocket import WebSocketConnector
+    from arcp_client.state import Closed, Connecting, LinkState, Live, Reconnecting
+    from arcp_client.stores import CheckpointStore, MemoryStore, SqliteStore
+    from arcp_client.transports.base import Connector, Transport
+    from arcp_client.transports.stdio import StdioConnector
+    from arcp_client.transports.websocket import WebSocketConnector
 
 _HOMES = {
     "client": ("Client",),

@@ -11,16 +11,16 @@ import msgspec
 from pydantic import SecretStr
 from reactivex import Observable
 
-from ._dispatch.assembler import Assembler, Log
-from ._dispatch.calls import Call, Waits
-from ._dispatch.jobstreams import JobStream
-from ._dispatch.lanes import Lane
-from ._dispatch.relief import Relief
-from ._dispatch.retention import Memory
-from ._wire.replies import Accepted, Subscribed
-from .errors import ArcpError, job_error
-from .events import Completed, Event, Failed, Gap, Metric, Progress, ResultChunk
-from .models import Credential, Lease, LeaseConstraints, Result
+from arcp_client._dispatch.assembler import Assembler, Log
+from arcp_client._dispatch.calls import Call, Waits
+from arcp_client._dispatch.jobstreams import JobStream
+from arcp_client._dispatch.lanes import Lane
+from arcp_client._dispatch.relief import Relief
+from arcp_client._dispatch.retention import Memory
+from arcp_client._wire.replies import Accepted, Subscribed
+from arcp_client.errors import ArcpError, job_error
+from arcp_client.events import Completed, Event, Failed, Gap, Metric, Progress, ResultChunk
+from arcp_client.models import Credential, Lease, LeaseConstraints, Result
 
 __all__ = ["JobOwner", "JobRecord"]
 

@@ -14,11 +14,11 @@ from typing import Any, TypeVar, overload
 
 from reactivex import Observable
 
-from ._dispatch.selection import Kind, Selection
-from ._dispatch.streams import EventIterator
-from ._jobrecord import JobRecord
-from .events import Event, Progress, Unknown
-from .models import Budget, Credential, Lease, LeaseConstraints, Result
+from arcp_client._dispatch.selection import Kind, Selection
+from arcp_client._dispatch.streams import EventIterator
+from arcp_client._jobrecord import JobRecord
+from arcp_client.events import Event, Progress, Unknown
+from arcp_client.models import Budget, Credential, Lease, LeaseConstraints, Result
 
 __all__ = ["Job", "JobHandle", "JobView"]
 

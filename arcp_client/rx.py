@@ -22,13 +22,13 @@ from typing import TypeVar, overload
 
 from reactivex import Observable
 
-from ._rx.buffer import ChannelStats, Overflow
-from ._rx.channel import EventChannel
-from ._rx.handling import OnError, Options
-from ._rx.keyed import Keyed
-from ._rx.serial import Serial
-from ._rx.sink import Piped
-from ._rx.stream import Stream, stream
+from arcp_client._rx.buffer import ChannelStats, Overflow
+from arcp_client._rx.channel import EventChannel
+from arcp_client._rx.handling import OnError, Options
+from arcp_client._rx.keyed import Keyed
+from arcp_client._rx.serial import Serial
+from arcp_client._rx.sink import Piped
+from arcp_client._rx.stream import Stream, stream
 
 __all__ = [
     "ChannelStats",

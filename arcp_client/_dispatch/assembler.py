@@ -15,8 +15,8 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import IO, Protocol
 
-from ..errors import ArcpError, ResultIncomplete
-from ..events import ResultChunk
+from arcp_client.errors import ArcpError, ResultIncomplete
+from arcp_client.events import ResultChunk
 
 __all__ = ["Assembler", "Log"]
 

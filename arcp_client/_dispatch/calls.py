@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import WouldDeadlock
+from arcp_client.errors import WouldDeadlock
 
 if TYPE_CHECKING:
-    from .lanes import Lane
+    from arcp_client._dispatch.lanes import Lane
 
 __all__ = [
     "Call",

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from reactivex import abc
 
-from ..rx import EventChannel, concat_map_async
+from arcp_client.rx import EventChannel, concat_map_async
 
 __all__ = ["Hooks"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..events import Event, Gap
-from .relief import Relief
-from .retention import Memory, Retention
-from .selection import Selection
-from .streams import EventIterator, Iteration, Tap
+from arcp_client._dispatch.relief import Relief
+from arcp_client._dispatch.retention import Memory, Retention
+from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
+from arcp_client.events import Event, Gap
 
 __all__ = ["JobStream", "JobStreams"]
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .._rx.delivery import Delivery
-from .._rx.sink import Sink
-from ..events import Event
-from .calls import Edge, number_call, numbered
-from .relief import Relief
+from arcp_client._dispatch.calls import Edge, number_call, numbered
+from arcp_client._dispatch.relief import Relief
+from arcp_client._rx.delivery import Delivery
+from arcp_client._rx.sink import Sink
+from arcp_client.events import Event
 
 if TYPE_CHECKING:
-    from .registration import HandlerRegistration
+    from arcp_client._dispatch.registration import HandlerRegistration
 
 __all__ = ["JobLane", "Lane", "SessionLane"]
 

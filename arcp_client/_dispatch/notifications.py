@@ -12,9 +12,9 @@ from typing import Any
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from .._rx.delivery import Delivery, publish
-from ..events import Event
-from .relief import Relief
+from arcp_client._dispatch.relief import Relief
+from arcp_client._rx.delivery import Delivery, publish
+from arcp_client.events import Event
 
 __all__ = ["Notifications"]
 

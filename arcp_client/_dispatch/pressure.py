@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..errors import BufferFull
-from ..events import Event
-from ..policy import Buffer
-from .calls import calling
-from .slowness import SLOW_AFTER
+from arcp_client._dispatch.calls import calling
+from arcp_client._dispatch.slowness import SLOW_AFTER
+from arcp_client.errors import BufferFull
+from arcp_client.events import Event
+from arcp_client.policy import Buffer
 
 __all__ = ["Crowd", "Pressure", "Reading", "Slow"]
 

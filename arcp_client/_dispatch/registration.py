@@ -16,15 +16,15 @@ from typing import Any, Literal, cast
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from .._rx.handling import HandlerSink, name_of
-from .._rx.sink import Unicast
-from ..events import Event, Gap
-from ..policy import Order
-from ..rx import concat_map_async, concat_map_async_by
-from .calls import set_lane
-from .lanes import JobLane, Lane, SessionLane
-from .relief import Relief
-from .selection import Selection
+from arcp_client._dispatch.calls import set_lane
+from arcp_client._dispatch.lanes import JobLane, Lane, SessionLane
+from arcp_client._dispatch.relief import Relief
+from arcp_client._dispatch.selection import Selection
+from arcp_client._rx.handling import HandlerSink, name_of
+from arcp_client._rx.sink import Unicast
+from arcp_client.events import Event, Gap
+from arcp_client.policy import Order
+from arcp_client.rx import concat_map_async, concat_map_async_by
 
 __all__ = ["Handler", "HandlerRegistration", "OnError", "Registration"]
 

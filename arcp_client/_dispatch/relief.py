@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..events import Event
+from arcp_client.events import Event
 
 __all__ = ["Relief"]
 

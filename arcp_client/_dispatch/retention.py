@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from ..events import Event, Gap, sizes
+from arcp_client.events import Event, Gap, sizes
 
 __all__ = ["Memory", "Retention"]
 

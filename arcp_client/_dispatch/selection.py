@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..events import KINDS, Event, Unknown
+from arcp_client.events import KINDS, Event, Unknown
 
 __all__ = ["Kind", "Selection"]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .registration import HandlerRegistration
+from arcp_client._dispatch.registration import HandlerRegistration
 
 __all__ = ["SLOW_AFTER", "Episode", "Slowness"]
 

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from ..events import Event, Gap
-from .relief import Relief
-from .selection import Selection
+from arcp_client._dispatch.relief import Relief
+from arcp_client._dispatch.selection import Selection
+from arcp_client.events import Event, Gap
 
 __all__ = ["EventIterator", "Iteration", "Tap"]
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from ..events import Event, sizes
+from arcp_client.events import Event, sizes
 
 __all__ = ["Consumer", "Subject"]
 

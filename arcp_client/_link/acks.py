@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .._dispatch.subject import Subject
-from .driver import Driver
+from arcp_client._dispatch.subject import Subject
+from arcp_client._link.driver import Driver
 
 __all__ = ["Acknowledger"]
 

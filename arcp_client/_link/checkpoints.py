@@ -17,9 +17,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from .._tasks import TaskOwner
-from ..events import Event, Gap
-from ..models import Checkpoint
+from arcp_client._tasks import TaskOwner
+from arcp_client.events import Event, Gap
+from arcp_client.models import Checkpoint
 
 __all__ = ["Checkpointer"]
 

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .._protocol import effects
-from .._protocol.session import Session
-from ..errors import ArcpError, LinkLost, RemoteProtocolError
-from ..events import Event
+from arcp_client._protocol import effects
+from arcp_client._protocol.session import Session
+from arcp_client.errors import ArcpError, LinkLost, RemoteProtocolError
+from arcp_client.events import Event
 
 __all__ = ["Driver", "Outlet"]
 

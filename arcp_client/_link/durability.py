@@ -12,15 +12,15 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from .._dispatch.pressure import Pressure
-from .._dispatch.subject import Subject
-from .._tasks import TaskOwner
-from ..events import Event
-from ..models import Checkpoint, OpenJob
-from ..stores.base import CheckpointStore
-from ..stores.spool import ChunkLog
-from .checkpoints import Checkpointer
-from .driver import Driver
+from arcp_client._dispatch.pressure import Pressure
+from arcp_client._dispatch.subject import Subject
+from arcp_client._link.checkpoints import Checkpointer
+from arcp_client._link.driver import Driver
+from arcp_client._tasks import TaskOwner
+from arcp_client.events import Event
+from arcp_client.models import Checkpoint, OpenJob
+from arcp_client.stores.base import CheckpointStore
+from arcp_client.stores.spool import ChunkLog
 
 __all__ = ["Durability"]
 

@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from .._dispatch.pressure import Pressure, Reading
-from .._protocol.session import Session, State
-from .._wire import dialect
-from .._wire.codec import BadFrame, ControlFrame, Frame, decode, encode, parse, to_json
-from .driver import Driver
-from .spill import Spill
+from arcp_client._dispatch.pressure import Pressure, Reading
+from arcp_client._link.driver import Driver
+from arcp_client._link.spill import Spill
+from arcp_client._protocol.session import Session, State
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode, encode, parse, to_json
 
 __all__ = ["Intake"]
 

@@ -14,10 +14,13 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
-from .._protocol import effects
-from .._protocol.session import State
-from .._tasks import TaskOwner
-from ..errors import (
+from arcp_client._link.driver import Driver
+from arcp_client._link.intake import Intake
+from arcp_client._link.waking import watch
+from arcp_client._protocol import effects
+from arcp_client._protocol.session import State
+from arcp_client._tasks import TaskOwner
+from arcp_client.errors import (
     ArcpError,
     HandshakeTimeout,
     HeartbeatLost,
@@ -25,10 +28,14 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from ..transports.base import LARGE, FrameRefused, LineTransport, ManyReceiver, Transport, stderr_of
-from .driver import Driver
-from .intake import Intake
-from .waking import watch
+from arcp_client.transports.base import (
+    LARGE,
+    FrameRefused,
+    LineTransport,
+    ManyReceiver,
+    Transport,
+    stderr_of,
+)
 
 __all__ = ["Link"]
 

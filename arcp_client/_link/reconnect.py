@@ -13,8 +13,11 @@ from collections.abc import Awaitable, Callable
 from pydantic import SecretStr
 from tenacity import AsyncRetrying, RetryCallState
 
-from .._protocol.session import State
-from ..errors import (
+from arcp_client._link.driver import Driver
+from arcp_client._link.intake import Intake
+from arcp_client._link.link import Link
+from arcp_client._protocol.session import State
+from arcp_client.errors import (
     ArcpError,
     ConnectFailed,
     LinkError,
@@ -23,12 +26,9 @@ from ..errors import (
     SessionClosed,
     Unauthenticated,
 )
-from ..policy import Reconnect, Timeouts
-from ..state import Connecting, LinkState, Reconnecting
-from ..transports.base import Connector, Transport
-from .driver import Driver
-from .intake import Intake
-from .link import Link
+from arcp_client.policy import Reconnect, Timeouts
+from arcp_client.state import Connecting, LinkState, Reconnecting
+from arcp_client.transports.base import Connector, Transport
 
 __all__ = ["Backoff", "Credential", "ReconnectManager", "TokenSource", "may_retry"]
 

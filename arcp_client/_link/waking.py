@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from .._protocol.requests import Request
-from .._protocol.session import State
-from .._wire import dialect
-from .._wire.ids import new_id, now_text
-from .._wire.messages import Ping
-from ..errors import ArcpError, HeartbeatLost, RequestTimeout
-from .driver import Driver
+from arcp_client._link.driver import Driver
+from arcp_client._protocol.requests import Request
+from arcp_client._protocol.session import State
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import new_id, now_text
+from arcp_client._wire.messages import Ping
+from arcp_client.errors import ArcpError, HeartbeatLost, RequestTimeout
 
 __all__ = ["Drift", "watch"]
 

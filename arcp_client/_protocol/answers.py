@@ -12,12 +12,20 @@ from typing import Final
 
 import msgspec
 
-from .._wire import dialect
-from .._wire.codec import ControlFrame
-from .._wire.ids import new_id, now_text
-from .._wire.leases import flattened
-from .._wire.messages import Ping, Unsubscribe
-from .._wire.replies import (
+from arcp_client._protocol import effects
+from arcp_client._protocol.jobs import KnownJob, KnownJobs
+from arcp_client._protocol.ordering import Ordering
+from arcp_client._protocol.outbox import Outbox
+from arcp_client._protocol.requests import Request, Requests
+from arcp_client._protocol.returns import Returns
+from arcp_client._protocol.steps import Asking
+from arcp_client._protocol.terms import Terms
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.ids import new_id, now_text
+from arcp_client._wire.leases import flattened
+from arcp_client._wire.messages import Ping, Unsubscribe
+from arcp_client._wire.replies import (
     Subscribed,
     read_accepted,
     read_jobs,
@@ -25,7 +33,7 @@ from .._wire.replies import (
     read_subscribed,
     reply_to,
 )
-from ..errors import (
+from arcp_client.errors import (
     ArcpError,
     ClientClosed,
     FeatureNotNegotiated,
@@ -33,14 +41,6 @@ from ..errors import (
     RequestError,
     request_error,
 )
-from . import effects
-from .jobs import KnownJob, KnownJobs
-from .ordering import Ordering
-from .outbox import Outbox
-from .requests import Request, Requests
-from .returns import Returns
-from .steps import Asking
-from .terms import Terms
 
 __all__ = ["Answers"]
 

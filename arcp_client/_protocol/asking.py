@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._wire import dialect
-from .._wire.messages import ListJobs, Subscribe
-from ..errors import ArcpError, JobLost, ResultUnavailable, job_error
-from .jobs import KnownJob
-from .requests import Request
-from .steps import Ask, Asking, Attach, Fetch, Look
+from arcp_client._protocol.jobs import KnownJob
+from arcp_client._protocol.requests import Request
+from arcp_client._protocol.steps import Ask, Asking, Attach, Fetch, Look
+from arcp_client._wire import dialect
+from arcp_client._wire.messages import ListJobs, Subscribe
+from arcp_client.errors import ArcpError, JobLost, ResultUnavailable, job_error
 
 __all__ = ["hearing", "no_outcome", "request_for"]
 

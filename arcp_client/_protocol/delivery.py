@@ -12,18 +12,18 @@ from typing import Literal
 
 from pydantic import SecretStr
 
-from .._wire import dialect
-from .._wire.bodies import ChunkPayload, LoosePayload, StatusPayload
-from .._wire.build import rotated_credential, terminal_event, to_event
-from .._wire.codec import BadFrame, ControlFrame, EventFrame
-from ..events import Gap
-from ..models import Checkpoint
-from . import effects
-from .jobs import KnownJobs
-from .outbox import Outbox
-from .recovery import Recovery
-from .repeats import Repeats
-from .terms import Terms
+from arcp_client._protocol import effects
+from arcp_client._protocol.jobs import KnownJobs
+from arcp_client._protocol.outbox import Outbox
+from arcp_client._protocol.recovery import Recovery
+from arcp_client._protocol.repeats import Repeats
+from arcp_client._protocol.terms import Terms
+from arcp_client._wire import dialect
+from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload
+from arcp_client._wire.build import rotated_credential, terminal_event, to_event
+from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
+from arcp_client.events import Gap
+from arcp_client.models import Checkpoint
 
 __all__ = ["Delivery", "Incoming", "Terminal", "rotates"]
 

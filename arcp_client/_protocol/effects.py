@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pydantic import SecretStr
 
-from .._wire.replies import Accepted, Subscribed, Welcome
-from ..errors import ArcpError
-from ..events import Event
+from arcp_client._wire.replies import Accepted, Subscribed, Welcome
+from arcp_client.errors import ArcpError
+from arcp_client.events import Event
 
 if TYPE_CHECKING:
-    from .requests import Request
+    from arcp_client._protocol.requests import Request
 
 __all__ = [
     "Answered",

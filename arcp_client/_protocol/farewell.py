@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._wire import dialect
-from .._wire.dialect import Dialect
-from .._wire.messages import Bye, Close
-from .outbox import Outbox
+from arcp_client._protocol.outbox import Outbox
+from arcp_client._wire import dialect
+from arcp_client._wire.dialect import Dialect
+from arcp_client._wire.messages import Bye, Close
 
 __all__ = ["Farewell"]
 

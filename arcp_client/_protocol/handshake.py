@@ -9,13 +9,14 @@ from collections.abc import Iterable
 
 from pydantic import SecretStr
 
-from .._wire import dialect
-from .._wire.codec import ControlFrame, encode
-from .._wire.dialect import Dialect
-from .._wire.ids import new_id, new_prefixed_id
-from .._wire.messages import Auth, Capabilities, Hello
-from .._wire.replies import Refusal, Welcome, read_refusal, read_welcome, reply_to
-from ..errors import (
+from arcp_client._protocol.resume import Next, ResumeState
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame, encode
+from arcp_client._wire.dialect import Dialect
+from arcp_client._wire.ids import new_id, new_prefixed_id
+from arcp_client._wire.messages import Auth, Capabilities, Hello
+from arcp_client._wire.replies import Refusal, Welcome, read_refusal, read_welcome, reply_to
+from arcp_client.errors import (
     ArcpError,
     RemoteProtocolError,
     ResumeExpired,
@@ -23,8 +24,7 @@ from ..errors import (
     Unauthenticated,
     request_error,
 )
-from ..models import Checkpoint, ClientInfo
-from .resume import Next, ResumeState
+from arcp_client.models import Checkpoint, ClientInfo
 
 __all__ = ["Handshake"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from .._wire.codec import BadFrame, ControlFrame, EventFrame, instant
+from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, instant
 
 __all__ = ["LONGEST", "PAUSE", "Held", "Histories"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ..models import OpenJob
+from arcp_client.models import OpenJob
 
 __all__ = ["KnownJob", "KnownJobs"]
 

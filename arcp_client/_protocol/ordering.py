@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._wire import dialect
-from .._wire.bodies import StatusPayload, TypedEvent
-from .._wire.build import BUILDERS
-from .._wire.codec import ControlFrame
-from ..errors import LinkLost
-from ..events import Event
-from .delivery import Delivery, Incoming, Terminal, rotates
-from .histories import Held, Histories
-from .jobs import KnownJobs
-from .outbox import Outbox
-from .recovery import Recovery
-from .sequence import Hole, Sequence, TolerantSequence, Verdict
-from .terms import Terms
+from arcp_client._protocol.delivery import Delivery, Incoming, Terminal, rotates
+from arcp_client._protocol.histories import Held, Histories
+from arcp_client._protocol.jobs import KnownJobs
+from arcp_client._protocol.outbox import Outbox
+from arcp_client._protocol.recovery import Recovery
+from arcp_client._protocol.sequence import Hole, Sequence, TolerantSequence, Verdict
+from arcp_client._protocol.terms import Terms
+from arcp_client._wire import dialect
+from arcp_client._wire.bodies import StatusPayload, TypedEvent
+from arcp_client._wire.build import BUILDERS
+from arcp_client._wire.codec import ControlFrame
+from arcp_client.errors import LinkLost
+from arcp_client.events import Event
 
 __all__ = ["Ordering"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._wire import dialect
-from .._wire.codec import ControlFrame, encode
-from .._wire.ids import new_id, now_text
-from .._wire.messages import Ping, Pong
-from ..errors import ArcpError, HeartbeatLost
-from .effects import Effect, Relink, Report, Send
-from .liveness import Liveness, Pulse
-from .requests import Request
-from .terms import Terms
+from arcp_client._protocol.effects import Effect, Relink, Report, Send
+from arcp_client._protocol.liveness import Liveness, Pulse
+from arcp_client._protocol.requests import Request
+from arcp_client._protocol.terms import Terms
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame, encode
+from arcp_client._wire.ids import new_id, now_text
+from arcp_client._wire.messages import Ping, Pong
+from arcp_client.errors import ArcpError, HeartbeatLost
 
 __all__ = ["Outbox"]
 

@@ -35,9 +35,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from .._wire import dialect
-from ..errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
-from .steps import (
+from arcp_client._protocol.steps import (
     Announce,
     Ask,
     Asking,
@@ -50,6 +48,8 @@ from .steps import (
     Probe,
     Step,
 )
+from arcp_client._wire import dialect
+from arcp_client.errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
 
 __all__ = ["PATIENCE", "QUIET", "TRIES", "Recovery", "Rung"]
 

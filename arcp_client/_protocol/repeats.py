@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
-from .._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
-from .sequence import Copies, TolerantSequence
+from arcp_client._protocol.sequence import Copies, TolerantSequence
+from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
 
 __all__ = ["Repeats"]
 

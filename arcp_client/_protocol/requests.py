@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .._wire import dialect
-from .._wire.codec import ControlFrame, encode
-from .._wire.ids import new_id
-from .._wire.replies import reply_to
-from ..errors import RequestTimeout
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame, encode
+from arcp_client._wire.ids import new_id
+from arcp_client._wire.replies import reply_to
+from arcp_client.errors import RequestTimeout
 
 __all__ = ["Request", "Requests"]
 

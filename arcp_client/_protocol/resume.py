@@ -12,9 +12,9 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from .._wire import dialect
-from .._wire.messages import ResumeBlock
-from .._wire.replies import Refusal, Welcome
+from arcp_client._wire import dialect
+from arcp_client._wire.messages import ResumeBlock
+from arcp_client._wire.replies import Refusal, Welcome
 
 __all__ = ["Next", "ResumeState"]
 

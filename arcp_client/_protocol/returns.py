@@ -11,22 +11,22 @@ from typing import Final
 
 import msgspec.structs
 
-from .._wire import dialect
-from .._wire.codec import ControlFrame
-from .._wire.messages import Cancel
-from .._wire.replies import Accepted, JobPage, Subscribed
-from ..errors import ArcpError, LinkLost, RequestError, ResultUnavailable, request_error
-from . import effects
-from .asking import hearing, no_outcome, request_for
-from .deafness import Deafness
-from .delivery import Delivery, Terminal
-from .jobs import KnownJob, KnownJobs
-from .ordering import Ordering
-from .outbox import Outbox
-from .recovery import Recovery
-from .requests import Request, Requests
-from .steps import Announce, Ask, Asking, Deliver, GiveUp, Means, Probe, Step
-from .terms import Terms
+from arcp_client._protocol import effects
+from arcp_client._protocol.asking import hearing, no_outcome, request_for
+from arcp_client._protocol.deafness import Deafness
+from arcp_client._protocol.delivery import Delivery, Terminal
+from arcp_client._protocol.jobs import KnownJob, KnownJobs
+from arcp_client._protocol.ordering import Ordering
+from arcp_client._protocol.outbox import Outbox
+from arcp_client._protocol.recovery import Recovery
+from arcp_client._protocol.requests import Request, Requests
+from arcp_client._protocol.steps import Announce, Ask, Asking, Deliver, GiveUp, Means, Probe, Step
+from arcp_client._protocol.terms import Terms
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.messages import Cancel
+from arcp_client._wire.replies import Accepted, JobPage, Subscribed
+from arcp_client.errors import ArcpError, LinkLost, RequestError, ResultUnavailable, request_error
 
 __all__ = ["Returns"]
 

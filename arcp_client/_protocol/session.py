@@ -19,28 +19,34 @@ from collections.abc import Callable, Mapping
 
 from pydantic import SecretStr
 
-from .._wire import dialect
-from .._wire.codec import BadFrame, ControlFrame, Frame, decode_control, decode_event
-from .._wire.dialect import DIALECTS, Dialect
-from .._wire.messages import Ack, Unsubscribe
-from .._wire.replies import Welcome, read_refusal
-from ..errors import ArcpError, HeartbeatLost, LocalProtocolError, SessionClosed, Unauthenticated
-from ..events import Event
-from ..models import Checkpoint, ClientInfo, SessionInfo
-from . import effects
-from .answers import Answers, error_of
-from .delivery import Delivery, Terminal
-from .effects import Effect
-from .farewell import Farewell
-from .handshake import Handshake
-from .jobs import KnownJobs
-from .ordering import Ordering
-from .outbox import Outbox
-from .recovery import Recovery
-from .requests import Request, Requests
-from .returns import Returns
-from .states import State, following
-from .terms import Terms
+from arcp_client._protocol import effects
+from arcp_client._protocol.answers import Answers, error_of
+from arcp_client._protocol.delivery import Delivery, Terminal
+from arcp_client._protocol.effects import Effect
+from arcp_client._protocol.farewell import Farewell
+from arcp_client._protocol.handshake import Handshake
+from arcp_client._protocol.jobs import KnownJobs
+from arcp_client._protocol.ordering import Ordering
+from arcp_client._protocol.outbox import Outbox
+from arcp_client._protocol.recovery import Recovery
+from arcp_client._protocol.requests import Request, Requests
+from arcp_client._protocol.returns import Returns
+from arcp_client._protocol.states import State, following
+from arcp_client._protocol.terms import Terms
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode_control, decode_event
+from arcp_client._wire.dialect import DIALECTS, Dialect
+from arcp_client._wire.messages import Ack, Unsubscribe
+from arcp_client._wire.replies import Welcome, read_refusal
+from arcp_client.errors import (
+    ArcpError,
+    HeartbeatLost,
+    LocalProtocolError,
+    SessionClosed,
+    Unauthenticated,
+)
+from arcp_client.events import Event
+from arcp_client.models import Checkpoint, ClientInfo, SessionInfo
 
 __all__ = ["Session", "State"]
 

@@ -30,7 +30,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from ..errors import LocalProtocolError
+from arcp_client.errors import LocalProtocolError
 
 __all__ = ["TRANSITIONS", "State", "drawn", "following"]
 

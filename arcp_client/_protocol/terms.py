@@ -6,11 +6,11 @@ from datetime import datetime
 
 import msgspec
 
-from .._wire.codec import ControlFrame
-from .._wire.dialect import DIALECTS, Dialect
-from .._wire.ids import parse_time
-from .._wire.replies import Welcome
-from ..models import SessionInfo
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.dialect import DIALECTS, Dialect
+from arcp_client._wire.ids import parse_time
+from arcp_client._wire.replies import Welcome
+from arcp_client.models import SessionInfo
 
 __all__ = ["Terms"]
 

@@ -14,9 +14,8 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from reactivex import abc
 
+from arcp_client._rx.delivery import Delivery, Held
 from arcp_client.errors import BufferFull
-
-from .delivery import Delivery, Held
 
 __all__ = ["Buffer", "ChannelStats", "Consumer", "Inbox", "Overflow"]
 

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar, get_args
 
 from reactivex import Observable
 
-from .buffer import Buffer, ChannelStats, Overflow
-from .sink import Unicast
+from arcp_client._rx.buffer import Buffer, ChannelStats, Overflow
+from arcp_client._rx.sink import Unicast
 
 __all__ = ["EventChannel"]
 

@@ -16,11 +16,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
+from arcp_client._rx.delivery import Delivery, Held
+from arcp_client._rx.sink import Downstream, Emitter, log
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import HandlerError
-
-from .delivery import Delivery, Held
-from .sink import Downstream, Emitter, log
 
 __all__ = ["HandlerSink", "OnError", "Options", "Watchdog", "name_of"]
 

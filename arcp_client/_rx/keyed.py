@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
-from .buffer import Buffer
-from .delivery import Held
-from .handling import HandlerSink, Options
-from .sink import Downstream
+from arcp_client._rx.buffer import Buffer
+from arcp_client._rx.delivery import Held
+from arcp_client._rx.handling import HandlerSink, Options
+from arcp_client._rx.sink import Downstream
 
 __all__ = ["Keyed"]
 

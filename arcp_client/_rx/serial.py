@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-from .handling import HandlerSink, Options
-from .sink import Downstream
+from arcp_client._rx.handling import HandlerSink, Options
+from arcp_client._rx.sink import Downstream
 
 __all__ = ["Serial"]
 

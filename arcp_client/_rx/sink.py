@@ -17,10 +17,9 @@ from typing import Any, Generic, TypeVar, cast
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from arcp_client._rx.buffer import Buffer, Inbox
+from arcp_client._rx.delivery import Delivery, Held, current_here, emit
 from arcp_client.errors import LocalProtocolError
-
-from .buffer import Buffer, Inbox
-from .delivery import Delivery, Held, current_here, emit
 
 __all__ = ["Downstream", "Emitter", "Piped", "Sink", "Unicast", "log"]
 

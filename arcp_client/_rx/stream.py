@@ -15,10 +15,9 @@ from typing import Generic, TypeVar, cast
 
 from reactivex import Observable
 
+from arcp_client._rx.delivery import Delivery, Held
+from arcp_client._rx.sink import Sink
 from arcp_client.errors import BufferFull, LocalProtocolError
-
-from .delivery import Delivery, Held
-from .sink import Sink
 
 __all__ = ["Stream", "stream"]
 

@@ -7,7 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
-from ..events import (
+from arcp_client._wire import bodies, dialect
+from arcp_client._wire.bodies import EventFrame
+from arcp_client._wire.codec import ControlFrame, parse
+from arcp_client._wire.ids import parse_time
+from arcp_client.events import (
     ArtifactRef,
     Completed,
     Delegate,
@@ -23,10 +27,6 @@ from ..events import (
     ToolResult,
     Unknown,
 )
-from . import bodies, dialect
-from .bodies import EventFrame
-from .codec import ControlFrame, parse
-from .ids import parse_time
 
 __all__ = ["BUILDERS", "MASK", "rotated_credential", "terminal_event", "to_event"]
 

@@ -18,10 +18,8 @@ from typing import Any
 
 import msgspec
 
-from ..errors import RemoteProtocolError
-from ..events import Event
-from . import dialect
-from .bodies import (
+from arcp_client._wire import dialect
+from arcp_client._wire.bodies import (
     KINDS,
     MAX_SEQ,
     EventFrame,
@@ -33,8 +31,10 @@ from .bodies import (
     StatusPayload,
     TypedEvent,
 )
-from .ids import nanoseconds, parse_time
-from .unreadable import head_of, header_of
+from arcp_client._wire.ids import nanoseconds, parse_time
+from arcp_client._wire.unreadable import head_of, header_of
+from arcp_client.errors import RemoteProtocolError
+from arcp_client.events import Event
 
 __all__ = [
     "BadFrame",

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from . import dialect
+from arcp_client._wire import dialect
 
 __all__ = ["flattened"]
 

@@ -23,9 +23,9 @@ from pydantic import (
     model_validator,
 )
 
-from ..models import ClientInfo, Lease, LeaseConstraints
-from . import dialect
-from .ids import in_utc, parse_time, parse_utc, time_text
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import in_utc, parse_time, parse_utc, time_text
+from arcp_client.models import ClientInfo, Lease, LeaseConstraints
 
 __all__ = [
     "REQUESTS",

@@ -16,7 +16,13 @@ from typing import Any
 import msgspec
 from pydantic import SecretStr, ValidationError
 
-from ..models import (
+from arcp_client._wire import dialect
+from arcp_client._wire.bodies import MAX_SEQ
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.dialect import Dialect, first, first_text
+from arcp_client._wire.dialect import text_of as _text
+from arcp_client._wire.ids import in_utc, parse_time
+from arcp_client.models import (
     AgentInfo,
     Budget,
     Credential,
@@ -26,12 +32,6 @@ from ..models import (
     RuntimeInfo,
     SessionInfo,
 )
-from . import dialect
-from .bodies import MAX_SEQ
-from .codec import ControlFrame
-from .dialect import Dialect, first, first_text
-from .dialect import text_of as _text
-from .ids import in_utc, parse_time
 
 __all__ = [
     "Accepted",

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from . import dialect
-from .codec import snapshot
-from .ids import new_id, time_text
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import snapshot
+from arcp_client._wire.ids import new_id, time_text
 
 __all__ = [
     "ENVELOPE",

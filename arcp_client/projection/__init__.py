@@ -14,8 +14,8 @@ Nothing here waits, reads a clock or fails on an odd event: what an agent sent i
 
 from __future__ import annotations
 
-from .fold import JobProjection
-from .money import Meter
-from .values import Bar, Call, Child, Fault, Hole
+from arcp_client.projection.fold import JobProjection
+from arcp_client.projection.money import Meter
+from arcp_client.projection.values import Bar, Call, Child, Fault, Hole
 
 __all__ = ["Bar", "Call", "Child", "Fault", "Hole", "JobProjection", "Meter"]

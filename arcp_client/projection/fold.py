@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ..events import (
+from arcp_client.events import (
     Completed,
     Delegate,
     Event,
@@ -20,12 +20,24 @@ from ..events import (
     ToolCall,
     ToolResult,
 )
-from ..models import Budget, Lease, LeaseConstraints
-from .money import WINDOW, Account, Meter, amount_of, budgeted
-from .values import Bar, Call, Child, Fault, Hole, as_json, iso, number, plain, seconds, short
+from arcp_client.models import Budget, Lease, LeaseConstraints
+from arcp_client.projection.money import WINDOW, Account, Meter, amount_of, budgeted
+from arcp_client.projection.values import (
+    Bar,
+    Call,
+    Child,
+    Fault,
+    Hole,
+    as_json,
+    iso,
+    number,
+    plain,
+    seconds,
+    short,
+)
 
 if TYPE_CHECKING:
-    from ..job import JobHandle
+    from arcp_client.job import JobHandle
 
 __all__ = ["JobProjection"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 
-from .._wire.messages import parse_amount
-from ..models import Lease
+from arcp_client._wire.messages import parse_amount
+from arcp_client.models import Lease
 
 __all__ = ["WINDOW", "Account", "Meter", "amount_of", "budgeted"]
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .money import Meter
+    from arcp_client.projection.money import Meter
 
 __all__ = [
     "Bar",

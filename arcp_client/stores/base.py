@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ..models import Checkpoint
+from arcp_client.models import Checkpoint
 
 __all__ = ["CheckpointStore"]
 

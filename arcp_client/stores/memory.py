@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import StoreLocked
-from ..models import Checkpoint
+from arcp_client.errors import StoreLocked
+from arcp_client.models import Checkpoint
 
 __all__ = ["MemoryStore"]
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..events import ResultChunk
+from arcp_client.events import ResultChunk
 
 __all__ = ["ChunkLog"]
 

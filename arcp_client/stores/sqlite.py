@@ -16,8 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import StoreLocked
-from ..models import Checkpoint, OpenJob
+from arcp_client.errors import StoreLocked
+from arcp_client.models import Checkpoint, OpenJob
 
 __all__ = ["SqliteStore"]
 

@@ -7,8 +7,7 @@ from typing import Any
 import aiohttp
 
 from arcp_client.errors import LinkLost
-
-from .base import FrameRefused
+from arcp_client.transports.base import FrameRefused
 
 __all__ = ["reason"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from ..errors import LinkLost
+from arcp_client.errors import LinkLost
 
 __all__ = [
     "LARGE",

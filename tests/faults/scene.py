@@ -30,8 +30,7 @@ from arcp_client._link import waking
 from arcp_client.state import LinkState
 from arcp_client.testing import FaultyProxy
 from arcp_client.transports import WebSocketConnector
-
-from .tamper import Tamper, kind_of
+from tests.faults.tamper import Tamper, kind_of
 
 HEARTBEAT = 0.15
 STEPS = 30

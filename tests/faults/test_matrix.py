@@ -15,9 +15,8 @@ import pytest
 
 from arcp_client import Closed, Live
 from arcp_client.errors import JobCancelled, JobError, PermissionDenied
-
-from . import scene as faults
-from .scene import STEPS, Heal, Scene
+from tests.faults import scene as faults
+from tests.faults.scene import STEPS, Heal, Scene
 
 BOUND = 15.0
 

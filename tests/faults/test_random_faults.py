@@ -18,8 +18,7 @@ from tenacity import wait_random
 from arcp_client import Client, JobContext, Order, Reconnect, Runtime, Timeouts, events
 from arcp_client.testing import FaultyProxy
 from arcp_client.transports import WebSocketConnector
-
-from .tamper import Tamper, kind_of
+from tests.faults.tamper import Tamper, kind_of
 
 JOBS = 3
 EVENTS = 120

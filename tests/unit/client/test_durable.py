@@ -17,8 +17,7 @@ from arcp_client.models import Checkpoint
 from arcp_client.state import Closed, Live
 from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Later, Raw
-
-from .conftest import Gates
+from tests.unit.client.conftest import Gates
 
 Open = Callable[..., Client]
 

@@ -21,8 +21,7 @@ from arcp_client.errors import (
     JobTimedOut,
     LeaseExpired,
 )
-
-from .conftest import Gates
+from tests.unit.client.conftest import Gates
 
 
 async def test_submit_gives_a_job_with_its_resolved_agent(client: Client) -> None:

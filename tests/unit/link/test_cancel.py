@@ -15,8 +15,7 @@ from tenacity import wait_fixed
 from arcp_client import Client, Closed, Live, MemoryStore, Reconnect, Runtime, Timeouts
 from arcp_client.errors import ClientClosed, ConnectFailed
 from arcp_client.testing import Delay, FaultyConnector, VirtualClock
-
-from .line import Line
+from tests.unit.link.line import Line
 
 TICKS = range(51)
 POLICY = Reconnect(wait=wait_fixed(5.0))

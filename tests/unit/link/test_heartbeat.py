@@ -14,8 +14,7 @@ from arcp_client._link.waking import Drift
 from arcp_client.errors import HeartbeatLost
 from arcp_client.state import LinkState, Reconnecting
 from arcp_client.testing import Drop, FaultyConnector, FaultyProxy, VirtualClock
-
-from .line import Line, rewriting
+from tests.unit.link.line import Line, rewriting
 
 INTERVAL = 30.0
 SOON = Reconnect(wait=wait_fixed(0.5))

@@ -30,8 +30,7 @@ from arcp_client.state import Connecting, LinkState, Reconnecting
 from arcp_client.testing import VirtualClock
 from arcp_client.transports import memory_pair
 from arcp_client.transports.base import Transport
-
-from .line import Line, Step
+from tests.unit.link.line import Line, Step
 
 FOREVER = Timeouts(open=1e9)
 
