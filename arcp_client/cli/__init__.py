@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 
 __all__ = ["main"]
@@ -15,12 +15,10 @@ Install it with:  pip install 'arcp-client[cli]'"""
 
 def main() -> None:
     """The entry point of ``arcp-client``; always ends with SystemExit."""
-    try:
-        for name in _EXTRA:
-            importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        print(_MISSING.format(name=missing.name), file=sys.stderr)
-        sys.exit(2)
+    for name in _EXTRA:
+        if importlib.util.find_spec(name) is None:  # imported is each when it is needed
+            print(_MISSING.format(name=name), file=sys.stderr)
+            sys.exit(2)
     from arcp_client.cli.app import run
 
     sys.exit(run())
