@@ -6,7 +6,7 @@ requests, reads the answers to them, and says so where no outcome is to be had (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec.structs
@@ -20,7 +20,17 @@ from arcp_client._protocol.ordering import Ordering
 from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.requests import Request, Requests
-from arcp_client._protocol.steps import Announce, Ask, Asking, Deliver, GiveUp, Means, Probe, Step
+from arcp_client._protocol.steps import (
+    Announce,
+    Ask,
+    Asking,
+    Deliver,
+    GiveUp,
+    Look,
+    Means,
+    Probe,
+    Step,
+)
 from arcp_client._protocol.terms import Terms
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
@@ -269,8 +279,7 @@ class Returns:
             self._confirmed(job_id, now)
             steps = self._recovery.attached(job_id, value.status, now)
         elif isinstance(value, JobPage):
-            status = next((job.status for job in value.jobs if job.job_id == job_id), None)
-            steps = self._recovery.looked(job_id, status, now, cursor=value.next_cursor)
+            steps = self._listed(asking.job_ids, value, now)
         elif isinstance(value, Accepted):
             if value.job_id != job_id:
                 self._cancel_unasked(value.job_id, now)
@@ -283,7 +292,17 @@ class Returns:
             return  # it has ended, or stays deaf: the next resume brings what there is
         if not isinstance(error, RequestError):
             error = request_error(dialect.INVALID_REQUEST, str(error))
-        self._perform(self._recovery.refused(asking, error, now), now)
+        for job_id in asking.job_ids:
+            one = Asking(asking.ask, job_id, renew=asking.renew)
+            self._perform(self._recovery.refused(one, error, now), now)
+
+    def _listed(
+        self, job_ids: tuple[str, ...], page: JobPage, now: float
+    ) -> Iterator[Step[Terminal]]:
+        statuses = {job.job_id: job.status for job in page.jobs}
+        for job_id in job_ids:
+            status = statuses.get(job_id)
+            yield from self._recovery.looked(job_id, status, now, cursor=page.next_cursor)
 
     def ended(self, job_id: str) -> None:
         """The end of a job was delivered."""
@@ -344,9 +363,26 @@ class Returns:
                     self._delivery.end(frame, data)
                 case GiveUp(job_id, status, why):
                     self._give_up(job_id, no_outcome(job_id, status, why), status)
+                case Look() if self._joined(step):
+                    pass
                 case _:
                     job = self._jobs.get(step.job_id) or KnownJob(step.job_id)
                     self._requests.add(request_for(step, job, now + OWN_TIMEOUT))
+
+    def _joined(self, look: Look) -> bool:
+        """Whether a listing that has yet to be sent is for this job, too, from now on."""
+        for request in self._requests:
+            asking = request.token
+            if (
+                isinstance(asking, Asking)
+                and asking.ask is Ask.LOOK
+                and not request.ids
+                and request.payload.get("cursor") == look.cursor
+            ):
+                others = (*asking.others, look.job_id)
+                request.token = msgspec.structs.replace(asking, others=others)
+                return True
+        return False
 
     def _means(self, job: KnownJob) -> Means:
         """What this runtime can be asked about a job."""

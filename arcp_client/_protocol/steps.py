@@ -34,11 +34,24 @@ class Ask(enum.Enum):
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """Marks a request of the session's own, and says which job it is for."""
+    """Marks a request of the session's own, and says which job it is for.
+
+    Attributes:
+        ask: what is asked.
+        job_id: for which job.
+        renew: a subscription of a dead link is ended first.
+        others: the other jobs that the same listing is for.
+    """
 
     ask: Ask
     job_id: str
     renew: bool = False
+    others: tuple[str, ...] = ()
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        """All jobs that it is for."""
+        return (self.job_id, *self.others)
 
 
 class Means(msgspec.Struct, frozen=True):

@@ -166,7 +166,56 @@ def test_s4_every_open_job_is_checked_and_others_are_not() -> None:
     table.resumed(1)
     table.alive(SETTLE + 0.1)
     listed(table, job_a="running", job_c="running")
-    listed(table, job_a="running", job_c="running")
+    assert table.sent == []
+
+
+def test_s4_one_listing_is_for_all_open_jobs_over_all_its_pages() -> None:
+    jobs = [f"job_{n:03}" for n in range(50)]
+    table = Strict()
+    for job_id in jobs:
+        table.submit(job_id)
+    table.event(2, jobs[0], 2)
+    table.resumed(0)
+    table.alive(SETTLE + 0.1)
+    for page, found in enumerate((jobs[:20], jobs[20:40])):
+        asked = table.said(dialect.LIST_JOBS)
+        assert asked["payload"].get("cursor") == (f"page {page}" if page else None)
+        entries = [{"job_id": j, "agent": "a", "status": "running"} for j in found]
+        answer = {"request_id": asked["id"], "jobs": entries, "next_cursor": f"page {page + 1}"}
+        table.hear({"type": dialect.JOBS, "payload": answer})
+    listed(table)  # the last page has none of those that are left
+    subscribed = [frame["payload"]["job_id"] for frame in table.sent]
+    assert subscribed == jobs[40:]  # not every runtime lists what has ended
+    for subscribe in table.sent[:]:
+        table.sent.remove(subscribe)
+        error = {"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]}
+        table.hear({"type": dialect.SESSION_ERROR, "payload": error})
+    assert [effect.job_id for effect in gone(table)] == jobs[40:]
+
+
+def test_s4_a_listing_that_is_refused_is_refused_to_all_jobs_that_it_is_for() -> None:
+    table = Strict(features=(dialect.HEARTBEAT, dialect.LISTING))
+    table.submit(JOB)
+    table.submit("job_b")
+    table.event(2, JOB, 2)
+    table.resumed(0)
+    table.alive(SETTLE + 0.1)
+    asked = table.said(dialect.LIST_JOBS)
+    error = {"code": dialect.JOB_NOT_FOUND, "request_id": asked["id"]}
+    table.hear({"type": dialect.SESSION_ERROR, "payload": error})
+    assert [effect.job_id for effect in gone(table)] == [JOB, "job_b"]
+
+
+def test_s4_a_job_in_doubt_is_not_looked_up_in_an_older_listing() -> None:
+    table = live()
+    table.submit("job_b")
+    table.unreadable(1, "job_b")
+    first = table.said(dialect.LIST_JOBS)
+    table.unreadable(2, JOB)
+    second = table.said(dialect.LIST_JOBS)
+    for asked in (first, second):
+        entries = [{"job_id": j, "agent": "a", "status": "running"} for j in (JOB, "job_b")]
+        table.hear({"type": dialect.JOBS, "payload": {"request_id": asked["id"], "jobs": entries}})
     assert table.sent == []
 
 
