@@ -85,7 +85,15 @@ contracts: $(DEV_STAMP) ## the directions of imports, and the declared dependenc
 docs: $(DEV_STAMP) ## the site, into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -E -b html docs docs/_build/html
 
-bench: $(DEV_STAMP) ## what benchmarks/ holds
+# A peer of bench_operator.py. It asks for an old reactivex, so it stands apart, without dependencies.
+BENCH_PEERS := aioreactive==0.20.0 Expression==5.8.0
+BENCH_STAMP := build/bench/.installed-0.20.0
+
+$(BENCH_STAMP): | $(DEV_STAMP)
+	@$(INSTALL) --no-deps --upgrade --target build/bench $(BENCH_PEERS) && touch $@ \
+	    || echo 'no aioreactive: the benchmark of the operators goes without' >&2
+
+bench: $(DEV_STAMP) $(BENCH_STAMP) ## what benchmarks/ holds
 	@for script in benchmarks/bench_*.py; do \
 	    [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \
 	    echo "== $$script"; $(BIN)/python "$$script" || exit 1; \

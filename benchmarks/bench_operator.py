@@ -1,4 +1,9 @@
-"""The ordered operators against RxPY's concat_map and against asyncio.Queue; prints JSON.
+"""The ordered operators against RxPY, aioreactive and asyncio.Queue with a worker; prints JSON.
+
+Every way handles the items one at a time and in order. aioreactive has two: its concat_map queues
+what comes, as ours does; its map_async has no queue, the producer awaits the handler itself. It is
+left out if it is not there: `make bench` installs it into build/bench, apart from the environment,
+since it asks for reactivex 4 (which it imports for one conversion only, not measured here).
 
 Rounds are interleaved, so that a busy moment of the machine falls on all of them alike; what is
 printed are medians. Read the ratios: absolute numbers are this machine's.
@@ -15,20 +20,23 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import reactivex as rx
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
-from arcp_client.rx import (
-    EventChannel,
-    _Delivery,
-    _publish,
-    concat_map_async,
-    concat_map_async_by,
-    stream,
-)
+from arcp_client._rx.delivery import Delivery, publish
+from arcp_client.rx import EventChannel, concat_map_async, concat_map_async_by, stream
+
+PEERS = Path(__file__).parents[1] / "build" / "bench"
+sys.path.append(str(PEERS))  # at the end: what is in the environment comes first
+try:
+    import aioreactive
+    from aioreactive.transform import concat_map as aioreactive_concat_map
+except ImportError:
+    aioreactive = None
 
 Handler = Callable[[int], Any]
 
@@ -89,6 +97,38 @@ async def by_concat_map(handler: Handler, count: int) -> float:
     return await through(ops.concat_map(later), count, subject=True)
 
 
+async def by_aioreactive(operator: Any, count: int) -> float:
+    subject = aioreactive.AsyncSubject()
+    ended = asyncio.get_running_loop().create_future()
+    got = 0
+
+    async def take(_: Any) -> None:
+        nonlocal got
+        got += 1
+
+    async def failed(error: Exception) -> None:
+        ended.set_exception(error)
+
+    async def completed() -> None:
+        ended.set_result(None)
+
+    observer = aioreactive.AsyncAnonymousObserver(take, failed, completed)
+    await operator(subject).subscribe_async(observer)
+
+    async def run() -> None:
+        for number in range(count):
+            await subject.asend(number)
+        await subject.aclose()
+        await ended
+        assert got == count
+
+    return await timed(count, run)
+
+
+def aio_concat_map(handler: Handler) -> Any:
+    return aioreactive_concat_map(lambda number: aioreactive.from_async(handler(number)))
+
+
 async def by_queue(handler: Handler, count: int, *, per_turn: int = 0) -> float:
     queue: asyncio.Queue[int | None] = asyncio.Queue(1024)
 
@@ -143,7 +183,7 @@ async def published(count: int, holders: bool) -> float:
 
     async def run() -> None:
         for number in range(count):
-            _publish(_Delivery(done), subject.on_next, number)
+            publish(Delivery(done), subject.on_next, number)
         await ended
 
     return await timed(count, run)
@@ -197,6 +237,21 @@ CASES: dict[str, Callable[[], Awaitable[float]]] = {
 }
 
 
+if aioreactive:
+    CASES |= {
+        "returns / aioreactive concat_map": lambda: by_aioreactive(aio_concat_map(returns), 1_000),
+        "returns / aioreactive map_async": lambda: by_aioreactive(
+            aioreactive.map_async(returns), 50_000
+        ),
+        "suspends / aioreactive concat_map": lambda: by_aioreactive(
+            aio_concat_map(suspends), 1_000
+        ),
+        "suspends / aioreactive map_async": lambda: by_aioreactive(
+            aioreactive.map_async(suspends), 30_000
+        ),
+    }
+
+
 def main(rounds: int) -> None:
     results: dict[str, list[float]] = {name: [] for name in CASES}
     late: dict[str, list[float]] = {"operator": [], "100 keys": []}
@@ -207,25 +262,28 @@ def main(rounds: int) -> None:
         late["100 keys"].append(asyncio.run(timer_lateness(by_key(100, returns))))
     median = {name: statistics.median(values) for name, values in results.items()}
 
-    def ratio(group: str, other: str) -> float:
-        return round(median[f"{group} / operator"] / median[f"{group} / {other}"], 2)
+    def ratios() -> dict[str, float]:
+        """Ours to each other way, for each kind of handler: the medians of all rounds."""
+        found = {}
+        for name in CASES:
+            group, _, other = name.partition(" / ")
+            ours = results.get(f"{group} / operator")
+            if ours and other not in ("", "operator"):
+                each = [mine / theirs for mine, theirs in zip(ours, results[name], strict=True)]
+                found[f"{group}, to {other}"] = round(statistics.median(each), 2)
+        return found
 
     print(
         json.dumps(
             {
                 "python": platform.python_version(),
                 "rounds": rounds,
-                "ratios": {
-                    "returns, to concat_map": ratio("returns", "concat_map"),
-                    "suspends, to concat_map": ratio("suspends", "concat_map"),
-                    "returns, to queue": ratio("returns", "queue"),
-                    "suspends, to queue": ratio("suspends", "queue"),
-                    "one a turn, to queue": ratio("one a turn", "queue"),
-                },
+                "ratios": ratios(),
                 "items per second": {name: round(value) for name, value in median.items()},
                 "worst timer lateness, ms": {
                     name: round(statistics.median(values), 1) for name, values in late.items()
                 },
+                "aioreactive": "measured" if aioreactive else f"not installed in {PEERS}",
             },
             indent=2,
         )
