@@ -19,12 +19,22 @@ from arcp_client._dispatch.relief import Relief
 from arcp_client._dispatch.retention import Memory
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError, job_error
-from arcp_client.events import Completed, Event, Failed, Gap, Metric, Progress, ResultChunk
+from arcp_client.events import (
+    Completed,
+    Event,
+    Failed,
+    Gap,
+    Metric,
+    Progress,
+    ResultChunk,
+    Unknown,
+)
 from arcp_client.models import Credential, Lease, LeaseConstraints, Result
 
 __all__ = ["JobOwner", "JobRecord"]
 
 _REMAINING = "cost.budget.remaining"
+_CHUNK = "result_chunk"
 
 
 class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +175,14 @@ class JobRecord(JobStream):
         self.assembler.fail(self._error(event))
         self._tell()
 
+    def recall(self, event: Completed | Failed, chunks: Iterable[ResultChunk]) -> None:
+        """It ended in an earlier life, like this; these pieces of its result were kept."""
+        self.assembler.restore(chunks)
+        self.retention.extend([event], event.size)
+        self.retention.incomplete()
+        _OBSERVERS[type(event)](self, event)
+        self.tap.end()
+
     def gap(self, event: Gap) -> None:
         """Events of it may be lost, pieces of its result among them."""
         if event.reason != "overflow":
@@ -173,6 +191,11 @@ class JobRecord(JobStream):
     def chunk(self, event: ResultChunk) -> None:
         """A piece of its result came."""
         self.assembler.add(event)
+
+    def unknown(self, event: Unknown) -> None:
+        """An event that could not be read; a piece of its result, if it is one by its kind."""
+        if event.kind == _CHUNK:
+            self.assembler.doubt()
 
     def measured(self, event: Metric) -> None:
         """What is left of its budget."""
@@ -259,4 +282,5 @@ _OBSERVERS: dict[type[Event], Callable[[JobRecord, Any], None]] = {
     Failed: JobRecord.failed,
     Gap: JobRecord.gap,
     ResultChunk: JobRecord.chunk,
+    Unknown: JobRecord.unknown,
 }
