@@ -385,6 +385,47 @@ def doctor(
 
 
 @app.command()
+def web(
+    url: UrlOption = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 7778,
+    allow_control: Annotated[
+        bool, typer.Option("--allow-control", help="Also submit and cancel jobs, not only look.")
+    ] = False,
+    login_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the token that people log in with; else ARCP_WEB_TOKEN."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name that it is reached under; may be repeated.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """Serve a dashboard of the runtime's jobs to browsers, until it is stopped.
+
+    Other machines reach it with --host 0.0.0.0, which takes a token to log in with.
+    """
+
+    def command() -> int:
+        from arcp_client.cli.running import place
+        from arcp_client.cli.web import web as body
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout,
+            reconnect_for=float("inf"),
+        )  # fmt: skip
+        return body(
+            where, host=host, port=port, login_file=login_file, allow_control=allow_control,
+            names=allow_host or (), open_=open_,
+        )  # fmt: skip
+
+    _do(command)
+
+
+@app.command()
 def version(output: OutputOption = None) -> None:
     """Print the versions of this command, Python and the key libraries."""
 

@@ -449,6 +449,8 @@ COMMANDS = {
     "ping": f"--output {PLACE}",
     "doctor": "--json --output --token-file --profile --connect-timeout",
     "acp": "--prompt --json --cwd --session --allow --write",
+    "web": "--host --port --allow-control --login-file --allow-host --open"
+    f" {PLACE}",
     "version": "--output",
     "config": "",
 }

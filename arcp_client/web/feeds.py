@@ -1,0 +1,216 @@
+"""Job ids in, their feeds out: one for each job that somebody looks at, over one session.
+
+A feed begins with its first viewer and is kept for a while after its last one, so that a page which
+is loaded again goes on where it was. There is a limit to their number: beyond it, the one that was
+looked at longest ago goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from pydantic import SecretStr
+
+from arcp_client import ArcpError, Client, JobHandle, JobView, errors
+from arcp_client._tasks import TaskOwner, cancel_and_wait
+from arcp_client.web.feed import Feed
+from arcp_client.web.problems import Problem
+
+__all__ = ["Feeds"]
+
+_log = logging.getLogger("arcp_client.web")
+
+
+class _Kept:
+    """A feed, who looks at it, and what ends it."""
+
+    def __init__(self, feed: Feed, *, ours: bool) -> None:
+        self.feed = feed
+        self.ours = ours
+        self.viewers = 0
+        self.pump: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Feeds:
+    """The feeds of one application.
+
+    Args:
+        client: whose jobs they are; ``None`` if only jobs that are at hand are looked at.
+        secrets: values that must not be shown.
+        limit: how many there are at most.
+        memory: bytes of events that each one keeps.
+        linger: seconds that one is kept without viewers.
+        changed: told of each event of a job that is looked at.
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        secrets: Iterable[str | SecretStr] = (),
+        limit: int = 32,
+        memory: int = 8 << 20,
+        linger: float = 60.0,
+        changed: Callable[[Feed], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._secrets = tuple(secrets)
+        self._limit = limit
+        self._memory = memory
+        self._linger = linger
+        self._changed = changed
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._opening: dict[str, asyncio.Task[Feed]] = {}
+        self._owner = TaskOwner("arcp_client.web", on_failure=_failed)
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Feed]:
+        return iter([kept.feed for kept in self._kept.values()])
+
+    def get(self, job_id: str) -> Feed | None:
+        """The feed of a job, if there is one."""
+        kept = self._kept.get(job_id)
+        return kept.feed if kept is not None else None
+
+    async def open(self, job_id: str) -> Feed:
+        """The feed of a job, begun if need be. It is kept for a while, also without a viewer.
+
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused it.
+            ArcpError: it cannot be asked.
+            Problem: there are too many.
+        """
+        kept = self._usable(job_id)
+        if kept is not None:
+            return kept.feed
+        opening = self._opening.get(job_id)
+        if opening is None:
+            # A task of its own: whoever asked first may leave, and others wait for the same.
+            opening = self._owner.spawn(self._watch(job_id), name="watch")
+            self._opening[job_id] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(job_id, None))
+        return await asyncio.shield(opening)
+
+    def adopt(self, job: JobHandle, *, ours: bool = False) -> Feed:
+        """The feed of a job that is at hand, begun if need be.
+
+        Args:
+            job: the job.
+            ours: nobody else watches it: it is watched no longer when the feed goes.
+        """
+        kept = self._usable(job.id)
+        if kept is not None:
+            return kept.feed
+        self._make_room()
+        feed = Feed(job, secrets=self._secrets, memory=self._memory)
+        kept = self._kept[job.id] = _Kept(feed, ours=ours)
+        kept.pump = self._owner.spawn(self._run(kept), name=f"feed {job.id}")
+        self._left(kept)
+        return feed
+
+    @contextmanager
+    def viewing(self, feed: Feed) -> Iterator[None]:
+        """Somebody looks at a feed for as long as the block lasts."""
+        kept = self._kept.get(feed.job.id)
+        if kept is None or kept.feed is not feed:
+            yield  # it went meanwhile; it is over, and says so
+            return
+        kept.viewers += 1
+        if kept.timer is not None:
+            kept.timer.cancel()
+            kept.timer = None
+        self._kept.move_to_end(feed.job.id)
+        try:
+            yield
+        finally:
+            kept.viewers -= 1
+            self._left(kept)
+
+    async def close(self) -> None:
+        """End all of them."""
+        self._closed = True
+        for kept in tuple(self._kept.values()):
+            self._drop(kept)
+        await self._owner.close()
+
+    # ------------------------------------------------------------------
+
+    def _usable(self, job_id: str) -> _Kept | None:
+        if self._closed:
+            raise Problem(503, "SHUTTING_DOWN", "the dashboard is being stopped", "try again later")
+        kept = self._kept.get(job_id)
+        if kept is not None and kept.feed.error is not None and not kept.viewers:
+            self._drop(kept)  # perhaps it can be had again
+            return None
+        return kept
+
+    async def _watch(self, job_id: str) -> Feed:
+        assert self._client is not None
+        known = self._client.job(job_id)
+        ours = known is None
+        view = await self._client.watch(job_id, history=True)
+        return self.adopt(view, ours=ours)
+
+    async def _run(self, kept: _Kept) -> None:
+        """Feed the feed."""
+        feed = kept.feed
+        try:
+            async for event in feed.job:
+                feed.add(event)
+                self._changed(feed)
+        except ArcpError as error:
+            feed.fail(error)
+        else:
+            if not feed.over:
+                feed.fail(errors.JobLost("the job is watched no longer", job_id=feed.job.id))
+        self._changed(feed)
+
+    def _left(self, kept: _Kept) -> None:
+        if kept.viewers == 0 and kept.timer is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            kept.timer = loop.call_later(self._linger, self._drop, kept)
+
+    def _make_room(self) -> None:
+        if len(self._kept) < self._limit:
+            return
+        for kept in self._kept.values():
+            if kept.viewers == 0:
+                self._drop(kept)
+                return
+        raise Problem(
+            503, "TOO_MANY_JOBS", f"{self._limit} jobs are looked at already", "close some pages"
+        )
+
+    def _drop(self, kept: _Kept) -> None:
+        feed = kept.feed
+        if self._kept.get(feed.job.id) is kept:
+            del self._kept[feed.job.id]
+        if kept.timer is not None:
+            kept.timer.cancel()
+            kept.timer = None
+        feed.close()
+        running = kept.pump is not None and not kept.pump.done()
+        if running and not self._closed:
+            self._owner.spawn(self._end(kept), name="unwatch")
+
+    async def _end(self, kept: _Kept) -> None:
+        if kept.pump is not None:
+            await cancel_and_wait([kept.pump])
+        feed = kept.feed
+        if not feed.over:
+            feed.fail(errors.JobLost("the job is watched no longer", job_id=feed.job.id))
+        if kept.ours and isinstance(feed.job, JobView):
+            try:
+                await feed.job.unsubscribe()
+            except ArcpError as error:
+                _log.debug("job %s could not be left: %s", feed.job.id, error)
+
+
+def _failed(error: BaseException) -> None:
+    if not isinstance(error, ArcpError | Problem):  # these are whoever's that waited
+        _log.error("the dashboard failed", exc_info=error)

@@ -1,0 +1,258 @@
+"""Requests in, those that may be served out; and what every answer says to the browser.
+
+A dashboard on a developer's machine is reached by every page that the developer's browser shows. So
+a request counts only if its host is one of ours (else a name on the internet may have been made to
+point here), if it does not come from another site, and if, without a token, it comes from this
+machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+
+from arcp_client import ArcpError
+from arcp_client.web.logins import LIFETIME, Logins
+from arcp_client.web.problems import Problem, answer, problem
+
+__all__ = ["HEADERS", "Guard", "Handler", "is_loopback"]
+
+_log = logging.getLogger("arcp_client.web")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Server": "arcp-client",
+}
+_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
+
+
+class Guard:
+    """Who may ask what.
+
+    Args:
+        logins: who may use it; ``None`` for everybody on this machine.
+        hosts: further names that this server is reached under.
+        prefix: where the dashboard begins; cookies are sent there only.
+    """
+
+    def __init__(
+        self, logins: Logins | None, *, hosts: Iterable[str] = (), prefix: str = ""
+    ) -> None:
+        self._logins = logins
+        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._path = f"{prefix}/"
+
+    @property
+    def asks(self) -> bool:
+        """Whether people have to log in."""
+        return self._logins is not None
+
+    def wrap(
+        self,
+        handler: Handler,
+        *methods: str,
+        anybody: bool = False,
+        changes: bool = False,
+        navigation: bool = False,
+    ) -> Handler:
+        """The handler, for requests that may be served; anything else is a typed error.
+
+        Args:
+            handler: what serves them.
+            methods: of HTTP.
+            anybody: also for those who are not logged in.
+            changes: it changes something: it takes JSON, from pages of ours only.
+            navigation: people may come to it from other sites.
+        """
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                if request.method not in methods:
+                    raise Problem(
+                        405,
+                        "METHOD_NOT_ALLOWED",
+                        f"{request.method} is not for this address",
+                        headers={"Allow": ", ".join(methods)},
+                    )
+                self._check_peer(request)
+                self._check_host(request)
+                if not navigation:
+                    self._check_site(request)
+                if changes:
+                    _check_type(request)
+                if not anybody:
+                    await self._check_login(request)
+                response = await handler(request)
+            except Problem as found:
+                response = answer(found)
+            except ArcpError as error:
+                response = answer(problem(error))
+            except web.HTTPException as error:
+                response = answer(Problem(error.status, "HTTP_ERROR", error.reason))
+            except Exception:  # noqa: BLE001  whatever it is, the answer has our headers
+                # Neither address nor headers: what people type there is nobody's business.
+                _log.exception("a request failed: %s", handler.__name__)
+                failed = Problem(500, "INTERNAL_ERROR", "the dashboard failed", "see its log")
+                response = answer(failed)
+            if not response.prepared:
+                response.headers.update(HEADERS)
+                response.headers.setdefault("Cache-Control", "no-store")
+            return response
+
+        return guarded
+
+    # ------------------------------------------------------------------ logging in
+
+    async def login(self, request: web.Request, token: str) -> web.Response:
+        """Log a browser in."""
+        response = web.Response(status=204)
+        if self._logins is not None:
+            response.set_cookie(
+                _cookie(request),
+                await self._logins.login(token),
+                max_age=int(LIFETIME),
+                path=self._path,
+                httponly=True,
+                samesite="Strict",
+                secure=request.secure or request.headers.get("X-Forwarded-Proto") == "https",
+            )
+        return response
+
+    def logout(self, request: web.Request) -> web.Response:
+        """Log a browser out."""
+        response = web.Response(status=204)
+        if self._logins is not None:
+            name = _cookie(request)
+            self._logins.logout(request.cookies.get(name))
+            response.del_cookie(name, path=self._path, httponly=True, samesite="Strict")
+        return response
+
+    # ------------------------------------------------------------------ what is checked
+
+    def _check_peer(self, request: web.Request) -> None:
+        if self._logins is not None:
+            return
+        if not _is_local(request):
+            raise Problem(
+                403,
+                "LOOPBACK_ONLY",
+                "without a token the dashboard serves only the machine that it runs on",
+                "start it with a token",
+            )
+        if any(name in request.headers for name in _FORWARDED):
+            raise Problem(
+                403,
+                "LOOPBACK_ONLY",
+                "a proxy passed this on, and without a token nobody else is served",
+                "start it with a token",
+            )
+
+    def _check_host(self, request: web.Request) -> None:
+        hosts = request.headers.getall(hdrs.HOST, [])
+        name = _hostname(hosts[0]) if len(hosts) == 1 else None
+        if name is None:
+            raise Problem(400, "BAD_HOST", "the request names no host")
+        if name in self._hosts or is_loopback(name):
+            return
+        if self._logins is not None and _is_address(name):
+            return  # nobody can make an address point elsewhere
+        raise Problem(
+            403,
+            "HOST_NOT_ALLOWED",
+            "the dashboard is not served under this name",
+            "use its address, or allow the name when it is started",
+        )
+
+    def _check_site(self, request: web.Request) -> None:
+        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+        if site not in ("same-origin", "none"):
+            raise Problem(403, "CROSS_SITE", "another site asked for this")
+        origins = request.headers.getall(hdrs.ORIGIN, [])
+        if any(_netloc(origin) != request.headers[hdrs.HOST].lower() for origin in origins):
+            raise Problem(403, "CROSS_SITE", "another site asked for this")
+
+    async def _check_login(self, request: web.Request) -> None:
+        if self._logins is None or self._logins.knows(request.cookies.get(_cookie(request))):
+            return
+        scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Problem(401, "LOGIN_REQUIRED", "a token is needed", "log in")
+        await self._logins.check(token.strip())
+
+
+def _check_type(request: web.Request) -> None:
+    if request.content_type != "application/json":
+        raise Problem(
+            415, "JSON_REQUIRED", "the body is JSON", "send it with Content-Type: application/json"
+        )
+
+
+def _cookie(request: web.Request) -> str:
+    """Cookies know no ports: two dashboards on one machine need two names."""
+    transport = request.transport
+    name = transport.get_extra_info("sockname") if transport is not None else None
+    port = name[1] if isinstance(name, tuple) else 0
+    return f"arcp-client-{port}"
+
+
+def _is_local(request: web.Request) -> bool:
+    transport = request.transport
+    if transport is None:
+        return False
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        return is_loopback(str(peer[0]))
+    return isinstance(transport.get_extra_info("sockname"), str)  # a Unix socket
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, seen from itself."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        parts = urlsplit(f"//{host}")
+        name = parts.hostname
+        _ = parts.port
+    except ValueError:
+        return None
+    if not name or parts.netloc != host or "@" in host:
+        return None
+    return name.rstrip(".")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None

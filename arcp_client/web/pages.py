@@ -1,0 +1,68 @@
+"""A job in, a stream for a page of one's own out."""
+
+from __future__ import annotations
+
+import weakref
+
+from aiohttp import web
+
+from arcp_client import JobHandle
+from arcp_client.web import frames
+from arcp_client.web.feeds import Feeds
+from arcp_client.web.streams import EventStream, Streams
+from arcp_client.web.tabs import tell_job
+
+__all__ = ["asked", "end_streams", "share", "sse"]
+
+_FEEDS: weakref.WeakKeyDictionary[web.Application, Feeds] = weakref.WeakKeyDictionary()
+
+
+def sse(job: JobHandle) -> web.StreamResponse:
+    """A response that tells a page of your own of one job, live: server-sent events.
+
+    Return it from an aiohttp handler. It sends what the dashboard's own page is sent: ``job`` with
+    the state of the job, ``reset`` before a timeline begins anew, ``events`` with batches of events
+    and ``end`` after the last one; see the page "Dashboard" of the reference for their data. The id
+    of a batch is a position, so that a browser whose connection is cut goes on where it was without
+    a duplicate or a hole. Any number of pages share what is kept of the job. Secrets are masked.
+
+    Who may see the job is for the handler to decide, before it returns this.
+
+    An application without `add_routes` wants ``app.on_shutdown.append(end_streams)``.
+
+    Args:
+        job: the job, of any client.
+    """
+
+    async def play(stream: EventStream, request: web.Request) -> None:
+        feeds = _FEEDS.get(request.app)
+        if feeds is None:
+            feeds = Feeds()
+            share(request.app, feeds)
+        feed = feeds.adopt(job)
+        with feeds.viewing(feed):
+            await tell_job(stream, feed, asked(request), link=None)
+
+    return EventStream(play)
+
+
+async def end_streams(app: web.Application) -> None:
+    """End the streams of an application at once; for ``app.on_shutdown``.
+
+    Without it, aiohttp waits for the streams of `sse`, a minute by default.
+    """
+    await Streams.of(app).close()
+    feeds = _FEEDS.get(app)
+    if feeds is not None:
+        await feeds.close()
+
+
+def share(app: web.Application, feeds: Feeds) -> None:
+    """Let the streams of an application have these feeds."""
+    _FEEDS[app] = feeds
+
+
+def asked(request: web.Request) -> frames.Position | None:
+    """Where a page that comes back goes on."""
+    # A browser that comes back by itself repeats the address, and with it an older position.
+    return frames.position(request.headers.get("Last-Event-ID") or request.query.get("after"))

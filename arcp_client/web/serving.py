@@ -1,0 +1,96 @@
+"""A client in, a web server of its dashboard out, as a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+
+from aiohttp import web
+from pydantic import SecretStr
+
+from arcp_client import Client
+from arcp_client.web.guard import is_loopback
+from arcp_client.web.routes import add_routes
+
+__all__ = ["Server", "TokenRequired", "serve"]
+
+
+class TokenRequired(ValueError):
+    """The dashboard would be open to other machines, and nobody would have to log in."""
+
+
+def serve(
+    client: Client,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    token: str | SecretStr | None = None,
+    allow_control: bool = False,
+    hosts: Iterable[str] = (),
+    secrets: Iterable[str | SecretStr] = (),
+) -> Server:
+    """Make a web server of a client's dashboard; it serves within ``async with``.
+
+    Args:
+        client: whose jobs are shown. It is neither connected nor closed here.
+        host: an address of this machine; by default reachable from it alone.
+        port: 0 takes a free one; see ``server.port`` and ``server.url``.
+        token: see `add_routes`.
+        allow_control: see `add_routes`.
+        hosts: see `add_routes`.
+        secrets: see `add_routes`.
+
+    Raises:
+        TokenRequired: other machines could reach it, and there is no token.
+        ValueError: the token is empty.
+    """
+    if token is None and not is_loopback(host):
+        raise TokenRequired(f"whoever reaches {host} could see every job: a token is needed")
+    app = web.Application()
+    add_routes(app, client, token=token, allow_control=allow_control, hosts=hosts, secrets=secrets)
+    return Server(app, host, port)
+
+
+class Server:
+    """A web server, as an async context manager.
+
+    Attributes:
+        url: where the dashboard is, once it is entered.
+        port: the port it listens on, once it is entered.
+    """
+
+    def __init__(self, app: web.Application, host: str, port: int) -> None:
+        self._app = app
+        self._host = host
+        self._wanted = port
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+        self.port = 0
+
+    async def __aenter__(self) -> Server:
+        runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._wanted).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{host}:{self.port}/"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop listening, and end the streams. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
