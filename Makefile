@@ -11,7 +11,7 @@ APT_PACKAGES := chromium fonts-dejavu-core
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli
-DEV_EXTRAS  := dev,cli
+DEV_EXTRAS  := dev,cli,web,ag-ui
 DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 
