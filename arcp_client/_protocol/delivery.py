@@ -8,6 +8,7 @@ checkpoint says was processed. A frame that cannot be read, and numbers that do 
 from __future__ import annotations
 
 from collections import deque
+from datetime import datetime
 from typing import Literal
 
 from pydantic import SecretStr
@@ -66,6 +67,8 @@ class Delivery:
         self._recovery = recovery
         self._processed = deque(sorted(checkpoint.processed)) if checkpoint is not None else deque()
         self.plain = not self._processed
+        self._latest: dict[str, datetime | None] = {}
+        self._skipping: dict[str, datetime] = {}
         self._ended: list[str] = []
         self._doubtful: dict[str, int] = {}
 
@@ -91,8 +94,40 @@ class Delivery:
             not self._recovery.busy
             or self._recovery.wants(frame.job_id, of_result=type(frame.payload) is ChunkPayload)
         ):
+            if self._latest and frame.job_id in self._latest and self._is_past(frame.job_id, frame):
+                return
             self._rotated(frame, data)
             self._out.emit(to_event(frame, data, again))
+
+    # -- jobs of whose past nothing is wanted
+
+    def from_now_on(self, job_id: str) -> None:
+        """A job is watched without its history."""
+        self._latest.setdefault(job_id, None)
+
+    def skip_past(self, job_id: str) -> bool:
+        """Whether a history tells what was missed: it is passed over up to the last event.
+
+        It does not if no event has come since the job is watched, or none with a time.
+        """
+        latest = self._latest.get(job_id)
+        if latest is None:
+            return False
+        self._skipping[job_id] = latest
+        return True
+
+    def _is_past(self, job_id: str, frame: EventFrame) -> bool:
+        """Whether an event is of a job's past, which nobody wants, but for its result."""
+        moment = frame.payload.ts
+        if moment is None:
+            return False
+        until = self._skipping.get(job_id)
+        if until is not None:
+            if moment < until:
+                return type(frame.payload) is not ChunkPayload
+            del self._skipping[job_id]
+        self._latest[job_id] = moment
+        return False
 
     def _was_processed(self, seq: int | None) -> bool:
         """Whether the checkpoint says so: such events come again and are passed over (S1)."""
@@ -132,6 +167,8 @@ class Delivery:
     def forget(self, job_id: str) -> None:
         """Nothing more comes of a job."""
         self._doubtful.pop(job_id, None)
+        self._latest.pop(job_id, None)
+        self._skipping.pop(job_id, None)
         self.repeats.forget(job_id)
 
     def _bad(self, frame: BadFrame) -> None:

@@ -19,6 +19,7 @@ class KnownJob(msgspec.Struct):
         job_id: its id.
         mine: this client submitted it.
         watched: this session subscribed to it.
+        live: without its history: of its past nothing is wanted.
         home: the session that submitted it, if that is known; its numbers are the ones that count.
         since: its events up to this number of that session are known; set once that is gone.
         agent: name or name@version, once known.
@@ -30,6 +31,7 @@ class KnownJob(msgspec.Struct):
     job_id: str
     mine: bool = False
     watched: bool = False
+    live: bool = False
     home: str = ""
     since: int | None = None
     agent: str = ""

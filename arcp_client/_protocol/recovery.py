@@ -83,6 +83,7 @@ class _Case(msgspec.Struct, Generic[T]):
     lossy: bool = False
     held_back: bool = False
     watchful: bool = True
+    live: bool = False
     only_outcome: bool = False
     doubtful: bool = False
     from_seq: int | None = None
@@ -146,6 +147,7 @@ class Recovery(Generic[T]):
         watchful: bool = True,
         only_outcome: bool = False,
         look_first: bool = False,
+        live: bool = False,
     ) -> list[Step[T]]:
         """Lead a job back whose outcome is not known here.
 
@@ -162,6 +164,7 @@ class Recovery(Generic[T]):
             watchful: look after it when it is silent; else its events are known to come.
             only_outcome: its other events were delivered before.
             look_first: a subscription is needed only if the job has ended, or is not listed.
+            live: of its past nothing is wanted, unless it has ended, and then its outcome.
         """
         case: _Case[T] = _Case(
             job_id,
@@ -172,6 +175,7 @@ class Recovery(Generic[T]):
             held_back=hold,
             watchful=watchful,
             only_outcome=only_outcome,
+            live=live,
             from_seq=from_seq,
             look_first=look_first and means.look,
         )
@@ -456,6 +460,7 @@ class Recovery(Generic[T]):
     def _attach_with_history(self, case: _Case[T]) -> list[Step[T]]:
         case.look_first = False
         case.history = True
+        case.only_outcome = case.only_outcome or case.live
         case.rung = Rung.ATTACHING
         return [Attach(case.job_id, True, case.from_seq, False)]
 

@@ -121,6 +121,9 @@ class Returns:
             # the same again. In a new session a history goes on from what was received, in the
             # numbers of the session that submitted the job.
             history = not (resumed and job.mine)
+            if job.live:
+                # Of its past, only what was missed; if that cannot be told, what a gap tells of.
+                history = self._delivery.skip_past(job.job_id) or deaf
             steps = self._recovery.begin(
                 job.job_id,
                 now,
@@ -130,6 +133,7 @@ class Returns:
                 lossy=resumed and not deaf,  # in a new session the gap is announced for all of them
                 renew=resumed and spoken.stale_subscriptions,
                 watchful=deaf or not spoken.jobs_survive_drop,
+                live=job.live,
             )
             self._perform(steps, now)
 
@@ -221,10 +225,13 @@ class Returns:
         job = self._jobs.get(job_id)
         if job is None:
             return  # its history brought its end
+        history = bool(request.payload.get("history"))
+        job.live = not history and not job.mine and (job.live or not job.watched)
         job.watched = True
         job.agent = subscribed.agent
+        if job.live:
+            self._delivery.from_now_on(job_id)
         if subscribed.status in dialect.ENDED:
-            history = bool(request.payload.get("history"))
             steps = self._recovery.told_ended(
                 job_id, subscribed.status, now, means=self._means(job), history=history
             )

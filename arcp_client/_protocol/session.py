@@ -108,6 +108,8 @@ class Session:
             terms.session_id = checkpoint.session_id
             for job in checkpoint.jobs:
                 self.jobs.resume(job, home=checkpoint.session_id)
+            for ended in checkpoint.ended:
+                self.jobs.end(ended.job_id)
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; each effect is given once."""
