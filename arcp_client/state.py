@@ -7,9 +7,10 @@ from dataclasses import dataclass
 __all__ = ["Closed", "Connecting", "LinkState", "Live", "Reconnecting"]
 
 
-@dataclass(frozen=True, slots=True)
 class LinkState:
-    """Where the link to the runtime stands."""
+    """Where the link to the runtime stands: one of the classes below."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
