@@ -21,14 +21,21 @@ class Peer:
         aborts: a job dies with the connection, and so does the session.
         patience: heartbeats that may pass in silence before it closes; never by default. They are
             counted, not timed: what a busy machine keeps from the peer it keeps from the client.
+        largest: bytes of the largest message that it takes; any by default.
     """
 
     def __init__(
-        self, script: Script, *, aborts: bool = False, patience: int | None = None
+        self,
+        script: Script,
+        *,
+        aborts: bool = False,
+        patience: int | None = None,
+        largest: int = 0,
     ) -> None:
         self.script = script
         self.aborts = aborts
         self.patience = patience
+        self.largest = largest
         self.url = ""
         self.links = 0
         self.gave_up = False
@@ -37,7 +44,7 @@ class Peer:
         self.silent = 0
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
-        ws = web.WebSocketResponse(heartbeat=None, compress=False, max_msg_size=0)
+        ws = web.WebSocketResponse(heartbeat=None, compress=False, max_msg_size=self.largest)
         await ws.prepare(request)
         self.links += 1
         self.sockets.append(ws)

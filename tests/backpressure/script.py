@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -23,14 +23,21 @@ class Script:
         heartbeat: seconds of the negotiated interval.
         pad: bytes added to each event.
         numbers_replies: replies consume sequence numbers, as in some runtimes.
+        features: what it offers.
     """
 
     def __init__(
-        self, *, heartbeat: float = 30, pad: int = 0, numbers_replies: bool = False
+        self,
+        *,
+        heartbeat: float = 30,
+        pad: int = 0,
+        numbers_replies: bool = False,
+        features: Sequence[str] = FEATURES,
     ) -> None:
         self.heartbeat = heartbeat
         self.pad = "x" * pad
         self.numbers_replies = numbers_replies
+        self.features = list(features)
         self.session = "sess_1"
         self.seq = 0
         self.sent: list[tuple[int, bytes]] = []
@@ -97,7 +104,7 @@ class Script:
                 "resume_window_sec": 600,
                 "heartbeat_interval_sec": self.heartbeat,
                 "accepted_at": TS,
-                "capabilities": {"encodings": ["json"], "features": FEATURES, "agents": []},
+                "capabilities": {"encodings": ["json"], "features": self.features, "agents": []},
             },
         )
         resume = payload.get("resume")
