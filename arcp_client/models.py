@@ -20,6 +20,7 @@ __all__ = [
     "Checkpoint",
     "ClientInfo",
     "Credential",
+    "EndedJob",
     "JobSummary",
     "Lease",
     "LeaseConstraints",
@@ -207,6 +208,17 @@ class OpenJob:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that had ended when a checkpoint was taken, and how; a text in JSON says it."""
+
+    job_id: str
+    agent: str
+    idempotency_key: str
+    payload_hash: str
+    outcome: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What a client needs to go on after a restart. Never holds the bearer token.
 
@@ -217,6 +229,7 @@ class Checkpoint:
         processed: ranges above ``mark`` that were processed too, as (first, last).
         reserved: no handler saw an event above this number.
         jobs: the jobs that had not ended.
+        ended: those that ended last, the oldest first: who asks again is told the same.
     """
 
     session_id: str
@@ -225,6 +238,7 @@ class Checkpoint:
     processed: tuple[tuple[int, int], ...] = ()
     reserved: int = 0
     jobs: tuple[OpenJob, ...] = ()
+    ended: tuple[EndedJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from arcp_client._link.acks import Acknowledger
 from arcp_client._link.driver import Driver
 from arcp_client._link.durability import Durability
 from arcp_client._link.intake import Intake
+from arcp_client._link.outcomes import event_of
 from arcp_client._link.reconnect import ReconnectManager, TokenSource
 from arcp_client._protocol import effects
 from arcp_client._protocol.requests import Request
@@ -154,10 +155,19 @@ class Conversation:
         acks = Acknowledger(driver, self._subject, safe=self._safe_mark)
         self._line = _Line(driver, intake, manager, acks)
         if durability is not None:
-            for job in checkpoint.jobs if checkpoint is not None else ():
-                self._jobs.resume(job, durability.log_for(job.job_id) or ())
+            if checkpoint is not None:
+                self._recall(checkpoint, durability)
             durability.start(driver)
         return self._line
+
+    def _recall(self, checkpoint: Checkpoint, durability: Durability) -> None:
+        """The jobs of an earlier life are known again, open ones and those that ended last."""
+        for job in checkpoint.jobs:
+            self._jobs.resume(job, durability.log_for(job.job_id) or ())
+        for ended in checkpoint.ended:
+            event = event_of(ended)
+            if event is not None:
+                self._jobs.recall(ended, event, durability.log_for(ended.job_id) or ())
 
     @property
     def assembled(self) -> bool:

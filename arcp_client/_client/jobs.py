@@ -16,9 +16,9 @@ from arcp_client._dispatch.unclaimed import EVENTS, Unclaimed
 from arcp_client._jobrecord import JobOwner, JobRecord
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError
-from arcp_client.events import ResultChunk
+from arcp_client.events import Completed, Failed, ResultChunk
 from arcp_client.job import Job, JobHandle, JobView
-from arcp_client.models import OpenJob
+from arcp_client.models import EndedJob, OpenJob
 
 __all__ = ["JobTable"]
 
@@ -126,6 +126,17 @@ class JobTable:
         record.key = job.idempotency_key
         record.assembler.restore(chunks)
         self._keys[job.idempotency_key] = (job.payload_hash, record)
+
+    def recall(
+        self, job: EndedJob, event: Completed | Failed, chunks: Iterable[ResultChunk]
+    ) -> None:
+        """A job had ended in an earlier process; its outcome and its streamed result were kept."""
+        record = JobRecord(job.job_id, self._owner, self.streams.memory)
+        record.mine = True
+        record.agent = job.agent
+        record.recall(event, chunks)
+        self._held[job.job_id] = record
+        self._release(record)
 
     def forget(self, job_id: str) -> None:
         """Nothing more will come of it."""

@@ -118,6 +118,11 @@ class Retention:
                 held -= kept.popleft().size
         self._bytes = held
 
+    def incomplete(self) -> None:
+        """More came than what was given to it: what is kept begins with a `Gap`."""
+        self._first = None
+        self._total += 1
+
     def weigh(self) -> int:
         """Bytes that are kept."""
         return sum(sizes(self._kept))

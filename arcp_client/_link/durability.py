@@ -16,6 +16,7 @@ from arcp_client._dispatch.pressure import Pressure
 from arcp_client._dispatch.subject import Subject
 from arcp_client._link.checkpoints import Checkpointer
 from arcp_client._link.driver import Driver
+from arcp_client._link.outcomes import Outcomes
 from arcp_client._tasks import TaskOwner
 from arcp_client.events import Event
 from arcp_client.models import Checkpoint, OpenJob
@@ -59,6 +60,8 @@ class Durability:
         self._driver: Driver | None = None
         self._writer: Checkpointer | None = None
         self._jobs: dict[str, OpenJob] = {}
+        self._outcomes = Outcomes()
+        self._ends: dict[str, Event] = {}
         self._ended: dict[str, tuple[str, int]] = {}
         self._job_of: dict[int, str] = {}
         self._logs: dict[str, ChunkLog] = {}
@@ -79,14 +82,15 @@ class Durability:
         """
         checkpoint = await self._store.acquire(self._target, self._key)
         self._holds = True
-        if self._store.durable:
-            self._spool = self._store.spool(self._target, self._key)
+        self._spool = self._store.spool(self._target, self._key)
         if checkpoint is not None:
             self._jobs = {job.job_id: job for job in checkpoint.jobs}
+            self._outcomes.restore(checkpoint.ended, self._size_beside)
             self._restored = checkpoint.processed
             self._session = self._session_restored = checkpoint.session_id
         if self._spool is not None:
-            _sweep(self._spool, {ChunkLog.name_for(job_id) for job_id in self._jobs})
+            known = (*self._jobs, *self._outcomes)
+            _sweep(self._spool, {ChunkLog.name_for(job_id) for job_id in known})
         self._last = checkpoint
         return checkpoint
 
@@ -163,6 +167,7 @@ class Durability:
                     self._job_of[event.seq] = job_id
                 if event.terminal:
                     self._ended[job_id] = (event.session_id, event.seq or 0)
+                    self._ends[job_id] = event
         self._writer.offer(events)
 
     def after(self, action: Callable[[], None]) -> None:
@@ -218,7 +223,9 @@ class Durability:
 
     def log_for(self, job_id: str) -> ChunkLog | None:
         """Where to keep the chunks of a job of this client; ``None``: in memory only."""
-        if self._spool is None or not self._holds or job_id not in self._jobs:
+        if self._spool is None or not self._holds:
+            return None
+        if job_id not in self._jobs and job_id not in self._outcomes:
             return None
         log = self._logs.get(job_id)
         if log is None:
@@ -268,6 +275,7 @@ class Durability:
             processed=processed,
             reserved=reserved,
             jobs=tuple(self._jobs.values()),
+            ended=self._outcomes.all,
         )
 
     def _not_yet_reached(self, received: int) -> list[tuple[int, int]]:
@@ -289,10 +297,18 @@ class Durability:
         for job_id, (where, _) in tuple(self._ended.items()):
             if where != session_id or job_id not in open_still:
                 del self._ended[job_id]
-                self._jobs.pop(job_id, None)
+                self._keep(self._jobs.pop(job_id, None), self._ends.pop(job_id, None))
+
+    def _keep(self, job: OpenJob | None, end: Event | None) -> None:
+        """A job goes; in the same checkpoint its outcome comes (S10)."""
+        if job is not None and end is not None:
+            self._outcomes.keep(job, end, beside=self._size_beside(job.job_id))
+
+    def _size_beside(self, job_id: str) -> int:
+        return ChunkLog(self._spool, job_id).size if self._spool is not None else 0
 
     def _was_saved(self, checkpoint: Checkpoint) -> None:
-        kept = {job.job_id for job in checkpoint.jobs}
+        kept = {job.job_id for job in checkpoint.jobs} | {job.job_id for job in checkpoint.ended}
         for job_id in [job_id for job_id in self._logs if job_id not in kept | self._jobs.keys()]:
             self._logs.pop(job_id).remove()
         if self._driver is not None and checkpoint.mark < self._driver.session.received:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import tempfile
+import weakref
 from pathlib import Path
 
 from arcp_client.errors import StoreLocked
@@ -12,6 +16,8 @@ __all__ = ["MemoryStore"]
 
 class MemoryStore:
     """A `CheckpointStore` that lasts as long as the object does.
+
+    Results that come in chunks go to temporary files, which last no longer.
 
     Args:
         every: events between two checkpoints.
@@ -27,6 +33,8 @@ class MemoryStore:
         self.interval = interval
         self._kept: dict[tuple[str, str], Checkpoint] = {}
         self._held: set[tuple[str, str]] = set()
+        self._spools: dict[tuple[str, str], Path] = {}
+        weakref.finalize(self, _remove, self._spools)
 
     async def acquire(self, target: str, key: str) -> Checkpoint | None:
         """Take hold of a checkpoint, and give it if there is one.
@@ -44,13 +52,25 @@ class MemoryStore:
         self._kept[target, key] = checkpoint
 
     async def delete(self, target: str, key: str) -> None:
-        """Forget it. Idempotent."""
+        """Forget it, and the results kept beside it. Idempotent."""
         self._kept.pop((target, key), None)
+        spool = self._spools.pop((target, key), None)
+        if spool is not None:
+            shutil.rmtree(spool, ignore_errors=True)
 
     async def release(self, target: str, key: str) -> None:
         """Let go of it. Idempotent."""
         self._held.discard((target, key))
 
     def spool(self, target: str, key: str) -> Path | None:
-        """None: results stay in memory."""
-        return None
+        """A temporary directory, made with the first chunk and gone with the store."""
+        spool = self._spools.get((target, key))
+        if spool is None:
+            name = f"arcp-client-{secrets.token_hex(16)}"
+            spool = self._spools[target, key] = Path(tempfile.gettempdir(), name)
+        return spool
+
+
+def _remove(spools: dict[tuple[str, str], Path]) -> None:
+    for spool in spools.values():
+        shutil.rmtree(spool, ignore_errors=True)

@@ -34,6 +34,14 @@ class ChunkLog:
         self._fd: int | None = None
         self._broken = False
 
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
     @staticmethod
     def name_for(job_id: str) -> str:
         """The name of a job's file; ids of runtimes are no file names."""

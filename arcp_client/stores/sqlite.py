@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from arcp_client.errors import StoreLocked
-from arcp_client.models import Checkpoint, OpenJob
+from arcp_client.models import Checkpoint, EndedJob, OpenJob
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-_SCHEMA = """
+_SCHEMA = (
+    """
 CREATE TABLE IF NOT EXISTS checkpoints (
     target TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -36,7 +37,20 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     saved_at REAL NOT NULL,
     PRIMARY KEY (target, key)
 ) WITHOUT ROWID
-"""
+""",
+    """
+CREATE TABLE IF NOT EXISTS ended (
+    target TEXT NOT NULL,
+    key TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    payload_hash TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    UNIQUE (target, key, job_id)
+)
+""",
+)
 
 _KEPT_FOR = 30 * 24 * 3600.0
 """Seconds after which a checkpoint that nobody asked for is forgotten."""
@@ -96,7 +110,8 @@ class SqliteStore:
 
         def forget(db: sqlite3.Connection) -> None:
             with db:
-                db.execute("DELETE FROM checkpoints WHERE target = ? AND key = ?", (target, key))
+                for table in ("checkpoints", "ended"):
+                    db.execute(f"DELETE FROM {table} WHERE target = ? AND key = ?", (target, key))
             shutil.rmtree(spool, ignore_errors=True)
 
         await self._run(forget)
@@ -146,9 +161,14 @@ class SqliteStore:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             with database:
-                database.execute(_SCHEMA)
+                for table in _SCHEMA:
+                    database.execute(table)
                 database.execute(
                     "DELETE FROM checkpoints WHERE saved_at < ?", (time.time() - _KEPT_FOR,)
+                )
+                database.execute(
+                    "DELETE FROM ended WHERE NOT EXISTS (SELECT 1 FROM checkpoints AS of"
+                    " WHERE of.target = ended.target AND of.key = ended.key)"
                 )
             self._database = database
         return self._database
@@ -170,6 +190,14 @@ def _load(db: sqlite3.Connection, target: str, key: str) -> Checkpoint | None:
         processed=tuple((first, last) for first, last in json.loads(processed)),
         reserved=reserved,
         jobs=tuple(OpenJob(**job) for job in json.loads(jobs)),
+        ended=tuple(
+            EndedJob(*row)
+            for row in db.execute(
+                "SELECT job_id, agent, idempotency_key, payload_hash, outcome"
+                " FROM ended WHERE target = ? AND key = ? ORDER BY rowid",
+                (target, key),
+            )
+        ),
     )
 
 
@@ -198,6 +226,34 @@ def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint)
                 time.time(),
             ),
         )
+        _save_ended(db, target, key, checkpoint.ended)
+
+
+def _save_ended(db: sqlite3.Connection, target: str, key: str, ended: tuple[EndedJob, ...]) -> None:
+    """Write what is new and take out what is gone: outcomes may be large, and do not change."""
+    rows = db.execute("SELECT job_id FROM ended WHERE target = ? AND key = ?", (target, key))
+    there = {job_id for (job_id,) in rows}
+    kept = {job.job_id for job in ended}
+    db.executemany(
+        "DELETE FROM ended WHERE target = ? AND key = ? AND job_id = ?",
+        [(target, key, job_id) for job_id in there - kept],
+    )
+    db.executemany(
+        "INSERT INTO ended VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                target,
+                key,
+                job.job_id,
+                job.agent,
+                job.idempotency_key,
+                job.payload_hash,
+                job.outcome,
+            )
+            for job in ended
+            if job.job_id not in there
+        ],
+    )
 
 
 class _FileLock:

@@ -6,9 +6,11 @@ Repeats are few, and each is marked. Six kills by default; fifty with ``ARCP_SLO
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from arcp_client import JobContext, Runtime
 
 TOTAL = 5000
 CHILD = Path(__file__).with_name("durable_child.py")
+ENDED = Path(__file__).with_name("ended_child.py")
 
 PATIENT = pytest.mark.skipif("ARCP_SLOW" not in os.environ, reason="set ARCP_SLOW=1")
 
@@ -108,3 +111,70 @@ async def test_a_killed_client_loses_nothing_and_repeats_little(
     assert len(lives) > kills // 2
     record_property("repeats", repeats)
     print(f"every={every}: {len(lives)} lives, {repeats} repeats, {false_marks} marked in vain")
+
+
+async def told_until_killed(*arguments: str, last: list[Any]) -> list[list[Any]]:
+    """What a child says, up to the line after which it is killed."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, str(ENDED), *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    said: list[list[Any]] = []
+    try:
+        async for line in child.stdout:
+            said.append(json.loads(line))
+            if said[-1][: len(last)] == last:
+                return said
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+    raise AssertionError(f"it ended by itself: {said}")
+
+
+@pytest.mark.parametrize(
+    ("agent", "outcome"),
+    [
+        ("inline", ["result", {"answer": 42}]),
+        ("streamed", ["result", "".join(f"{n}," for n in range(50))]),
+        ("failing", ["error", "JobFailed", "INTERNAL_ERROR: the agent failed"]),
+    ],
+)
+async def test_the_outcome_of_a_job_outlives_a_kill_after_its_end_was_handled(
+    tmp_path: Path, agent: str, outcome: list[Any]
+) -> None:
+    """S10: the same key gives the same outcome, in each later life; the job runs once."""
+    starts = 0
+    async with Runtime(name="kill") as runtime:
+
+        @runtime.agent("inline")
+        async def inline(input: Any, job: JobContext) -> Any:
+            nonlocal starts
+            starts += 1
+            return {"answer": 42}
+
+        @runtime.agent("streamed")
+        async def streamed(input: Any, job: JobContext) -> AsyncIterator[str]:
+            nonlocal starts
+            starts += 1
+
+            async def pieces() -> AsyncIterator[str]:
+                for n in range(50):
+                    yield f"{n},"
+
+            return pieces()
+
+        @runtime.agent("failing")
+        async def failing(input: Any, job: JobContext) -> Any:
+            nonlocal starts
+            starts += 1
+            raise RuntimeError("out of luck")
+
+        async with runtime.serve() as server:
+            place = (server.url, str(tmp_path / "kept.db"), agent)
+            await told_until_killed(*place, "first", last=["saved", 0, 1])
+            for life in ("second", "third"):
+                said = await told_until_killed(*place, life, last=outcome[:1])
+                assert said[0] == ["open", 0]
+                assert said[-1] == outcome
+    assert starts == 1

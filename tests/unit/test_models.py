@@ -17,6 +17,7 @@ from arcp_client.models import (
     Checkpoint,
     ClientInfo,
     Credential,
+    EndedJob,
     JobSummary,
     Lease,
     LeaseConstraints,
@@ -42,6 +43,7 @@ VALUES: list[Any] = [
     JobSummary("j", lease=Lease({"fs.read": ("/a",)}), created_at=MOMENT),
     Result({"a": 1}, size=3, completed_at=MOMENT),
     OpenJob("j", "a", "k", "h"),
+    EndedJob("j", "a", "k", "h", outcome=CANARY),
     Checkpoint("s", CANARY, mark=3, processed=((5, 7),), jobs=(OpenJob("j", "a", "k", "h"),)),
     Stats(received=3),
 ]

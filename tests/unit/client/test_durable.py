@@ -287,6 +287,34 @@ async def test_what_several_lanes_did_beyond_the_slowest_is_not_done_again(
     assert quick.id not in {job_id for job_id, _, _ in again}
 
 
+async def test_a_memory_store_keeps_half_a_chunked_result_too(gates: Gates) -> None:
+    async with Runtime() as runtime:
+
+        @runtime.agent("report")
+        async def report(input: Any, job: JobContext) -> AsyncIterator[str]:
+            async def pieces() -> AsyncIterator[str]:
+                for n in range(20):
+                    if n == 10:
+                        await gates["half"].wait()
+                    yield f"{n}," * 100_000
+
+            return pieces()
+
+        store = MemoryStore(interval=0.01)
+        first = Client(runtime, store=store)
+        await first.connect()
+        job = await first.submit("report")
+        async for event in job:
+            if isinstance(event, events.ResultChunk) and event.chunk_seq == 9:
+                break
+        await first.detach()
+        gates["half"].set()
+        async with Client(runtime, store=store) as second:
+            (again,) = second.open_jobs()
+            value = (await again.result()).value
+        assert value == "".join(f"{n}," * 100_000 for n in range(20))
+
+
 async def test_a_chunked_result_survives_a_restart_half_way(gates: Gates, tmp_path: Path) -> None:
     async with Runtime() as runtime:
 
@@ -319,10 +347,17 @@ async def test_a_chunked_result_survives_a_restart_half_way(gates: Gates, tmp_pa
         assert (await again.result()).value == "".join(f"{n}," for n in range(20))
         assert spool is not None
         await second.detach()
-        assert list(kept.iterdir()) == []  # removed with the job
+        assert len(list(kept.iterdir())) == 1  # whoever asks again is told the same
         third = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
         async with third:
             assert third.open_jobs() == []
+            known = third.job(again.id)
+            assert known is not None
+            assert (await known.result()).value == "".join(f"{n}," for n in range(20))
+            gap, end = [event async for event in known]
+            assert isinstance(gap, events.Gap)
+            assert gap.reason == "not_retained"
+            assert isinstance(end, events.Completed)
         assert not kept.exists()
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
+import gc
 import os
 import signal
 import sqlite3
@@ -15,8 +18,10 @@ import pytest
 
 from arcp_client import MemoryStore, SqliteStore
 from arcp_client.errors import StoreLocked
-from arcp_client.models import Checkpoint, OpenJob
+from arcp_client.events import ResultChunk
+from arcp_client.models import Checkpoint, EndedJob, OpenJob
 from arcp_client.stores import CheckpointStore
+from arcp_client.stores.spool import ChunkLog
 from arcp_client.testing import VirtualClock
 
 CHECKPOINT = Checkpoint(
@@ -26,6 +31,10 @@ CHECKPOINT = Checkpoint(
     processed=((9, 12), (20, 20)),
     reserved=30,
     jobs=(OpenJob("job_1", "echo@1.0.0", "key-1", "ab" * 32),),
+    ended=(
+        EndedJob("job_9", "echo@1.0.0", "key-9", "cd" * 32, outcome='{"end":"completed"}'),
+        EndedJob("job_0", "echo@1.0.0", "key-0", "ef" * 32, outcome='{"end":"failed"}'),
+    ),
 )
 WHERE = ("ws://127.0.0.1:7777/arcp", "default")
 
@@ -33,6 +42,56 @@ WHERE = ("ws://127.0.0.1:7777/arcp", "default")
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
     return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kept.db")
+
+
+async def test_ended_jobs_come_and_go_in_their_order(store: CheckpointStore) -> None:
+    first, second = CHECKPOINT.ended
+    third = EndedJob("job_5", "say", "key-5", "ab" * 32, outcome="{}")
+    await store.acquire(*WHERE)
+    await store.save(*WHERE, CHECKPOINT)
+    await store.save(*WHERE, dataclasses.replace(CHECKPOINT, ended=(second, third)))
+    await store.release(*WHERE)
+    kept = await store.acquire(*WHERE)
+    assert kept is not None
+    assert kept.ended == (second, third)
+    await store.save("elsewhere", "default", CHECKPOINT)
+    await store.delete(*WHERE)
+    await store.release(*WHERE)
+    other = await store.acquire("elsewhere", "default")
+    assert other is not None
+    assert other.ended == (first, second)
+    await store.release("elsewhere", "default")
+
+
+async def test_a_file_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kept.db")
+    await store.acquire(*WHERE)
+    await store.save(*WHERE, CHECKPOINT)
+    await store.release(*WHERE)
+    with contextlib.closing(sqlite3.connect(tmp_path / "kept.db")) as db:
+        db.execute("DROP TABLE ended")
+    assert await store.acquire(*WHERE) == dataclasses.replace(CHECKPOINT, ended=())
+    await store.save(*WHERE, CHECKPOINT)
+    await store.release(*WHERE)
+
+
+async def test_results_beside_a_memory_store_go_with_it() -> None:
+    store = MemoryStore()
+    spool = store.spool(*WHERE)
+    assert spool == store.spool(*WHERE)
+    assert not spool.exists()
+    log = ChunkLog(spool, "job_1")
+    log.append(ResultChunk(result_id="r", chunk_seq=0, data="x"))
+    log.close()
+    assert stat.S_IMODE(spool.stat().st_mode) == 0o700
+    await store.delete(*WHERE)
+    assert not spool.exists()
+    again = ChunkLog(store.spool(*WHERE), "job_1")
+    again.append(ResultChunk(result_id="r", chunk_seq=0, data="x"))
+    again.close()
+    del store
+    gc.collect()
+    assert not again.path.parent.exists()
 
 
 async def test_what_was_saved_is_given_to_the_next_holder(store: CheckpointStore) -> None:

@@ -1,0 +1,111 @@
+"""How jobs ended in, the same after a restart out: the last of them, within bounds (S10).
+
+The end of a job is processed once. Who asks for its result later, also after a crash, is told what
+is kept here: not every runtime has it still, and of what was acknowledged nothing comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from arcp_client._wire.codec import parse, to_json
+from arcp_client._wire.ids import parse_time, time_text
+from arcp_client.events import Completed, Event, Failed
+from arcp_client.models import EndedJob, OpenJob
+
+__all__ = ["Outcomes", "event_of"]
+
+_JOBS = 256
+_BYTES = 64 * 1024 * 1024
+_SHARED = ("seq", "id", "session_id", "job_id", "trace_id")
+_OF: dict[str, tuple[type[Event], tuple[str, ...]]] = {
+    "completed": (Completed, ("value", "result_id", "result_size", "summary")),
+    "failed": (Failed, ("status", "code", "message", "retryable", "details")),
+}
+
+
+class Outcomes:
+    """The jobs of one client that ended last; the oldest go first, the newest always stays.
+
+    Args:
+        jobs: how many are kept.
+        bytes_: how much of them, their streamed results included.
+    """
+
+    def __init__(self, *, jobs: int = _JOBS, bytes_: int = _BYTES) -> None:
+        self._most = jobs
+        self._limit = bytes_
+        self._kept: dict[str, EndedJob] = {}
+        self._sizes: dict[str, int] = {}
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    @property
+    def all(self) -> tuple[EndedJob, ...]:
+        """The oldest first."""
+        return tuple(self._kept.values())
+
+    def restore(self, ended: Iterable[EndedJob], beside: Callable[[str], int]) -> None:
+        """Begin with what an earlier life kept.
+
+        Args:
+            ended: the oldest first.
+            beside: bytes that are kept of a job's streamed result.
+        """
+        for job in ended:
+            self._add(job, len(job.outcome) + beside(job.job_id))
+
+    def keep(self, job: OpenJob, end: Event, *, beside: int) -> None:
+        """A job has ended, and everybody is done with it.
+
+        Args:
+            job: which.
+            end: its terminal event.
+            beside: bytes that are kept of a streamed result.
+        """
+        outcome = _text_of(end)
+        if outcome is not None:
+            ended = EndedJob(
+                job.job_id, job.agent, job.idempotency_key, job.payload_hash, outcome=outcome
+            )
+            self._add(ended, len(outcome) + beside)
+
+    def _add(self, job: EndedJob, size: int) -> None:
+        self._kept.pop(job.job_id, None)
+        self._kept[job.job_id] = job
+        self._sizes[job.job_id] = size
+        total = sum(self._sizes.values())
+        while len(self._kept) > 1 and (len(self._kept) > self._most or total > self._limit):
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            total -= self._sizes.pop(oldest)
+
+
+def _text_of(end: Event) -> str | None:
+    for name, (cls, fields) in _OF.items():
+        if isinstance(end, cls):
+            kept: dict[str, Any] = {each: getattr(end, each) for each in (*_SHARED, *fields)}
+            if isinstance(end, Completed) and end.completed_at is not None:
+                kept["completed_at"] = time_text(end.completed_at)
+            return to_json({"end": name, **kept}).decode()
+    return None
+
+
+def event_of(job: EndedJob) -> Completed | Failed | None:
+    """The end of a job as it was told; ``None`` for what a later version may have kept."""
+    try:
+        kept = parse(job.outcome.encode())
+        cls, fields = _OF[kept["end"]]
+        told = {each: kept[each] for each in (*_SHARED, *fields) if each in kept}
+        if kept.get("completed_at") is not None:
+            told["completed_at"] = parse_time(kept["completed_at"])
+        event = cls(**told)
+    except (KeyError, TypeError, ValueError):
+        return None
+    assert isinstance(event, Completed | Failed)
+    return event
