@@ -17,8 +17,28 @@ the docs says who can see it.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from arcp_client.web.pages import end_streams, sse
 from arcp_client.web.routes import add_routes
 from arcp_client.web.serving import Server, TokenRequired, serve
 
-__all__ = ["Server", "TokenRequired", "add_routes", "end_streams", "serve", "sse"]
+if TYPE_CHECKING:
+    from arcp_client.web.agui import ag_ui
+
+__all__ = ["Server", "TokenRequired", "add_routes", "ag_ui", "end_streams", "serve", "sse"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `ag_ui` when it is first used: it has an extra of its own."""
+    if name != "ag_ui":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return importlib.import_module("arcp_client.web.agui").ag_ui
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != "ag_ui":
+            raise
+        raise ModuleNotFoundError(
+            "ag_ui needs the extra ag-ui: pip install 'arcp-client[ag-ui]'", name=missing.name
+        ) from missing
