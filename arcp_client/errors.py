@@ -44,6 +44,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from arcp_client.version import DOCS_URL
+
 __all__ = [
     "AgentNotFound",
     "AgentVersionNotFound",
@@ -89,7 +91,25 @@ __all__ = [
 
 
 class ArcpError(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Root of every error that this package raises on purpose.
+
+    A traceback of one ends with what to do about it, and with the address of its page.
+    """
+
+    remedy: ClassVar[str] = "Look at the class of the error: each says what to do about it."
+    """What can be done about it, for people."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.add_note(f"{self.remedy.replace('``', '')}\n{self.help_url}")
+
+    @property
+    def help_url(self) -> str:
+        """The page of the docs on this class: what happened, and what to do about it."""
+        own = type(self)
+        while own.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            own = own.__base__ or ArcpError  # a class of the user's is explained by its base
+        return f"{DOCS_URL}reference/errors/index.html#{own.__name__.lower()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default protocol calls cls(*args), which keyword-only constructors refuse.
@@ -109,6 +129,11 @@ def _rebuild(cls: type[ArcpError], args: tuple[Any, ...], state: dict[str, Any])
 class LinkError(ArcpError):
     """The connection is at fault. The session and its jobs may well survive."""
 
+    remedy: ClassVar[str] = (
+        "Nothing, as long as the client reconnects: it resumes its session by itself. Where one "
+        "leaves the client it has given up; look at its cause, and at ``Reconnect``."
+    )
+
 
 class LinkLost(LinkError, ConnectionError):
     """The connection ended, cleanly or not.
@@ -118,6 +143,12 @@ class LinkLost(LinkError, ConnectionError):
         exit_code: the exit code of a child process, negative for a signal.
         stderr: the tail of a child process's standard error.
     """
+
+    remedy: ClassVar[str] = (
+        "Nothing, as long as the client reconnects: it resumes its session by itself. If it "
+        "happens often, look at ``close_code``, or at ``exit_code`` and ``stderr`` of a child "
+        "process."
+    )
 
     def __init__(
         self,
@@ -136,6 +167,11 @@ class LinkLost(LinkError, ConnectionError):
 class HeartbeatLost(LinkError, TimeoutError):
     """Nothing was heard from the peer for two intervals (§6.4)."""
 
+    remedy: ClassVar[str] = (
+        "Nothing, as long as the client reconnects. If it happens often, something on the way "
+        "drops idle connections, or one side's event loop is blocked for seconds."
+    )
+
 
 class HandshakeTimeout(LinkError, TimeoutError):
     """The peer took the connection and did not answer ``session.hello`` in time.
@@ -143,6 +179,11 @@ class HandshakeTimeout(LinkError, TimeoutError):
     Attributes:
         stderr: the tail of a child process's standard error: often it says what it waits for.
     """
+
+    remedy: ClassVar[str] = (
+        "See whether a runtime of this protocol answers at that address; a slow one is given "
+        "more time with ``Timeouts(connect=…)``."
+    )
 
     def __init__(self, message: str, *, stderr: str = "") -> None:
         super().__init__(message)
@@ -157,6 +198,11 @@ class ConnectFailed(LinkError):
         attempts: how many tries were made.
     """
 
+    remedy: ClassVar[str] = (
+        "See whether the runtime runs at that address, and read ``__cause__``. If ``permanent`` "
+        "is set, the address, path or program itself is wrong."
+    )
+
     def __init__(self, message: str, *, permanent: bool = False, attempts: int = 1) -> None:
         super().__init__(message)
         self.permanent = permanent
@@ -169,9 +215,16 @@ class ConnectFailed(LinkError):
 class ProtocolError(ArcpError):
     """Somebody broke the protocol; the subclass says who."""
 
+    remedy: ClassVar[str] = "The subclass says which side is at fault."
+
 
 class LocalProtocolError(ProtocolError):
     """A call that the session's present state does not allow."""
+
+    remedy: ClassVar[str] = (
+        "Call in another order: the message says what the call needs, such as a connection, a "
+        "registration before ``connect()``, or a job that has not ended."
+    )
 
 
 class RemoteProtocolError(ProtocolError):
@@ -181,6 +234,11 @@ class RemoteProtocolError(ProtocolError):
         size: the frame's length in bytes.
         head: its first characters, escaped and masked, for a log line.
     """
+
+    remedy: ClassVar[str] = (
+        "Nothing: the frame was passed over and the link lives on. If it recurs, report "
+        "``head`` to the maintainers of the runtime; ``arcp-client doctor`` examines it."
+    )
 
     def __init__(self, message: str, *, size: int = 0, head: str = "") -> None:
         super().__init__(message)
@@ -194,33 +252,66 @@ class RemoteProtocolError(ProtocolError):
 class SessionError(ArcpError):
     """The session cannot go on, or not like this."""
 
+    remedy: ClassVar[str] = (
+        "Make a new client, or, if the subclass says so, change what it was given."
+    )
+
 
 class Unauthenticated(SessionError):
     """The runtime refused the token (§6.1). Permanent, unless a provider has another one."""
+
+    remedy: ClassVar[str] = (
+        "Give the token that this runtime knows, as ``Client(token=…)``. One that expires is "
+        "given as a function, which is asked again."
+    )
 
 
 class ResumeExpired(SessionError):
     """The runtime no longer holds what a resume needs (RESUME_WINDOW_EXPIRED, §6.3)."""
 
+    remedy: ClassVar[str] = (
+        "Connect anew; jobs run on and can be watched. Come back sooner than ``resume_window``, "
+        "or keep more on the runtime's side."
+    )
+
 
 class SessionClosed(SessionError):
     """The runtime ended the session."""
+
+    remedy: ClassVar[str] = (
+        "Read the reason in the message, and make a new client. Jobs run on and can be watched."
+    )
 
 
 class ClientClosed(SessionError):
     """The client was closed, here, while or before the call was made."""
 
+    remedy: ClassVar[str] = "Keep the client open until its results are in, or make a new one."
+
 
 class StoreLocked(SessionError):
     """Another client, in this process or another one, holds the checkpoint."""
+
+    remedy: ClassVar[str] = (
+        "Close the other client, or give this one another ``key`` or another file."
+    )
 
 
 class BufferFull(SessionError):
     """A request made inside a handler while every buffer is full: its reply could not be read."""
 
+    remedy: ClassVar[str] = (
+        "Make the handlers quicker, ask outside of handlers, or give ``Buffer`` more room."
+    )
+
 
 class WouldDeadlock(SessionError):
     """Waiting here would, directly or through other handlers, wait for this very handler."""
+
+    remedy: ClassVar[str] = (
+        "Wait outside of the handler: in a task of your own, or after the handler has returned. "
+        "A handler that need not hold up results is registered with ``barrier=False``."
+    )
 
 
 # --------------------------------------------------------------------------- requests
@@ -235,6 +326,11 @@ class RequestError(ArcpError):
         retryable: the runtime's word on whether the same request may succeed later.
         details: whatever the runtime added.
     """
+
+    remedy: ClassVar[str] = (
+        "Look at ``code`` and ``message``; if ``retryable`` is set, the same request may "
+        "succeed later."
+    )
 
     default_code: ClassVar[str] = ""
 
@@ -256,11 +352,17 @@ class RequestError(ArcpError):
 class PermissionDenied(RequestError):
     """The principal may not do this, or the lease does not cover it."""
 
+    remedy: ClassVar[str] = "Ask as the principal that may do it, or widen the job's lease."
+
     default_code = "PERMISSION_DENIED"
 
 
 class AgentNotFound(RequestError):
     """No agent of that name is registered."""
+
+    remedy: ClassVar[str] = (
+        "See ``client.session.agents`` for the agents that there are; names are lower case."
+    )
 
     default_code = "AGENT_NOT_AVAILABLE"
 
@@ -268,11 +370,17 @@ class AgentNotFound(RequestError):
 class AgentVersionNotFound(RequestError):
     """The agent exists, the version does not (§7.5)."""
 
+    remedy: ClassVar[str] = (
+        "See ``client.session.agents`` for the versions that there are, or leave the version out."
+    )
+
     default_code = "AGENT_VERSION_NOT_AVAILABLE"
 
 
 class DuplicateKey(RequestError):
     """The idempotency key was used before with other parameters (§7.2)."""
+
+    remedy: ClassVar[str] = "Use another ``idempotency_key``, or the same parameters as before."
 
     default_code = "DUPLICATE_KEY"
 
@@ -280,11 +388,18 @@ class DuplicateKey(RequestError):
 class JobNotFound(RequestError):
     """The job does not exist, or this principal may not know of it."""
 
+    remedy: ClassVar[str] = (
+        "See ``client.jobs()`` for the jobs that you may see. A runtime forgets jobs some time "
+        "after their end."
+    )
+
     default_code = "JOB_NOT_FOUND"
 
 
 class InvalidRequest(RequestError):
     """The runtime found the request malformed."""
+
+    remedy: ClassVar[str] = "Change the request as the message says."
 
     default_code = "INVALID_REQUEST"
 
@@ -292,11 +407,18 @@ class InvalidRequest(RequestError):
 class LeaseSubsetViolation(RequestError):
     """A delegated lease asked for more than its parent holds (§9.4)."""
 
+    remedy: ClassVar[str] = "Ask for no more than the parent's lease holds, also in time and money."
+
     default_code = "LEASE_SUBSET_VIOLATION"
 
 
 class RequestTimeout(RequestError, TimeoutError):
     """No answer came before the request's deadline. Whether it took effect is unknown."""
+
+    remedy: ClassVar[str] = (
+        "Look whether it took effect before you ask again; a submit with the same "
+        "``idempotency_key`` is safe. ``timeout=`` gives a slow runtime more time."
+    )
 
     default_code = "REQUEST_TIMEOUT"
 
@@ -304,11 +426,20 @@ class RequestTimeout(RequestError, TimeoutError):
 class FeatureNotNegotiated(RequestError):
     """The runtime did not offer the feature that the call needs (§6.2)."""
 
+    remedy: ClassVar[str] = (
+        "Do without it, or use a runtime that offers it: ``client.session.features`` has what "
+        "was agreed on."
+    )
+
     default_code = "FEATURE_NOT_NEGOTIATED"
 
 
 class UnknownCode(RequestError):
     """A refusal with a code that has no class of its own; ``code`` is verbatim."""
+
+    remedy: ClassVar[str] = (
+        "Look at ``code``, ``message`` and ``details``: they are the runtime's own."
+    )
 
     default_code = "UNKNOWN"
 
@@ -323,6 +454,8 @@ class JobError(ArcpError):
         job_id: which job.
     """
 
+    remedy: ClassVar[str] = "The subclass says whether another submit may help."
+
     job_id: str | None = None
 
 
@@ -335,6 +468,10 @@ class JobFailed(JobError):
         retryable: the runtime's word on whether a new submit may succeed.
         details: whatever the runtime added.
     """
+
+    remedy: ClassVar[str] = (
+        "Look at ``code``, ``message`` and ``details``; if ``retryable`` is set, submit it again."
+    )
 
     def __init__(
         self,
@@ -356,21 +493,34 @@ class JobFailed(JobError):
 class JobCancelled(JobFailed):
     """The job was cancelled (§7.4). Not an ``asyncio.CancelledError``."""
 
+    remedy: ClassVar[str] = "Somebody asked for it. Submit the job again if that was a mistake."
+
 
 class JobTimedOut(JobFailed):
     """The job ran longer than its ``max_runtime`` (TIMEOUT)."""
+
+    remedy: ClassVar[str] = "Give it a longer ``max_runtime``, or less to do."
 
 
 class LeaseExpired(JobFailed):
     """The job's lease ran out before it ended (§9.5)."""
 
+    remedy: ClassVar[str] = "Submit it again with a later ``expires_at``."
+
 
 class BudgetExhausted(JobFailed):
     """A budget counter of the job's lease was spent (§9.6)."""
 
+    remedy: ClassVar[str] = "Submit it again with a larger ``cost.budget`` in its lease."
+
 
 class JobLost(JobError):
     """The runtime no longer knows the job; how it ended is unknown."""
+
+    remedy: ClassVar[str] = (
+        "Find out by its effects whether it did its work, then submit it again. A runtime with "
+        "a durable event log keeps jobs over a restart."
+    )
 
     def __init__(self, message: str, *, job_id: str | None = None) -> None:
         super().__init__(message)
@@ -384,6 +534,8 @@ class ResultIncomplete(JobError):
         missing: the ``chunk_seq`` numbers that are missing below the last one seen.
         partial: what did arrive, in order, joined; ``str`` if all chunks are text.
     """
+
+    remedy: ClassVar[str] = "Use ``partial``, or submit the job again."
 
     def __init__(
         self,
@@ -402,6 +554,8 @@ class ResultIncomplete(JobError):
 class ResultUnavailable(JobError):
     """The job succeeded before this session saw it, and its value can no longer be had."""
 
+    remedy: ClassVar[str] = "Submit it again if the value is needed; the job did succeed."
+
     def __init__(self, message: str, *, job_id: str | None = None) -> None:
         super().__init__(message)
         self.job_id = job_id
@@ -416,6 +570,11 @@ class TranscriptError(ArcpError):
     Attributes:
         line: the number of the line that cannot be read, from 1; 0 if it is no single one.
     """
+
+    remedy: ClassVar[str] = (
+        "Look at the line that it names. A file that was only cut off is read up to there "
+        "without an error."
+    )
 
     def __init__(self, message: str, *, line: int = 0) -> None:
         super().__init__(message)
@@ -433,6 +592,10 @@ class HandlerError(ArcpError):
         handler: the handler's qualified name.
     """
 
+    remedy: ClassVar[str] = (
+        "Mend the handler; ``__cause__`` is what it raised. The other handlers go on."
+    )
+
     def __init__(self, message: str, *, event: Any = None, handler: str = "") -> None:
         super().__init__(message)
         self.event = event
@@ -441,6 +604,11 @@ class HandlerError(ArcpError):
 
 class HandlerFailed(ArcpError):
     """A handler registered with ``on_error="stop"`` raised, and the client closed for it."""
+
+    remedy: ClassVar[str] = (
+        'Mend the handler; ``__cause__`` is what it raised. With ``on_error="skip"`` the client '
+        "would go on."
+    )
 
 
 # --------------------------------------------------------------------------- codes to classes

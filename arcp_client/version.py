@@ -1,5 +1,7 @@
-"""The package's version."""
+"""The package's version, and where its docs are."""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
+
+DOCS_URL = "https://arcp-client.readthedocs.io/en/latest/"

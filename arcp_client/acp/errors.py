@@ -45,6 +45,10 @@ class AgentRefused(RequestError):
         data: whatever the agent added; the whole error if it was misshapen.
     """
 
+    remedy: ClassVar[str] = (
+        "Look at ``number``, the message and ``data``: they are the agent's own."
+    )
+
     default_code: ClassVar[str] = "AGENT_REFUSED"
 
     def __init__(self, message: str = "", *, number: int = 0, data: Any = None) -> None:
@@ -56,11 +60,21 @@ class AgentRefused(RequestError):
 class AuthRequired(AgentRefused):
     """The agent wants `AcpClient.authenticate` to be called first."""
 
+    remedy: ClassVar[str] = (
+        "Call ``AcpClient.authenticate`` with one of the methods that the agent offers, or log "
+        "in with the agent's own program."
+    )
+
     default_code = "AUTH_REQUIRED"
 
 
 class NotFound(AgentRefused):
     """The agent does not have that session or resource."""
+
+    remedy: ClassVar[str] = (
+        "Use an id that the agent gave; sessions of another agent or another machine are not "
+        "known to it."
+    )
 
     default_code = "NOT_FOUND"
 
@@ -68,11 +82,15 @@ class NotFound(AgentRefused):
 class MethodUnknown(AgentRefused):
     """The agent does not have that method."""
 
+    remedy: ClassVar[str] = "Do without it: the agent's capabilities say what it has."
+
     default_code = "METHOD_UNKNOWN"
 
 
 class CallCancelled(AgentRefused):
     """The agent ended the call because it was asked to."""
+
+    remedy: ClassVar[str] = "Nothing; somebody asked for it."
 
     default_code = "CALL_CANCELLED"
 
@@ -85,6 +103,8 @@ class Refusal(ArcpError):
         message: one sentence for the agent.
         data: JSON to go with it.
     """
+
+    remedy: ClassVar[str] = "Nothing: the agent got it as its answer, and decides what to do."
 
     def __init__(self, message: str, *, number: int = INTERNAL, data: Any = None) -> None:
         super().__init__(message)

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from typing import IO
 
-__all__ = ["Complaint", "Exit", "guarded", "is_utf8", "tame"]
+from arcp_client.version import DOCS_URL
+
+__all__ = ["Complaint", "Exit", "guarded", "is_utf8", "page_of", "tame"]
 
 
 class Exit(enum.IntEnum):
-    """What ``arcp-client`` ends with."""
+    """What ``arcp-client`` ends with, and what that means."""
 
     SUCCESS = 0
     FAILED = 1
@@ -27,6 +29,71 @@ class Exit(enum.IntEnum):
     TIMED_OUT = 124
     INTERRUPTED = 130
 
+    @property
+    def meaning(self) -> tuple[str, str, str]:
+        """In a few words; what happened; and what to do about it."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Exit.SUCCESS: ("success", "What was asked for is done.", "Nothing."),
+    Exit.FAILED: (
+        "the job failed",
+        "The job ended without success, or the command did for a reason that has no code of its"
+        " own.",
+        "Read the message: for a job it is the agent's own. `arcp-client result JOB` says it again."
+        " An unexpected error says where it was with `ARCP_DEBUG=1`.",
+    ),
+    Exit.USAGE: (
+        "usage",
+        "An argument, a setting or a file cannot be used as it is. Nothing was done.",
+        "Change it as the message says; `--help` explains each command, and"
+        " `arcp-client config show --origin` says where each setting comes from.",
+    ),
+    Exit.CONNECTION: (
+        "no connection",
+        "There is no connection to the runtime, or it was lost for good. Jobs run on without one.",
+        "See whether the runtime runs at that URL (`arcp-client ping`), then come back to a job"
+        " with `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` say how long is"
+        " tried.",
+    ),
+    Exit.AUTHENTICATION: (
+        "authentication",
+        "The runtime refused the token, or what was asked for with it.",
+        "Set `ARCP_TOKEN` or `ARCP_TOKEN_FILE`, name a `--token-file`, or keep the token in the"
+        " keyring with `arcp-client login`. A job is cancelled with the token that submitted it.",
+    ),
+    Exit.NOT_FOUND: (
+        "not found",
+        "There is no such job or agent, or you may not see it. Runtimes forget jobs some time after"
+        " their end.",
+        "`arcp-client jobs` lists the jobs that you may see, `arcp-client ping` the agents.",
+    ),
+    Exit.LEASE: (
+        "lease or budget",
+        "The job's lease ran out, its budget was spent, or it does not cover what was tried.",
+        "Submit it again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
+    ),
+    Exit.GAP: (
+        "a gap: events are lost",
+        "Events, a result or the end of a job are missing, or a recording ends before its job"
+        " does.",
+        "`arcp-client status JOB` and `arcp-client result JOB` say what the runtime still knows."
+        " If that is nothing, submit the job again.",
+    ),
+    Exit.TIMED_OUT: (
+        "timed out",
+        "The job ran longer than it may, or the runtime did not answer in time.",
+        "Give the job more time with `--max-runtime`; ask a slow runtime again.",
+    ),
+    Exit.INTERRUPTED: (
+        "interrupted",
+        "Ctrl-C, SIGTERM, or nobody reads the output any more. A job that was being followed runs"
+        " on, unless Ctrl-C was pressed twice.",
+        "`arcp-client watch JOB` comes back to it, `arcp-client cancel JOB` ends it.",
+    ),
+}
+
 
 class Complaint(Exception):
     """A command cannot go on.
@@ -35,13 +102,22 @@ class Complaint(Exception):
         code: what to exit with.
         happened: what happened, without a full stop.
         remedy: what the person can do about it.
+        help_url: its page in the docs; by default that of the exit code.
     """
 
-    def __init__(self, code: Exit, happened: str, remedy: str = "") -> None:
+    def __init__(
+        self, code: Exit, happened: str, remedy: str = "", *, help_url: str | None = None
+    ) -> None:
         super().__init__(happened)
         self.code = code
         self.happened = happened
         self.remedy = remedy
+        self.help_url = help_url or page_of(code)
+
+
+def page_of(code: Exit) -> str:
+    """The page of the docs on an exit code."""
+    return f"{DOCS_URL}reference/errors/exit-codes.html#exit-{int(code)}"
 
 
 def guarded(command: Callable[[], int]) -> int:

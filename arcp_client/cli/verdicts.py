@@ -33,10 +33,11 @@ from arcp_client.errors import (
     ResultUnavailable,
     ResumeExpired,
     SessionError,
+    TranscriptError,
     Unauthenticated,
 )
 
-__all__ = ["complaint", "is_hole"]
+__all__ = ["complaint", "is_hole", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +68,35 @@ _RULES = (
     _Rule((RequestTimeout,), Exit.TIMED_OUT, "the runtime is slow or stuck; try again"),
     _Rule((InvalidRequest,), Exit.USAGE),
     _Rule((DuplicateKey,), Exit.USAGE, "choose another --key, or give the same input as before"),
+    _Rule((TranscriptError,), Exit.USAGE, "`arcp-client record` writes transcripts"),
     _Rule((FeatureNotNegotiated,), Exit.FAILED, "this runtime does not offer it"),
     _Rule((RequestError,), Exit.FAILED),
     _Rule((ConnectFailed,), Exit.CONNECTION, "is it running there? see --url and ARCP_URL"),
     _Rule((LinkError, ProtocolError), Exit.CONNECTION, "try again"),
     _Rule((ClientClosed, SessionError), Exit.CONNECTION, "try again"),
 )
+_OTHERWISE = _Rule((), Exit.FAILED)
+
+
+def verdict(error: type[ArcpError]) -> tuple[Exit, str]:
+    """What commands exit with for errors of a class, and the advice that they give."""
+    rule = next((rule for rule in _RULES if issubclass(error, rule.errors)), _OTHERWISE)
+    return rule.code, rule.remedy
 
 
 def complaint(error: ArcpError) -> Complaint:
     """What to say and exit with for an error of the package."""
-    for rule in _RULES:
-        if isinstance(error, rule.errors):
-            break
-    else:
-        rule = _Rule((), Exit.FAILED)
-    code, remedy = rule.code, rule.remedy
+    code, remedy = verdict(type(error))
     if isinstance(error, JobFailed):
         refine = _BY_CODE.get(error.code)
         if refine is not None and code is Exit.FAILED:
             code, remedy = refine
         if error.retryable and not remedy:
             remedy = "the runtime says that another try may help"
-        return Complaint(code, f"the job {_ENDED[type(error)](error)}", remedy)
-    return Complaint(code, str(error), remedy)
+        ended = next(_ENDED[cls] for cls in type(error).__mro__ if cls in _ENDED)
+        happened = f"the job {ended(error)}"
+        return Complaint(code, happened, remedy, help_url=error.help_url)
+    return Complaint(code, str(error), remedy, help_url=error.help_url)
 
 
 _BY_CODE = {

@@ -7,6 +7,8 @@ import builtins
 import copy
 import pickle
 import re
+import traceback
+from typing import Any
 
 import pytest
 
@@ -207,15 +209,41 @@ def test_notes_travel_with_an_error() -> None:
     error = LinkLost("m")
     error.add_note("while draining")
 
-    assert pickle.loads(pickle.dumps(error)).__notes__ == ["while draining"]
+    notes = pickle.loads(pickle.dumps(error)).__notes__
+    assert notes[-1] == "while draining"
+    assert len(notes) == 2
+
+
+@every_error
+def test_a_traceback_ends_with_what_to_do_and_where_to_read_more(error: ArcpError) -> None:
+    text = "".join(traceback.format_exception_only(error))
+    assert error.remedy.replace("``", "") in text
+    assert text.rstrip().endswith(f"/reference/errors/index.html#{type(error).__name__.lower()}")
+
+
+def test_every_class_says_what_to_do() -> None:
+    remedies = [vars(cls)["remedy"] for cls in CLASSES]
+    assert all(text.endswith(".") for text in remedies)
+    # What is the same for several classes does not help with one.
+    assert len({*remedies}) == len(remedies)
+
+
+def test_a_class_of_a_users_own_is_explained_by_its_base() -> None:
+    class Own(errors.JobLost):
+        """Of a program that uses this package."""
+
+    assert Own("m").help_url.endswith("#joblost")
 
 
 def test_the_attributes_have_defaults() -> None:
-    assert vars(LinkLost("m")) == {"close_code": None, "exit_code": None, "stderr": ""}
-    assert vars(ConnectFailed("m")) == {"permanent": False, "attempts": 1}
-    assert vars(RemoteProtocolError("m")) == {"size": 0, "head": ""}
-    assert vars(HandlerError("m")) == {"event": None, "handler": ""}
-    assert vars(ResultIncomplete("m")) == {"missing": (), "partial": b"", "job_id": None}
+    def own(error: ArcpError) -> dict[str, Any]:
+        return {name: value for name, value in vars(error).items() if name != "__notes__"}
+
+    assert own(LinkLost("m")) == {"close_code": None, "exit_code": None, "stderr": ""}
+    assert own(ConnectFailed("m")) == {"permanent": False, "attempts": 1}
+    assert own(RemoteProtocolError("m")) == {"size": 0, "head": ""}
+    assert own(HandlerError("m")) == {"event": None, "handler": ""}
+    assert own(ResultIncomplete("m")) == {"missing": (), "partial": b"", "job_id": None}
     assert JobError().job_id is None
     assert (JobFailed().code, JobFailed().message) == ("INTERNAL_ERROR", "")
 
