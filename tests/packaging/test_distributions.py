@@ -1,0 +1,96 @@
+"""What is published: a source distribution, and the wheel that is built from it (G1)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = {
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "arcp_client").rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts
+}
+
+pytestmark = pytest.mark.timeout(150)
+
+PROGRAM = """\
+from arcp_client import Client
+
+reveal_type(Client("ws://127.0.0.1:7777/arcp").stats().received)
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that sees no other place to import from."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        timeout=140,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source distribution, and the wheel that is built from it."""
+    made = tmp_path_factory.mktemp("dist")
+    build = run(sys.executable, "-m", "build", "--no-isolation", "-o", made, ROOT, cwd=made)
+    assert build.returncode == 0, build.stdout + build.stderr
+    (source,) = made.glob("*.tar.gz")
+    (wheel,) = made.glob("*.whl")
+    return source, wheel
+
+
+@pytest.fixture(scope="module")
+def clean(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that has the wheel and nothing else."""
+    directory = tmp_path_factory.mktemp("clean")
+    venv.create(directory, with_pip=False)
+    places = {"base": str(directory), "platbase": str(directory)}
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        wheel.extractall(sysconfig.get_path("purelib", "venv", places))
+    return directory
+
+
+def test_both_hold_every_file_of_the_package_and_the_mark_that_it_is_typed(
+    distributions: tuple[Path, Path],
+) -> None:
+    """G1."""
+    assert "arcp_client/py.typed" in MODULES
+    source, wheel = distributions
+    with zipfile.ZipFile(wheel) as opened:
+        assert set(opened.namelist()) >= MODULES
+    with tarfile.open(source) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert names >= MODULES
+    assert names >= {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "Makefile"}
+
+
+def test_a_type_checker_reads_the_types_of_what_was_installed(clean: Path, tmp_path: Path) -> None:
+    """G1: without the mark, mypy --strict refuses the import."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    python = clean / "bin" / "python"
+    arguments = ["--strict", "--cache-dir", tmp_path / "cache", "--python-executable", python]
+    done = run(sys.executable, "-m", "mypy", *arguments, "program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'Revealed type is "int"' in done.stdout.replace("builtins.", "")
+
+
+def test_the_command_of_the_wheel_runs(clean: Path, tmp_path: Path) -> None:
+    """Its dependencies are those of this environment; the package is the wheel's."""
+    (site,) = clean.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = clean / "bin" / "python"
+    where = run(python, "-c", "import arcp_client as a; print(a.__file__)", cwd=tmp_path)
+    assert Path(where.stdout.strip()).is_relative_to(clean), where.stderr
+    version = run(python, "-m", "arcp_client.cli", "version", cwd=tmp_path)
+    assert version.returncode == 0, version.stderr
+    assert version.stdout.startswith("arcp-client ")
