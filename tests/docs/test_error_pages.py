@@ -67,7 +67,7 @@ def test_every_error_leads_to_its_section(script: ModuleType, built: Path) -> No
     assert {Unauthenticated, ArcpError} <= set(classes)
     assert len(classes) > 40
     for cls in classes:
-        error = cls.__new__(cls)
+        error = cls("m")
         assert leads_somewhere(error.help_url, built), cls.__name__
         assert complaint(error).help_url == error.help_url
 
