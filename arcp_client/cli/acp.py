@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import signal
 import sys
@@ -151,6 +152,7 @@ def acp(
 ) -> Exit:
     """Talk to an agent: one prompt, or as many as are typed."""
     terminal.log_to_stderr()
+    os.environ.pop("ARCP_TOKEN", None)  # the runtime's token is none of the agent's business
     try:
         return asyncio.run(_acp(command, prompt, json_lines, cwd, session, allow, write))
     except AgentRefused as error:

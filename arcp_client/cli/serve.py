@@ -81,9 +81,10 @@ def serve(
 
 
 def _token(token_file: Path | None) -> SecretStr | None:
+    token = os.environ.pop("ARCP_TOKEN", None)  # agents start programs: it is none for them
     if token_file is not None:
         return read_token(token_file)
-    if token := os.environ.get("ARCP_TOKEN"):
+    if token:
         return SecretStr(token)
     if path := os.environ.get("ARCP_TOKEN_FILE"):
         return read_token(Path(path))

@@ -1,7 +1,7 @@
 """Flags, ``ARCP_*`` variables and settings files in, settled values with their origins out.
 
 A flag wins over the environment, that over ``./arcp.toml``, that over the user's file, that over
-the default. The token comes from a file or the environment only; it is never shown.
+the default. The token comes from a file, the environment or the keyring; it is never shown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import SecretStr
 
+from arcp_client.cli import keys
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
 
-__all__ = ["Setting", "Settled", "is_loopback", "read_token", "settle", "show"]
+__all__ = ["Setting", "Settled", "is_loopback", "read_token", "settle", "show", "to_token"]
 
 DEFAULT_URL = "ws://127.0.0.1:7777/arcp"
 _LOCAL = "./arcp.toml"
+_KEYRING = "keyring"
 _KNOWN = frozenset({"url", "output", "token_file"})
 
 
@@ -44,7 +46,7 @@ class Settled:
     url: Setting
     output: Setting
     token_from: Setting | None
-    """``value`` is a file's path, or empty where the token is in the environment itself."""
+    """``value`` is a file's path, or empty for the environment itself and for the keyring."""
 
     def token(self) -> SecretStr | None:
         """The bearer token, if there is one.
@@ -54,6 +56,8 @@ class Settled:
         """
         if self.token_from is None:
             return None
+        if self.token_from.origin == _KEYRING:
+            return keys.fetch(self.url.value)  # it was put there for this URL
         host = urlsplit(self.url.value).hostname or ""
         if self.url.origin == _LOCAL and not is_loopback(host):
             # A directory that somebody else made must not be able to collect tokens.
@@ -80,13 +84,23 @@ def is_loopback(host: str) -> bool:
 def read_token(path: Path) -> SecretStr:
     """The token in a file: its text without white space around it."""
     try:
-        token = path.expanduser().read_text(encoding="utf-8").strip()
+        token = path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Complaint(Exit.USAGE, f"the token file {path} cannot be read: {why}") from None
-    if not token or len(token.split()) != 1:
-        raise Complaint(Exit.USAGE, f"the token file {path} must hold one token and nothing else")
-    return SecretStr(token)
+    return to_token(token, f"the token file {path}")
+
+
+def to_token(text: str, what: str) -> SecretStr:
+    """A text as a token.
+
+    Raises:
+        Complaint: it cannot be one; ``what`` says where it is from.
+    """
+    text = text.strip()
+    if not text or len(text.split()) != 1:
+        raise Complaint(Exit.USAGE, f"{what} must hold one token and nothing else")
+    return SecretStr(text)
 
 
 def settle(
@@ -133,11 +147,12 @@ def settle(
                 return Setting(str(section[name]), origin)
         return Setting(default, "default")
 
+    runtime = find("url", url, DEFAULT_URL)
     settled = Settled(
         profile=chosen,
-        url=find("url", url, DEFAULT_URL),
+        url=runtime,
         output=find("output", output.value if output is not None else None, Output.TEXT.value),
-        token_from=_token_from(token_file, layers[1][0], str(user_file)),
+        token_from=_token_from(token_file, layers[1][0], str(user_file), runtime.value),
     )
     if settled.output.value not in tuple(Output):
         raise Complaint(
@@ -147,7 +162,9 @@ def settle(
     return settled
 
 
-def _token_from(flag: Path | None, user: Mapping[str, Any], origin: str) -> Setting | None:
+def _token_from(
+    flag: Path | None, user: Mapping[str, Any], origin: str, url: str
+) -> Setting | None:
     # Never from ./arcp.toml: it could name any file of the user's to be sent away.
     if flag is not None:
         return Setting(str(flag), "--token-file")
@@ -157,7 +174,7 @@ def _token_from(flag: Path | None, user: Mapping[str, Any], origin: str) -> Sett
         return Setting(path, "ARCP_TOKEN_FILE")
     if "token_file" in user:
         return Setting(str(user["token_file"]), origin)
-    return None
+    return Setting("", _KEYRING) if keys.known(url) else None
 
 
 def _read(path: Path, name: str) -> Mapping[str, Any]:

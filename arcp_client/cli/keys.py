@@ -1,0 +1,143 @@
+"""Tokens in, the user's keyring out, and back (extra ``keyring``).
+
+A file of the user's own lists the runtimes whose token is there, so that a keyring, which may ask
+its owner to unlock it, is opened for those alone. The file holds no token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import SecretStr
+
+from arcp_client.cli.exits import Complaint, Exit
+
+__all__ = ["fetch", "forget", "keep", "known"]
+
+T = TypeVar("T")
+
+_SERVICE = "arcp-client"
+_PATIENCE = 30.0
+"""Seconds that a keyring is waited for; it may be asking for a password."""
+_MISSING = "install it with  pip install 'arcp-client[keyring]'"
+_INSTEAD = "a token can also be given by ARCP_TOKEN, ARCP_TOKEN_FILE or --token-file"
+
+
+def known(url: str) -> bool:
+    """Whether ``keep`` put a token for this runtime into the keyring."""
+    return _name(url) in _listed()
+
+
+def fetch(url: str) -> SecretStr:
+    """The token of a runtime that is `known`.
+
+    Raises:
+        Complaint: the keyring cannot be used, or holds no such token any more.
+    """
+    found = _ask(lambda keyring: keyring.get_password(_SERVICE, _name(url)))
+    if not found:
+        raise Complaint(
+            Exit.AUTHENTICATION,
+            f"the keyring holds no token for {_name(url)} any more",
+            "`arcp-client login` puts one there, `arcp-client logout` ends asking for it",
+        )
+    return SecretStr(found)
+
+
+def keep(url: str, token: SecretStr) -> str:
+    """Put a runtime's token into the keyring; what the keyring calls itself."""
+
+    def put(keyring: Any) -> str:
+        keyring.set_password(_SERVICE, _name(url), token.get_secret_value())
+        return str(getattr(keyring.get_keyring(), "name", "the keyring"))
+
+    name = _ask(put)
+    _list({*_listed(), _name(url)})
+    return name
+
+
+def forget(url: str) -> bool:
+    """Take a runtime's token out of the keyring; whether there was one."""
+    if not known(url):
+        return False
+
+    def remove(keyring: Any) -> None:
+        if keyring.get_password(_SERVICE, _name(url)) is not None:
+            keyring.delete_password(_SERVICE, _name(url))
+
+    _ask(remove)
+    _list(_listed() - {_name(url)})
+    return True
+
+
+def _name(url: str) -> str:
+    """The runtime's URL without what may differ: names in it, a query, a fragment."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        host += f":{parts.port}" if parts.port is not None else ""
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def _ask(question: Callable[[Any], T]) -> T:
+    """What the keyring answers, in bounded time: some wait for a desktop that is not there."""
+    answer: list[T] = []
+    refused: list[Exception] = []
+
+    def body() -> None:
+        try:
+            import keyring
+
+            answer.append(question(keyring))
+        except Exception as error:  # noqa: BLE001 - backends raise what they like
+            refused.append(error)
+
+    thread = threading.Thread(target=body, name="keyring", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    if answer:
+        return answer[0]
+    if not refused:
+        raise Complaint(
+            Exit.AUTHENTICATION, f"the keyring has not answered for {_PATIENCE:g} seconds", _INSTEAD
+        )
+    error = refused[0]
+    if isinstance(error, ModuleNotFoundError):
+        raise Complaint(
+            Exit.USAGE, "the package keyring is not installed", f"{_MISSING}; {_INSTEAD}"
+        ) from None
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise Complaint(Exit.AUTHENTICATION, f"the keyring cannot be used: {said}", _INSTEAD) from None
+
+
+def _file() -> Path:
+    return Path(platformdirs.user_state_dir("arcp-client")) / "logins.json"
+
+
+def _listed() -> set[str]:
+    try:
+        found = json.loads(_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return set()
+    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
+
+
+def _list(names: set[str]) -> None:
+    path = _file()
+    part = path.with_suffix(".part")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(sorted(names), file)
+        part.replace(path)
+    except OSError as error:
+        raise Complaint(Exit.USAGE, f"{path} cannot be written: {error.strerror}") from None
