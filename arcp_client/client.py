@@ -21,8 +21,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import SecretStr
 from reactivex import Observable
 
+from arcp_client import _arguments as check
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.conversation import Conversation
 from arcp_client._client.jobs import JobTable
@@ -101,10 +103,20 @@ class Client(Observing):
         dialect: str | None = None,
         handler_timeout: float | None = None,
     ) -> None:
-        if handler_timeout is not None and not handler_timeout > 0:
-            raise ValueError("handler_timeout is a number of seconds above 0")
+        check.an_instance("info", info, ClientInfo, "a ClientInfo", none=True)
+        check.an_instance("order", order, Order, "Order.SESSION or Order.JOB")
+        check.an_instance("buffer", buffer, Buffer, "a Buffer")
+        check.an_instance("reconnect", reconnect, Reconnect, "a Reconnect")
+        check.an_instance("timeouts", timeouts, Timeouts, "Timeouts")
+        check.an_instance("store", store, CheckpointStore, "a CheckpointStore", none=True)
+        check.a_text("key", key)
+        check.seconds("handler_timeout", handler_timeout, above=True, none=True)
+        if not (token is None or isinstance(token, str | SecretStr) or callable(token)):
+            kind = type(token).__name__  # never the value: it may be a secret in another form
+            raise TypeError(f"token is a str, a SecretStr or a function that gives one, not {kind}")
         if dialect is not None and dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
+        offered = wire.FEATURES if features is None else check.texts("features", features)
         self._timeouts = timeouts
         super().__init__(
             Consumers(
@@ -138,7 +150,7 @@ class Client(Observing):
             partial(
                 Session,
                 info=info or ClientInfo(name="arcp-client", version=__version__),
-                features=tuple(features) if features is not None else wire.FEATURES,
+                features=offered,
                 limit=buffer.hard,
                 spoken=DIALECTS[dialect] if dialect is not None else None,
             ),
@@ -201,6 +213,7 @@ class Client(Observing):
         Args:
             timeout: seconds for all of it; ``Timeouts.close`` by default.
         """
+        check.seconds("timeout", timeout, none=True)
         await self._life.leave(timeout, drain=True, tell=True)
 
     async def detach(self, *, timeout: float | None = None) -> None:
@@ -211,6 +224,7 @@ class Client(Observing):
         Args:
             timeout: seconds for handlers to finish what arrived; ``Timeouts.close`` by default.
         """
+        check.seconds("timeout", timeout, none=True)
         await self._life.leave(timeout, drain=True, tell=False)
 
     async def drain(self, *, timeout: float | None = None) -> None:
@@ -221,6 +235,7 @@ class Client(Observing):
         Raises:
             TimeoutError: handlers still run after ``timeout``, by default ``Timeouts.drain``.
         """
+        check.seconds("timeout", timeout, none=True)
         await self._life.drain(self._timeouts.drain if timeout is None else timeout)
 
     async def __aenter__(self) -> Self:
@@ -323,6 +338,9 @@ class Client(Observing):
             ValueError: an argument that no runtime could accept.
             ClientClosed: the client was closed.
         """
+        check.a_text("trace_id", trace_id, none=True)
+        check.seconds("timeout", timeout, none=True)
+        check.an_instance("parent", parent, (str, JobHandle), "a job or the id of one", none=True)
         submission = Submission.of(
             agent,
             input,
@@ -361,6 +379,10 @@ class Client(Observing):
             FeatureNotNegotiated: the runtime has no subscriptions.
             RequestTimeout: no answer in time.
         """
+        check.a_text("job_id", job_id)
+        check.a_flag("history", history)
+        check.a_number("from_seq", from_seq, least=0, none=True)
+        check.seconds("timeout", timeout, none=True)
         return await self._requester.watch(
             job_id, history=history, from_seq=from_seq, timeout=timeout
         )
@@ -386,10 +408,13 @@ class Client(Observing):
             RemoteProtocolError: the runtime's pages go round in circles.
             RequestTimeout: no answer in time.
         """
+        check.a_text("agent", agent, none=True)
+        check.a_moment("created_after", created_after, none=True)
+        check.seconds("timeout", timeout, none=True)
         found = self._requester.list_jobs(
-            status=tuple(status),
+            status=check.texts("status", status),
             agent=agent,
-            created_after=_with_zone(created_after),
+            created_after=created_after,
             timeout=timeout,
         )
         async with aclosing(found):
@@ -398,6 +423,7 @@ class Client(Observing):
 
     def job(self, job_id: str) -> JobHandle | None:
         """The job of that id, if this session has heard of it; from its first event on."""
+        check.a_text("job_id", job_id)
         record = self._jobs.get(job_id)
         return self._jobs.handle(record) if record is not None else None
 
@@ -412,6 +438,7 @@ class Client(Observing):
             FeatureNotNegotiated: the runtime has no heartbeat.
             RequestTimeout: no answer in time.
         """
+        check.seconds("timeout", timeout, none=True)
         return await self._requester.ping(timeout=timeout)
 
     async def cancel_job(self, job_id: str, reason: str | None = None) -> None:
@@ -425,6 +452,8 @@ class Client(Observing):
             JobNotFound, PermissionDenied: the runtime refused it.
             RequestTimeout: no answer in time.
         """
+        check.a_text("job_id", job_id)
+        check.a_text("reason", reason, none=True, empty=True)
         await self._requester.cancel(job_id, reason)
 
 
@@ -436,9 +465,3 @@ def _connector_for(target: str | Connector) -> Connector:
     raise TypeError(
         f"target is a ws:// or wss:// URL, a Connector or a Runtime, not {type(target).__name__}"
     )
-
-
-def _with_zone(moment: datetime | None) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        raise ValueError("created_after needs a time zone")
-    return moment

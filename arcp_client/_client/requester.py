@@ -7,10 +7,12 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from arcp_client._client.conversation import Conversation
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.life import Life
-from arcp_client._client.submission import Submission, is_own_key
+from arcp_client._client.submission import Submission, is_own_key, refused
 from arcp_client._protocol.requests import Request
 from arcp_client._wire import dialect as wire
 from arcp_client._wire.ids import new_id, new_trace_id, now_text, time_text
@@ -79,9 +81,11 @@ class Requester:
         known = self._jobs.get(job_id)
         if known is not None and known.mine:
             return JobView(known)
-        subscribe = Subscribe(
-            job_id=job_id, history=history, from_event_seq=from_seq if history else None
-        )
+        start = from_seq if history else None
+        try:
+            subscribe = Subscribe(job_id=job_id, history=history, from_event_seq=start)
+        except ValidationError as error:
+            raise refused("watch", error) from None
         request = Request(
             kind=wire.SUBSCRIBE,
             payload=subscribe.wire(),
@@ -111,7 +115,10 @@ class Requester:
         timeout: float | None,
     ) -> AsyncGenerator[JobSummary, None]:
         """The jobs that match, page by page."""
-        wanted = JobFilter(status=status or None, agent=agent, created_after=created_after)
+        try:
+            wanted = JobFilter(status=status or None, agent=agent, created_after=created_after)
+        except ValidationError as error:
+            raise refused("jobs", error) from None
         listing = ListJobs(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
         seen: set[str] = set()
         while True:

@@ -19,7 +19,7 @@ from arcp_client._wire.ids import new_id, time_text
 from arcp_client._wire.messages import Submit
 from arcp_client.models import Lease
 
-__all__ = ["Submission", "is_own_key"]
+__all__ = ["Submission", "is_own_key", "refused"]
 
 _OWN = "auto-"
 
@@ -74,9 +74,7 @@ class Submission(msgspec.Struct, frozen=True):
                 parent_job_id=parent,
             )
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"submit: {where}: {first['msg']}") from None
+            raise refused("submit", error) from None
         # `input` is always there: one runtime insists on it, null or not.
         fields = {**message.wire(), "input": snapshot(input)}
         payload = msgspec.json.encode(fields)
@@ -86,6 +84,12 @@ class Submission(msgspec.Struct, frozen=True):
             payload=msgspec.Raw(payload),
             fingerprint=hashlib.sha256(payload).hexdigest(),
         )
+
+
+def refused(call: str, error: ValidationError) -> ValueError:
+    """Says which argument of the call it was."""
+    first = error.errors()[0]
+    return ValueError(f"{call}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 
 def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[str]] | None:
@@ -106,6 +110,8 @@ def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[
 def _constraints(expires_at: datetime | None) -> dict[str, Any] | None:
     if expires_at is None:
         return None
+    if not isinstance(expires_at, datetime):
+        raise TypeError(f"expires_at is a datetime, not {expires_at!r:.100}")
     if expires_at.tzinfo is None:
         raise ValueError("expires_at needs a time zone (§9.5)")
     return {"expires_at": time_text(expires_at.astimezone(UTC))}
