@@ -6,6 +6,7 @@ what follows from a hole: the session is resumed, or it is lost once the replay 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,6 +28,8 @@ __all__ = ["Ordering"]
 
 Item = Held
 
+PARTED: Final = 256
+"""How many jobs that are over are known to be numbered apart: their last events may yet come."""
 ROUNDS: Final = 3
 """How often a silent link is waited for that has no heartbeat."""
 
@@ -64,6 +67,7 @@ class Ordering:
         self._repeats = delivery.repeats
         self._remembered = self._repeats.ids
         self._apart: set[str] = set()
+        self._parted: OrderedDict[str, None] = OrderedDict()
         self._plain = delivery.plain
         self._warned = False
         self._rounds = 0
@@ -150,6 +154,7 @@ class Ordering:
             self._delivery.restarted()
             self._histories.restarted()
             self._apart.clear()
+            self._parted.clear()
         if not resumed or (self._repeats.tolerant is None and not self._terms.dialect.strict):
             self._start(self.cursor if resumed else 0)
         if resumed:
@@ -205,6 +210,18 @@ class Ordering:
         """A subscription was refused, or not answered."""
         self._repeats.closed(job_id)
         self._histories.refused(job_id)
+        if self._jobs.get(job_id) is None:
+            self._repeats.forget(job_id)
+            self.over(job_id)
+
+    def over(self, job_id: str) -> None:
+        """A job has ended, or nothing more is wanted of it. Something may still be on its way."""
+        if job_id not in self._apart:
+            return
+        self._parted[job_id] = None
+        if len(self._parted) > PARTED:
+            oldest, _ = self._parted.popitem(last=False)
+            self._apart.discard(oldest)
 
     def answered(self, nonce: object) -> bool:
         """A ping was answered; whether that was the end of a history."""
@@ -225,6 +242,7 @@ class Ordering:
         """From now on the job's events are numbered apart, in some dialects."""
         space = self._terms.dialect.watched_space
         if space == "own" or (space == "submitter" and not self._is_home_of(job_id)):
+            self._parted.pop(job_id, None)
             self._apart.add(job_id)
 
     def _is_home_of(self, job_id: str) -> bool:

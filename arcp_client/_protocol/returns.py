@@ -427,6 +427,7 @@ class Returns:
         elif self._jobs.end(job_id):
             self._deaf.ended(job_id)
             self._delivery.forget(job_id)
+            self._ordering.over(job_id)
             self._out.emit(effects.JobGone(job_id, error, status or None))
 
     def _cancel_unasked(self, job_id: str, now: float) -> None:

@@ -269,6 +269,7 @@ class Session:
         for job_id in self._delivery.take_ended():
             self._answers.job_ended(job_id, now)
             self._returns.ended(job_id)
+            self._order.over(job_id)
 
     def heard(self, now: float) -> None:
         """A frame came that is given to `receive` later."""
@@ -336,6 +337,7 @@ class Session:
         if job is not None and not job.mine:
             self.jobs.forget(job_id)
             self._delivery.forget(job_id)
+            self._order.over(job_id)
             self._recovery.ended(job_id)
         if self.state is State.LIVE:
             self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)

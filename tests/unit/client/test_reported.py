@@ -247,8 +247,7 @@ async def test_r13_each_resume_goes_on_from_what_the_last_one_brought() -> None:
             seen: list[float] = []
             for gate in gates:
                 gate.set()
-                for _ in range(4):
-                    seen.append((await anext(progress)).current)
+                seen += [(await anext(progress)).current for _ in range(4)]
                 await line.cut()
                 await client.connected()
                 await client.ping()
