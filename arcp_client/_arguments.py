@@ -1,0 +1,148 @@
+"""Arguments of users in, nothing out, or a TypeError or ValueError that says what was expected.
+
+A wrong type is a TypeError, a value that no call accepts a ValueError. Both name the argument, say
+what it is, and what was given instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+__all__ = [
+    "a_flag",
+    "a_function",
+    "a_mapping",
+    "a_moment",
+    "a_number",
+    "a_path",
+    "a_text",
+    "an_instance",
+    "seconds",
+    "texts",
+]
+
+_SHOWN = 60
+_PLAIN = (str, bytes, bool, int, float, type(None), datetime)
+
+
+def _given(value: object) -> str:
+    """What was given, in a few words; of an object its class, since a repr may say anything."""
+    if not isinstance(value, _PLAIN):
+        name = type(value).__name__
+        return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    try:
+        shown = repr(value)
+    except ValueError:  # an int of more digits than Python writes
+        return "a very large number"
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def seconds(name: str, value: Any, *, above: bool = False, none: bool = False) -> None:
+    """It is a finite number of seconds, 0 or more.
+
+    Args:
+        name: what the argument is called.
+        value: what was given.
+        above: 0 is none.
+        none: None will do.
+    """
+    if value is None and none:
+        return
+    what = f"{name} is a number of seconds{' above 0' if above else ', 0 or more'}"
+    if not _is_number(value):
+        raise TypeError(f"{what}, not {_given(value)}")
+    # Of an int that is no float either, the clock would know nothing.
+    if not (value > 0 if above else value >= 0) or not value < 1e15:
+        raise ValueError(f"{what}, and finite, not {_given(value)}")
+
+
+def a_number(name: str, value: Any, *, least: int, none: bool = False) -> None:
+    """It is a whole number, at least so large."""
+    if value is None and none:
+        return
+    what = f"{name} is a whole number, at least {least}"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what}, not {_given(value)}")
+    if value < least:
+        raise ValueError(f"{what}, not {_given(value)}")
+
+
+def a_text(name: str, value: Any, *, none: bool = False, empty: bool = False) -> None:
+    """It is a text, and not an empty one unless that will do."""
+    if value is None and none:
+        return
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a text, not {_given(value)}")
+    if not value and not empty:
+        raise ValueError(f"{name} is a text that is not empty")
+
+
+def texts(name: str, value: Any) -> tuple[str, ...]:
+    """It is several texts, and not one: gives them."""
+    what = f"{name} is a list of texts"
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError(f"{what}, not {_given(value)}")
+    found = tuple(value)
+    for one in found:
+        if not isinstance(one, str):
+            raise TypeError(f"{what}, and {_given(one)} is none")
+    return found
+
+
+def a_flag(name: str, value: Any) -> None:
+    """It is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {_given(value)}")
+
+
+def a_moment(name: str, value: Any, *, none: bool = False) -> None:
+    """It is a datetime that knows its time zone."""
+    if value is None and none:
+        return
+    if not isinstance(value, datetime):
+        raise TypeError(f"{name} is a datetime, not {_given(value)}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise ValueError(f"{name} needs a time zone, such as datetime.now(UTC) has")
+
+
+def a_function(name: str, value: Any, *, none: bool = False) -> None:
+    """It can be called."""
+    if not callable(value) and not (value is None and none):
+        raise TypeError(f"{name} is a function, not {_given(value)}")
+
+
+def a_mapping(name: str, value: Any, *, none: bool = False) -> None:
+    """It is a mapping of texts to anything."""
+    if value is None and none:
+        return
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a mapping, not {_given(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise TypeError(f"{name} is a mapping of texts, and {_given(key)} is none")
+
+
+def a_path(name: str, value: Any, *, none: bool = False) -> None:
+    """It is a path of the file system."""
+    if value is None and none:
+        return
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} is a path, not {_given(value)}")
+    text = os.fspath(value)
+    if not text or (isinstance(text, str) and "\0" in text):
+        raise ValueError(f"{name} is a path, not {_given(text)}")
+
+
+def an_instance(
+    name: str, value: Any, kind: type | tuple[type, ...], what: str, *, none: bool = False
+) -> None:
+    """It is of one of these classes, called ``what`` in the message."""
+    if not isinstance(value, kind) and not (value is None and none):
+        raise TypeError(f"{name} is {what}, not {_given(value)}")
