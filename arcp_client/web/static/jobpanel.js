@@ -79,11 +79,14 @@ function firstSince(entries, since) {
 
 /** The job's facts; its end is known from the events too. */
 function shaped(state) {
-  const detail = state.detail ?? {};
+  const { detail: told, listed } = state;
+  const detail = told ?? {};
   const failure = state.failure;
   const status = detail.status ?? state.ended ?? 'pending';
   return {
     ...detail,
+    created_at: detail.created_at ?? listed?.created_at,
+    parent_job_id: detail.parent_job_id ?? listed?.parent_job_id,
     status,
     ended: ENDED.has(status),
     error: detail.error || failure ? { status, ...failure, ...detail.error } : null,

@@ -12,6 +12,7 @@ export class JobState {
   constructor(limits) {
     this.timeline = new Timeline(limits);
     this.detail = null;
+    this.listed = null;                // the job's row in the table, which may know more
     this.link = null;
     this.ended = null;
     this.forget();

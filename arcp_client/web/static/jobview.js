@@ -9,7 +9,7 @@ import { follow, send } from './stream.js';
 import { clip, oneLine } from './text.js';
 import { everySecond } from './ticker.js';
 
-export function jobView({ id }, { store, announcer, page, link, shownAt, needLogin }) {
+export function jobView({ id }, { store, announcer, page, link, shownAt, needLogin, lookOnce }) {
   const path = `api/jobs/${encodeURIComponent(id)}`;
   const state = new JobState();
   const transcript = `${path}/transcript`;
@@ -29,6 +29,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
       el('a', { class: 'button', href: transcript, download: true }, 'Download transcript'), cancel),
     failure, restarted, panel.element);
   let asked = false;
+  let looks = 0;
   let opened = Infinity;                     // since when events come as they happen
 
   function controls() {
@@ -106,10 +107,26 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
     },
   });
 
-  const tick = () => panel.tick(Date.now() + store.state.skew);
+  const tick = () => {
+    panel.tick(Date.now() + store.state.skew);
+    // Only the runtime's listing knows when the job began, and its parent; a new job is not in it yet.
+    if (state.detail && !state.detail.created_at && !state.listed && looks < 12) {
+      if (looks % 3 === 0) lookOnce();
+      looks += 1;
+    }
+  };
   panel.draw();
   tick();
-  const stops = [store.subscribe(controls), everySecond(tick)];
+  const known = () => {
+    const row = store.state.jobs.get(id) ?? null;
+    if (row !== state.listed) {
+      state.listed = row;
+      panel.draw();
+    }
+    controls();
+  };
+  known();
+  const stops = [store.subscribe(known), everySecond(tick)];
   return {
     title: oneLine(id, 60),
     element,

@@ -29,6 +29,7 @@ export function startRouter({ main, views, onRoute = () => {} }) {
 
   function go(moved) {
     const route = parse(location.hash);
+    for (const open of document.querySelectorAll('dialog[open]')) open.close();   // of the page before
     current?.stop?.();
     const view = views[route.name](route);
     current = view;

@@ -20,6 +20,7 @@ export class Scroller {
   #row = 28;
   #resize;
   #painted = 0;
+  #end = 0;                    // where following it last went
 
   constructor({ viewport, list, source, make, fill, onFollow = () => {} }) {
     this.viewport = viewport;
@@ -46,21 +47,32 @@ export class Scroller {
   /** Bring the window up to date with the source. */
   render() {
     const { viewport, list } = this;
+    if (this.follow && viewport.scrollTop < this.#end - 3 && viewport.scrollHeight > this.#end + viewport.clientHeight - 3) {
+      this.#stay();                          // the reader went up, and the event that says so comes later
+    }
     const source = this.#source;
     const total = source.count();
     for (const id of this.#open.keys()) if (source.indexOf(id) < 0) this.#open.delete(id);
     const extra = this.#extras();
     const height = total * this.#row + extra.sum;
     list.style.setProperty('block-size', `${height}px`);
-    if (this.follow) viewport.scrollTop = height;
-    else if (this.#anchor) {
-      const index = source.indexOf(this.#anchor.id);
-      if (index >= 0) {
-        const top = this.#offset(index, extra) + this.#anchor.by;
-        if (Math.abs(viewport.scrollTop - top) > 0.5) viewport.scrollTop = top;
-      }
-    }
+    if (this.follow) {
+      viewport.scrollTop = height;
+      this.#end = viewport.scrollTop;
+    } else this.#hold(extra);
     this.#paint(total, extra);
+  }
+
+  /** What the reader looks at stays in place when rows above it go, come or grow. */
+  #hold(extra) {
+    const anchor = this.#anchor;
+    if (!anchor) return;
+    const index = this.#source.indexOf(anchor.id);
+    const top = index < 0 ? 0 : this.#offset(index, extra);
+    if (index < 0) this.viewport.scrollTop = 0;
+    else if (top !== anchor.top) this.viewport.scrollTop += top - anchor.top;
+    if (index < 0) this.#remember();
+    else anchor.top = top;
   }
 
   #paint(total, extra) {
@@ -155,6 +167,7 @@ export class Scroller {
   }
 
   #following(on) {
+    if (on) this.#end = 0;
     if (this.follow === on) return;
     this.follow = on;
     this.onFollow(on);
@@ -173,7 +186,7 @@ export class Scroller {
     if (!total) return;
     const extra = this.#extras();
     const index = Math.min(total - 1, this.#indexAt(this.viewport.scrollTop, extra, total));
-    this.#anchor = { id: this.#source.idAt(index), by: this.viewport.scrollTop - this.#offset(index, extra) };
+    this.#anchor = { id: this.#source.idAt(index), top: this.#offset(index, extra) };
   }
 
   #measure() {

@@ -10,9 +10,20 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    async_playwright,
+    expect,
+)
+
+from tests.e2e.web.site import Site
 
 STATIC = Path(__file__).parents[3] / "arcp_client" / "web" / "static"
+expect.set_options(timeout=15_000)
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info", "--js-flags=--expose-gc"]
 
@@ -102,3 +113,17 @@ async def modules(browser: Browser) -> AsyncIterator[Page]:
     await page.goto("http://modules.test/")
     yield page
     await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site() -> AsyncIterator[Site]:
+    """The dashboard of a client that is linked to its runtime within the process."""
+    async with Site(linked=False).running() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def linked() -> AsyncIterator[Site]:
+    """The dashboard of a client whose link to the runtime is a socket that can be cut."""
+    async with Site(linked=True).running() as running:
+        yield running

@@ -1,0 +1,265 @@
+"""A job's page shows what happens, as it happens, and stays readable."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.e2e.web.site import Site, all_rows, lines
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_events_appear_while_they_happen(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator(".log")).to_be_visible()
+    await job.lines(1, 3)
+    await expect(page.locator(".row")).to_have_count(3)
+    await job.lines(4, 200)
+    await expect(page.locator("#timeline-count")).to_have_text("200 rows")
+    assert await all_rows(page) == lines(1, 200)
+    await expect(page.locator("#chip")).to_have_text("live")
+
+
+async def test_a_call_and_its_result_are_one_row_that_opens(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    call = await job.says.tool_call("fs.read", {"path": "src/a.py"})
+    row = page.locator(".row")
+    await expect(row.locator(".kind")).to_have_text("calling")
+    await job.says.log("meanwhile")
+    await job.says.tool_result(call, {"lines": 120})
+    first = row.nth(0)
+    await expect(first.locator(".kind")).to_have_text("called")
+    await expect(first.locator(".what")).to_contain_text('fs.read(path: "src/a.py")')
+    await expect(first.locator(".what")).to_contain_text("{lines: 120}")
+    await expect(row).to_have_count(2)
+    button = first.locator(".line")
+    await expect(button).to_have_attribute("aria-expanded", "false")
+    await button.click()
+    await expect(button).to_have_attribute("aria-expanded", "true")
+    detail = first.locator(".detail")
+    await expect(detail).to_contain_text('"lines": 120')
+    below = await row.nth(1).bounding_box()
+    above = await first.bounding_box()
+    assert below is not None and above is not None
+    assert below["y"] >= above["y"] + above["height"] - 0.5, "an opened row pushes the others down"
+    await button.click()
+    await expect(detail).to_have_count(0)
+
+
+async def test_a_call_that_failed_says_so_in_words(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    call = await job.says.tool_call("fs.write", None)
+    await job.says.tool_result(call, error={"code": "PERMISSION_DENIED", "message": "not there"})
+    await expect(page.locator(".row .kind")).to_have_text("failed")
+    await expect(page.locator(".row .what")).to_contain_text("PERMISSION_DENIED: not there")
+
+
+async def test_paused_nothing_moves_and_nothing_is_lost(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.lines(1, 5)
+    await expect(page.locator(".row")).to_have_count(5)
+    pause = page.get_by_role("button", name="Pause")
+    await pause.click()
+    await job.lines(6, 45)
+    shown = page.locator("#timeline-count")
+    await expect(shown).to_have_text("5 rows · paused, 40 new")
+    assert await all_rows(page) == lines(1, 5)
+    await page.get_by_role("button", name="Resume").click()
+    await expect(shown).to_have_text("45 rows")
+    assert await all_rows(page) == lines(1, 45)
+
+
+async def test_the_filter_hides_kinds_levels_and_what_does_not_match(
+    site: Site, page: Page
+) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    for level in ("debug", "info", "warn", "error"):
+        await job.says.log(f"a line of {level}", level=level)
+    await job.says.thought("a thought")
+    await job.says.emit("x-vendor.acme", {"score": 7})
+    row = page.locator(".row .what")
+    await expect(row).to_have_count(6)
+    await page.get_by_label("Log level").select_option(label="warn and above")
+    await expect(row).to_have_text(["a line of warn", "a line of error", "a thought", "{score: 7}"])
+    await page.get_by_role("checkbox", name="Thoughts").uncheck()
+    await expect(row).to_have_text(["a line of warn", "a line of error", "{score: 7}"])
+    await page.get_by_role("searchbox", name="Find in events").fill("OF ERR")
+    await expect(row).to_have_text(["a line of error"])
+    await expect(page.locator("#timeline-count")).to_have_text("1 of 6 rows")
+    await job.says.log("another line of error", level="error")
+    await expect(row).to_have_text(["a line of error", "another line of error"])
+    await page.get_by_role("searchbox", name="Find in events").fill("no such thing")
+    await expect(page.get_by_text("No event matches the filter.")).to_be_visible()
+    await page.get_by_role("searchbox", name="Find in events").fill("")
+    await page.get_by_role("checkbox", name="Thoughts").check()
+    await page.get_by_label("Log level").select_option(label="all")
+    await expect(row).to_have_count(7)
+
+
+async def test_a_reader_who_scrolled_up_is_left_there(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.lines(1, 300)
+    await expect(page.locator(".row").last).to_contain_text("line 300")
+    log = page.locator(".log")
+    await log.evaluate("(e) => { e.scrollTop = 1000; }")
+    latest = page.get_by_role("button", name="Jump to latest")
+    await expect(latest).to_be_visible()
+    await job.lines(301, 400)
+    await expect(page.locator("#timeline-count")).to_have_text("400 rows")
+    assert await log.evaluate("(e) => e.scrollTop") == 1000
+    await latest.click()
+    await expect(page.locator(".row").last).to_contain_text("line 400")
+    await job.lines(401, 402)
+    await expect(page.locator(".row").last).to_contain_text("line 402")
+
+
+async def test_the_lease_panel_counts_down_and_meters_the_budget(site: Site, page: Page) -> None:
+    job = await site.submit(
+        lease={"fs.read": ["/src/**"], "cost.budget": ["USD:5.00"]},
+        expires_at=datetime.now(UTC) + timedelta(minutes=10),
+    )
+    await page.goto(site.job_url(job.id))
+    panel = page.get_by_role("region", name="Lease and budget")
+    await expect(panel.locator("code")).to_have_text(["/src/**", "USD:5.00"])
+    await expect(panel).to_contain_text(re.compile(r"Lease expires in (10 min|9 min \d+ s), at"))
+    before = await panel.locator(".expiry").text_content()
+    await expect(panel.locator(".expiry")).not_to_have_text(before or "")
+    await job.says.metric("cost.inference", 0.75, "USD")
+    meter = panel.get_by_role("meter", name="USD")
+    await expect(meter).to_have_attribute("aria-valuetext", "4.25 of 5 left")
+    await expect(meter).to_have_attribute("aria-valuenow", "85")
+    await expect(panel).to_contain_text("USD a second, lasts about")
+    await job.says.metric("cost.inference", 4, "USD")
+    await expect(meter).to_have_attribute("aria-valuetext", "low: 0.25 of 5 left")
+
+
+async def test_progress_phase_and_relations_are_shown(site: Site, page: Page) -> None:
+    job = await site.submit(lease={"agent.delegate": ["**"]})
+    await page.goto(site.job_url(job.id))
+    await job.says.status("reading", "all the sources")
+    await job.says.progress(3, total=12, units="files")
+    child = await job.says.delegate("mason")
+    bar = page.get_by_role("progressbar", name="files")
+    await expect(bar).to_have_attribute("aria-valuetext", "3 of 12, 25 %")
+    await expect(page.locator(".facts")).to_contain_text("reading: all the sources")
+    await expect(page.locator(".facts")).to_contain_text("puppet@1.2.0")
+    link = page.get_by_role("link", name=child.id)
+    await link.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(child.id)
+    await expect(page.locator(".facts")).to_contain_text("mason@0.9.1")
+    await expect(page.get_by_role("link", name=job.id)).to_be_visible()
+
+
+async def test_a_streamed_result_grows_and_can_be_downloaded(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.says.chunk("Once ", more=True)
+    await job.says.chunk("upon a time", more=True)
+    result = page.get_by_role("region", name="Result")
+    await expect(result.locator("pre")).to_have_text("Once upon a time")
+    await expect(result).to_contain_text("2 pieces, 16 B · still coming")
+    await job.says.chunk(".", more=False)
+    await job.finish()
+    await expect(result).to_contain_text("complete")
+    async with page.expect_download() as started:
+        await result.get_by_role("link", name="Download the result").click()
+    path = await (await started.value).path()
+    assert path.read_text(encoding="utf-8") == "Once upon a time."
+
+
+async def test_an_inline_result_is_shown(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await job.finish({"answer": 42})
+    await page.goto(site.job_url(job.id))
+    result = page.get_by_role("region", name="Result")
+    await expect(result.locator("pre")).to_have_text('{\n  "answer": 42\n}')
+    await expect(page.locator(".facts .badge")).to_have_text("success")
+
+
+async def test_a_failure_says_its_code_and_what_to_do(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.says.log("about to fail")
+    job.fail("BUDGET_EXHAUSTED", "the budget of 5.00 USD is spent")
+    fault = page.get_by_role("region", name="The job failed")
+    await expect(fault).to_contain_text("BUDGET_EXHAUSTED")
+    await expect(fault).to_contain_text("the budget of 5.00 USD is spent")
+    await expect(fault).to_contain_text("What to do: The budget is spent. Submit the job again")
+    await expect(page.locator(".facts .badge")).to_have_text("error")
+    await expect(page.get_by_role("button", name="Cancel job")).to_be_hidden()
+
+
+async def test_the_transcript_can_be_downloaded(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.lines(1, 20)
+    await expect(page.locator("#timeline-count")).to_have_text("20 rows")
+    async with page.expect_download() as started:
+        await page.get_by_role("link", name="Download transcript").click()
+    path = await (await started.value).path()
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert found[0]["schema"] == "arcp-client.transcript/1"
+    said = [line["event"]["message"] for line in found if line["type"] == "event"]
+    assert said == lines(1, 20)
+
+
+async def test_a_job_that_is_not_there_is_explained(
+    site: Site, page: Page, complaints: list[str]
+) -> None:
+    await page.goto(site.job_url("job_nobody_knows"))
+    alert = page.get_by_role("alert")
+    await expect(alert).to_contain_text("JOB_NOT_FOUND")
+    assert all("404" in each for each in complaints), complaints
+    complaints.clear()
+
+
+async def test_the_cancel_dialog_asks_first_and_gives_the_focus_back(
+    site: Site, page: Page
+) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    cancel = page.get_by_role("button", name="Cancel job")
+    await cancel.click()
+    dialog = page.get_by_role("dialog", name="Cancel this job?")
+    keep = dialog.get_by_role("button", name="Keep it running")
+    await expect(keep).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(cancel).to_be_focused()
+    await cancel.click()
+    await keep.click()
+    await expect(cancel).to_be_focused()
+    assert job.job.status == "running"
+    await cancel.click()
+    await dialog.get_by_label("Reason").fill("enough")
+    await page.keyboard.press("Enter")  # the safe answer
+    await expect(dialog).to_have_count(0)
+    assert job.job.status == "running"
+    await cancel.click()
+    await dialog.get_by_role("button", name="Cancel job").click()
+    await expect(page.locator(".facts .badge")).to_have_text("cancelled")
+    await expect(page.get_by_role("region", name="The job was cancelled")).to_be_visible()
+    await expect(cancel).to_be_hidden()
+
+
+async def test_without_control_nothing_can_be_cancelled_or_submitted(new_page) -> None:  # type: ignore[no-untyped-def]
+    async with Site(linked=False, allow_control=False).running() as site:
+        page = await new_page()
+        job = await site.submit()
+        await page.goto(site.job_url(job.id))
+        await expect(page.locator(".facts .badge")).to_have_text("running")
+        await expect(page.get_by_role("button", name="Cancel job")).to_be_hidden()
+        await page.goto(f"{site.url}#/submit")
+        await expect(page.get_by_text("This dashboard only watches.")).to_be_visible()
+        await expect(page.locator("form")).to_be_hidden()
