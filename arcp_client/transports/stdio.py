@@ -281,6 +281,9 @@ class StdioTransport:
         child = self._child
         if child.writable and child.inbox.lost is None:
             return
+        if child.inbox.lost is None and not child.exited.done():
+            # A child that ends closes its pipes a moment before the news of its end.
+            await asyncio.wait({child.exited}, timeout=_LAST_WORDS)
         for _ in range(_LAST_TURNS):  # what a dead child wrote last is still on its way
             if child.inbox.lost is not None:
                 raise again(child.inbox.lost)
