@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from arcp_client.cli.exits import Exit, guarded, tame
+from arcp_client.cli.exits import Complaint, Exit, guarded, tame
 from arcp_client.cli.options import (
     AgentsOption,
     CancelReason,
@@ -160,7 +160,9 @@ def acp(
 
 @app.command("run")
 def run_(
-    agent: Annotated[str, typer.Argument(help="name or name@version")],
+    agent: Annotated[
+        str | None, typer.Argument(help="name or name@version; with --resume, the job's id.")
+    ] = None,
     input: InputOption = "null",
     url: UrlOption = None,
     output: OutputOption = None,
@@ -173,6 +175,15 @@ def run_(
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit it, print its id, and leave it.")
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the newest run that did not end, or with that of a job."
+        ),
+    ] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Keep nothing: there is no --resume later.")
+    ] = False,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -181,22 +192,31 @@ def run_(
     """Submit a job and follow it: its events on stderr, its result on stdout.
 
     With --output json or jsonl everything of the job is on stdout. Ctrl-C leaves the job running
-    and says how to come back to it; a second Ctrl-C asks the runtime to cancel it.
+    and says how to come back to it; a second Ctrl-C asks the runtime to cancel it. After a crash
+    or a reboot ``arcp-client run --resume`` goes on where it was.
     """
 
     def command() -> int:
-        from arcp_client.cli.follow import run as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli import run as body
+        from arcp_client.cli.running import Place, place
 
-        where = place(
-            url=url, token_file=token_file, profile=profile, output=output,
-            connect_timeout=connect_timeout, reconnect_for=reconnect_for,
-        )  # fmt: skip
-        return (
-            body(
-                where, agent, input, lease=lease or [], max_runtime=max_runtime, key=key, save=save,
-                detach=detach,
+        def at(url: str | None, profile: str | None) -> Place:
+            return place(
+                url=url, token_file=token_file, profile=profile, output=output,
+                connect_timeout=connect_timeout, reconnect_for=reconnect_for,
+            )  # fmt: skip
+
+        if resume:
+            return body.resume(
+                lambda kept, kept_profile: at(url or kept, profile or kept_profile),
+                agent,
+                save=save,
             )
+        if agent is None:
+            raise Complaint(Exit.USAGE, "Missing argument 'AGENT'", "see --help")
+        return body.run(
+            at(url, profile), agent, input, lease=lease or [], max_runtime=max_runtime, key=key,
+            save=save, detach=detach, ephemeral=ephemeral, profile=profile,
         )  # fmt: skip
 
     _do(command)
@@ -218,7 +238,7 @@ def watch(
     """Follow a job of any session of yours to its end. Ctrl-C only stops watching."""
 
     def command() -> int:
-        from arcp_client.cli.follow import watch as body
+        from arcp_client.cli.run import watch as body
         from arcp_client.cli.running import place
 
         where = place(

@@ -72,13 +72,14 @@ class Screen:
     def event(self, agent: str, event: events.Event) -> None:
         """An event was handled."""
         style = _STYLES.get(agent, "default")
-        line = Text(f"{self.elapsed:6.2f}s ", style="dim")
+        line = Text().append(f"{self.elapsed:6.2f}s ", style="dim")
         line.append(f"{event.seq or 0:>4}  ", style="dim").append(f"{agent:<9}", style=style)
         self._line(line.append_text(render.event_text(event)))
 
     def note(self, text: str, style: str = "bold yellow") -> None:
         """Something happened to the link."""
-        self._line(Text(f"{self.elapsed:6.2f}s ", style="dim").append(f"──── {text}", style=style))
+        line = Text().append(f"{self.elapsed:6.2f}s ", style="dim")
+        self._line(line.append(f"──── {text}", style=style))
 
     @property
     def elapsed(self) -> float:

@@ -1,114 +1,184 @@
-"""The commands ``run`` and ``watch``: a job's events as they come, then its outcome."""
+"""A job in, its events as they come and its outcome out; and the arguments of a submit."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-import secrets
 import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from arcp_client import ArcpError, Client, Job, JobHandle, events
-from arcp_client.cli import ledger, terminal
+from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
-from arcp_client.cli.output import Report, reporter
-from arcp_client.cli.running import Interrupts, Place, connected, execute
+from arcp_client.cli.family import MOST, Family
+from arcp_client.cli.output import Report
+from arcp_client.cli.running import Interrupts, beside
 from arcp_client.cli.verdicts import complaint, is_hole
+from arcp_client.errors import JobError
+from arcp_client.projection import JobProjection
 
-__all__ = ["follow", "run", "save_result", "watch"]
+__all__ = ["Following", "Stream", "read_input", "read_lease", "save_result"]
 
 _SECOND_THOUGHT = 2.0
 _CANCELLING = 10.0
 
 
-def run(
-    where: Place,
-    agent: str,
-    input: str,
-    *,
-    lease: list[str],
-    max_runtime: float | None,
-    key: str | None,
-    save: Path | None,
-    detach: bool,
-) -> Exit:
-    """Submit and follow."""
-    submit: dict[str, Any] = {
-        "agent": agent,
-        "input": read_input(input),
-        "lease": read_lease(lease),
-        "max_runtime": max_runtime,
-        "idempotency_key": key or f"cli-{secrets.token_hex(12)}",
-    }
+class Stream(Protocol):
+    """Events that can be left."""
 
-    async def body(interrupts: Interrupts) -> Exit:
-        async with connected(where, interrupts) as client:
-            job = await _submitted(client, submit, interrupts)
-            ledger.remember(job.id, submit)
-            if detach:
-                print(job.id, flush=True)
+    def __aiter__(self) -> AsyncIterator[events.Event]: ...
+
+    async def aclose(self) -> None:
+        """Take no more of them; whoever waits for one gets none."""
+
+
+class Following:
+    """One job, followed to its end.
+
+    Args:
+        client: the client that has it.
+        stream: the events of its session, from before the job was asked for: the past of a
+            restarted client comes at once. Nobody else reads it, and it is read on only when what
+            it gave is written; so what is not delivered at the end comes again another time.
+        interrupts: what makes it stop.
+        report: where to.
+        back: the command that comes back to a job.
+        save: the file that the result goes to.
+        over: told when nothing is left to come back for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        stream: Stream,
+        interrupts: Interrupts,
+        report: Report,
+        *,
+        back: str,
+        save: Path | None = None,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._interrupts = interrupts
+        self._report = report
+        self._back = back
+        self._save = save
+        self._over = over
+        self._children: asyncio.Queue[str] = asyncio.Queue(MOST)
+        self._holes: list[events.Gap] = []
+        self._lost: ArcpError | None = None
+
+    async def follow(self, job: JobHandle, *, history: bool) -> Exit:
+        """Report it up to its end; the exit code that its end deserves.
+
+        Args:
+            job: the job.
+            history: whether its first event is still to come.
+        """
+        family = Family(JobProjection.of(job, history=history), self._described)
+        report = self._report
+        report.began(family)
+        try:
+            async with self._interrupts.stop():
+                async with beside(report.refresh()), beside(self._adopt()), beside(self._mind(job)):
+                    await self._events(job, family)
+                await self._deliver(job)
+                if self._holes:
+                    raise _holed(self._holes)
                 return Exit.SUCCESS
-            return await follow(job, interrupts, reporter(where.output), save=save)
+        except ArcpError as error:
+            problem = complaint(error)
+            if problem.code is Exit.CONNECTION:
+                problem.remedy = f"the job may run on: {self._back} {job.id}"
+            report.close()
+            report.failed(problem, error)
+            if isinstance(error, JobError):
+                self._over()
+            raise problem from error
+        except BrokenPipeError:
+            terminal.tell(terminal.err(), f"nobody reads stdout any more; job {job.id} runs on")
+            raise
+        finally:
+            report.close()
+        return await self._interrupted(job)
 
-    return execute(body)
+    async def _events(self, job: JobHandle, family: Family) -> None:
+        async for event in self._stream:
+            if isinstance(event, events.Gap) and is_hole(event) and family.is_own(event):
+                self._holes.append(event)
+            elif isinstance(event, events.Delegate) and event.child_job_id:
+                with contextlib.suppress(asyncio.QueueFull):  # more than can be shown
+                    self._children.put_nowait(event.child_job_id)
+            self._report.event(event)
+            if event.terminal and event.job_id == job.id:
+                return
+        if self._lost is not None:
+            raise self._lost
 
+    def _described(self, job_id: str) -> JobProjection:
+        known = self._client.job(job_id)
+        return JobProjection(job_id) if known is None else JobProjection.of(known)
 
-def watch(where: Place, job_id: str, *, history: bool) -> Exit:
-    """Follow a job of any session."""
+    async def _adopt(self) -> None:
+        """Follow the children as well, where they do not come by themselves."""
+        while True:
+            child = await self._children.get()
+            if self._client.job(child) is None:
+                with contextlib.suppress(ArcpError):  # then only its parent's word is shown
+                    await self._client.watch(child, history=True)
 
-    async def body(interrupts: Interrupts) -> Exit:
-        async with connected(where, interrupts) as client:
-            view = await client.watch(job_id, history=history)
-            return await follow(view, interrupts, reporter(where.output), save=None)
+    async def _mind(self, job: JobHandle) -> None:
+        """End the stream if the job's end will never come by it."""
+        try:
+            await _until_over(job)
+        except ArcpError as error:
+            self._lost = error
+            await asyncio.sleep(0)  # what came before is read first
+            await self._stream.aclose()
 
-    return execute(body)
+    async def _deliver(self, job: JobHandle) -> None:
+        """Its result, or the error that it failed with."""
+        self._report.flush()
+        if self._save is not None:
+            await save_result(job, self._save)
+            self._report.succeeded(None, str(self._save))
+        else:
+            self._report.succeeded(await job.result(), None)
+        self._over()
 
-
-async def _submitted(client: Client, submit: dict[str, Any], interrupts: Interrupts) -> Job:
-    try:
-        async with interrupts.stop():
-            return await client.submit(**submit)
-    except ValueError as error:
-        raise Complaint(Exit.USAGE, str(error)) from None
-    raise Complaint(
-        Exit.INTERRUPTED,
-        "interrupted before the runtime had accepted the job; it may run all the same",
-        "`arcp-client jobs` shows whether it does",
-    )
-
-
-async def follow(
-    job: JobHandle, interrupts: Interrupts, report: Report, *, save: Path | None
-) -> Exit:
-    """Report a job up to its end; the exit code that its end deserves."""
-    holes: list[events.Gap] = []
-    report.began(job)
-    try:
-        async with interrupts.stop():
-            async for event in job:
-                if isinstance(event, events.Gap) and is_hole(event):
-                    holes.append(event)
-                report.event(event)
-            if save is not None:
-                await save_result(job, save)
-            result = await job.result() if save is None else None
-            ledger.forget(job.id)
-            report.succeeded(job, result, None if save is None else str(save))
-            if holes:
-                raise _holed(holes)
-            return Exit.SUCCESS
-    except ArcpError as error:
-        problem = complaint(error)
-        if problem.code is Exit.CONNECTION:
-            problem.remedy = f"the job may run on: arcp-client watch {job.id}"
-        elif job.status in ("error", "cancelled", "timed_out"):
-            ledger.forget(job.id)
-        report.failed(job, problem, error)
-        raise problem from error
-    except BrokenPipeError:
-        terminal.tell(terminal.err(), f"nobody reads stdout any more; job {job.id} runs on")
-        raise
-    return await _interrupted(job, interrupts, report)
+    async def _interrupted(self, job: JobHandle) -> Exit:
+        """The first Ctrl-C leaves the job alone; a second one within a moment asks to cancel it."""
+        console, report, interrupts = terminal.err(), self._report, self._interrupts
+        back = f"{self._back} {job.id}"
+        if not isinstance(job, Job):
+            report.failed(Complaint(Exit.INTERRUPTED, "watched no longer"), None)
+            terminal.tell(console, f"The job is left alone. Come back with:  {back}", "bold")
+            return Exit.INTERRUPTED
+        terminal.tell(console, f"Detached; the job runs on. Come back with:  {back}", "bold")
+        terminal.tell(console, "Press Ctrl-C again now to cancel the job.", "dim")
+        async with interrupts.stop(_SECOND_THOUGHT):
+            await _until_over(job)
+        if interrupts.count < 2:
+            report.failed(Complaint(Exit.INTERRUPTED, "detached"), None)
+            return Exit.INTERRUPTED
+        terminal.tell(console, "Asking the runtime to cancel the job …", "bold")
+        try:
+            async with interrupts.stop(_CANCELLING):
+                await job.cancel("user.interrupt")
+                await _until_over(job)
+        except ArcpError as error:
+            terminal.tell(console, f"It was not cancelled: {error}", "yellow")
+        if job.status == "cancelled":
+            terminal.tell(console, "The job is cancelled.", "bold")
+            self._over()
+        else:
+            terminal.tell(console, f"The job is {job.status}. See:  {back}", "bold")
+        report.failed(Complaint(Exit.INTERRUPTED, "interrupted"), None)
+        return Exit.INTERRUPTED
 
 
 async def save_result(job: JobHandle, path: Path) -> int:
@@ -132,40 +202,10 @@ def _holed(holes: list[events.Gap]) -> Complaint:
     )
 
 
-async def _interrupted(job: JobHandle, interrupts: Interrupts, report: Report) -> Exit:
-    """The first Ctrl-C leaves the job alone; a second one within a moment asks to cancel it."""
-    console = terminal.err()
-    back = f"arcp-client watch {job.id}"
-    if not isinstance(job, Job):
-        report.failed(job, Complaint(Exit.INTERRUPTED, "watched no longer"), None)
-        terminal.tell(console, f"The job is left alone. Come back with:  {back}", "bold")
-        return Exit.INTERRUPTED
-    terminal.tell(console, f"Detached; the job runs on. Come back with:  {back}", "bold")
-    terminal.tell(console, "Press Ctrl-C again now to cancel the job.", "dim")
-    async with interrupts.stop(_SECOND_THOUGHT):
-        await _until_over(job)
-    if interrupts.count < 2:
-        report.failed(job, Complaint(Exit.INTERRUPTED, "detached"), None)
-        return Exit.INTERRUPTED
-    terminal.tell(console, "Asking the runtime to cancel the job …", "bold")
-    try:
-        async with interrupts.stop(_CANCELLING):
-            await job.cancel("user.interrupt")
-            await _until_over(job)
-    except ArcpError as error:
-        terminal.tell(console, f"It was not cancelled: {error}", "yellow")
-    if job.status == "cancelled":
-        terminal.tell(console, "The job is cancelled.", "bold")
-        ledger.forget(job.id)
-    else:
-        terminal.tell(console, f"The job is {job.status}. See:  {back}", "bold")
-    report.failed(job, Complaint(Exit.INTERRUPTED, "interrupted"), None)
-    return Exit.INTERRUPTED
-
-
 async def _until_over(job: JobHandle) -> None:
-    async for _ in job.events(events.Completed, events.Failed):
-        return
+    async for event in job.events(events.Completed, events.Failed):
+        if event.terminal:  # a gap is given in any case
+            return
 
 
 def read_input(text: str) -> Any:

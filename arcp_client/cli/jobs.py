@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arcp_client import Client, JobHandle, JobSummary
-from arcp_client.cli import ledger, terminal
+from arcp_client.cli import runs, terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.follow import save_result
 from arcp_client.cli.options import Output
@@ -123,22 +123,23 @@ def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
             if view.status in _ENDED:
                 terminal.tell(terminal.err(), f"the job has ended already: {view.status}")
                 return Exit.SUCCESS
-            await _cancel(client, job_id, reason)
+            run = runs.find(job_id)
+            await _cancel(client, job_id, reason, run)
             terminal.tell(terminal.err(), f"the runtime was asked to end job {job_id}")
-            ledger.forget(job_id)
+            if run is not None:
+                run.over()
         return Exit.SUCCESS
 
     return execute(body)
 
 
-async def _cancel(client: Client, job_id: str, reason: str | None) -> None:
-    submit = ledger.recall(job_id)
+async def _cancel(client: Client, job_id: str, reason: str | None, run: runs.Run | None) -> None:
     try:
-        if submit is None:
+        if run is None:
             await client.cancel_job(job_id, reason or "user.cancel")
             return
         # Said again with its key, it is the same job, and this session may cancel it, too.
-        job = await client.submit(**submit)
+        job = await client.submit(**run.submit)
         await job.cancel(reason or "user.cancel")  # also if it is a new one: see below
     except PermissionDenied as refused:
         raise Complaint(
@@ -164,6 +165,7 @@ def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
                     terminal.tell(terminal.err(), f"{size:,} bytes are in {save}", "dim")
                 else:
                     _say_result(where, view, (await view.result()).value)
+                runs.forget(job_id)
                 return Exit.SUCCESS
             raise Complaint(
                 Exit.INTERRUPTED, "interrupted; the job is left alone", "ask again at any time"

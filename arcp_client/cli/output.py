@@ -10,14 +10,17 @@ import base64
 import sys
 from typing import Any, Protocol
 
+from rich.console import Console
 from rich.text import Text
 
-from arcp_client import JobHandle, Result, events
+from arcp_client import LinkState, Result, events
 from arcp_client.cli import render, terminal
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.family import Family
 from arcp_client.cli.options import Output
+from arcp_client.cli.terminal import harmless
 
-__all__ = ["Report", "plain", "reporter", "write_result"]
+__all__ = ["Lines", "Report", "plain", "reporter", "write_result"]
 
 SCHEMA = "arcp-client.job/1"
 
@@ -25,24 +28,41 @@ SCHEMA = "arcp-client.job/1"
 class Report(Protocol):
     """Writes what happens to one job."""
 
-    def began(self, job: JobHandle) -> None:
+    def began(self, family: Family) -> None:
         """It was accepted, or is being watched."""
 
     def event(self, event: events.Event) -> None:
-        """One event of it."""
+        """One event of it, or of a job that it delegated to. It may be shown a moment later."""
 
-    def succeeded(self, job: JobHandle, result: Result | None, saved: str | None) -> None:
+    def link(self, state: LinkState) -> None:
+        """The connection stands differently."""
+
+    def flush(self) -> None:
+        """Show now what is to be shown."""
+
+    async def refresh(self) -> None:
+        """Keep what is shown up to date, until it is cancelled."""
+
+    def close(self) -> None:
+        """Show the rest, and leave the terminal to others. Idempotent."""
+
+    def succeeded(self, result: Result | None, saved: str | None) -> None:
         """It ended in success; without ``result`` it was written to the file ``saved``."""
 
-    def failed(self, job: JobHandle | None, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: Complaint, error: Exception | None) -> None:
         """It did not, or its end is not known."""
 
 
 def reporter(output: Output) -> Report:
-    """The writer for a kind of output."""
-    if output is Output.TEXT:
-        return _Text()
-    return _Json(lines=output is Output.JSONL)
+    """The writer for a kind of output: a live view where there is a terminal for it."""
+    if output is not Output.TEXT:
+        return _Json(lines=output is Output.JSONL)
+    console = terminal.err()
+    if console.is_terminal and not console.is_dumb_terminal:
+        from arcp_client.cli.live import LiveText
+
+        return LiveText(console)
+    return Lines(console)
 
 
 def plain(value: Any) -> Any:
@@ -70,68 +90,134 @@ def write_result(value: Any) -> None:
     sys.stdout.flush()
 
 
-class _Text:
-    def __init__(self) -> None:
-        self._console = terminal.err()
+class Lines:
+    """A line an event on stderr, at once; the result on stdout.
 
-    def began(self, job: JobHandle) -> None:
-        line = Text("job ", style="dim").append(terminal.harmless(job.id), style="bold")
-        line.append(f" · {terminal.harmless(job.agent)}", style="dim")
-        self._console.print(line, soft_wrap=True)
+    Args:
+        console: where lines go.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._family: Family | None = None
+
+    def began(self, family: Family) -> None:
+        """It was accepted, or is being watched."""
+        self._family = family
+        line = Text().append("job ", "dim").append(harmless(family.root.job_id), style="bold")
+        self.write(line.append(f" · {harmless(family.root.agent)}", style="dim"))
 
     def event(self, event: events.Event) -> None:
-        stamp = event.ts.astimezone().strftime("%H:%M:%S ") if event.ts is not None else ""
-        line = Text(stamp, style="dim").append_text(render.event_text(event))
-        self._console.print(line, soft_wrap=True)
+        """One event, with the agent's name before it if it is a child's."""
+        family = self._family
+        assert family is not None
+        job = family.apply(event)
+        line = Text()
+        if event.ts is not None:
+            line.append(event.ts.astimezone().strftime("%H:%M:%S "), style="dim")
+        if event.redelivered:
+            line.append("↻ ", style="yellow")
+        if job is not family.root:
+            line.append(f"└ {harmless(job.agent or job.job_id)} ", style="blue")
+        if isinstance(event, events.ToolResult):
+            calls = reversed(job.calls)
+            call = next((each for each in calls if each.call_id == event.call_id), None)
+            line.append_text(render.result_text(event, call))
+        else:
+            line.append_text(render.event_text(event))
+        self.write(line)
 
-    def succeeded(self, job: JobHandle, result: Result | None, saved: str | None) -> None:
+    def write(self, line: Text) -> None:
+        """One line more."""
+        self.console.print(line, soft_wrap=True)
+
+    def link(self, state: LinkState) -> None:
+        """A line for what is worth one."""
+        text = render.state_text(state)
+        if text is not None:
+            self.write(text)
+
+    def flush(self) -> None:
+        """Every line was shown at once."""
+
+    async def refresh(self) -> None:
+        """There is nothing that changes."""
+
+    def close(self) -> None:
+        """The terminal is free."""
+
+    def succeeded(self, result: Result | None, saved: str | None) -> None:
+        """The result, or where it is."""
         if saved is not None:
-            terminal.tell(self._console, f"the result is in {saved}", "dim")
+            terminal.tell(self.console, f"the result is in {saved}", "dim")
         if result is not None:
             write_result(result.value)
 
-    def failed(self, job: JobHandle | None, problem: Complaint, error: Exception | None) -> None:
-        pass  # the complaint says it
+    def failed(self, problem: Complaint, error: Exception | None) -> None:
+        """The complaint says it."""
 
 
 class _Json:
     def __init__(self, *, lines: bool) -> None:
         self._lines = lines
+        self._console = terminal.err()
+        self._family: Family | None = None
         self._events = 0
         self._gaps: list[dict[str, Any]] = []
 
-    def began(self, job: JobHandle) -> None:
+    def began(self, family: Family) -> None:
+        self._family = family
+        job = family.root
         if self._lines:
-            self._line("job", job_id=job.id, agent=job.agent, status=job.status)
+            self._line("job", job_id=job.job_id, agent=job.agent, status=job.status)
 
     def event(self, event: events.Event) -> None:
+        assert self._family is not None
+        self._family.apply(event)
+        if not self._family.is_own(event):
+            return
         self._events += 1
         if isinstance(event, events.Gap):
             self._gaps.append({"first": event.first, "last": event.last, "reason": event.reason})
         if self._lines:
             self._line("event", event=event.to_dict())
 
-    def succeeded(self, job: JobHandle, result: Result | None, saved: str | None) -> None:
+    def link(self, state: LinkState) -> None:
+        text = render.state_text(state)
+        if text is not None:
+            self._console.print(text, soft_wrap=True)
+
+    def flush(self) -> None:
+        pass  # every line was written at once
+
+    async def refresh(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def succeeded(self, result: Result | None, saved: str | None) -> None:
         more: dict[str, Any] = {} if saved is None else {"saved": saved}
         if result is not None:
             more["result"] = plain(result.value)
             if result.summary is not None:
                 more["summary"] = result.summary
-        self._end(job, job.status, more)
+        self._end("success", more)
 
-    def failed(self, job: JobHandle | None, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: Complaint, error: Exception | None) -> None:
         told: dict[str, Any] = {"exit_code": int(problem.code), "message": problem.happened}
         for name in ("code", "retryable", "details"):
             value = getattr(error, name, None)
             if value is not None:
                 told[name] = value
-        self._end(job, job.status if job is not None else None, {"error": told})
+        self._end(None, {"error": told})
 
-    def _end(self, job: JobHandle | None, status: str | None, more: dict[str, Any]) -> None:
+    def _end(self, status: str | None, more: dict[str, Any]) -> None:
+        job = self._family.root if self._family is not None else None
         facts: dict[str, Any] = {
-            "job_id": job.id if job is not None else None,
+            "job_id": job.job_id if job is not None else None,
             "agent": job.agent if job is not None else None,
-            "status": status,
+            "status": status or (job.status if job is not None else None),
             "events": self._events,
             "gaps": self._gaps,
         }

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from arcp_client import Connecting, LinkState, Live, Reconnecting, events
 from arcp_client.cli.terminal import harmless
+from arcp_client.projection import Call
 
-__all__ = ["event_text", "number", "state_text"]
+__all__ = ["bar", "duration", "event_text", "number", "result_text", "state_text"]
 
 _BAR = 12
 _LONG = 600
@@ -41,6 +42,24 @@ def number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
+def bar(share: float, width: int, style: str = "green") -> Text:
+    """A bar of so many cells, filled to a share from 0 to 1."""
+    full = int(share * width)
+    return Text().append("█" * full, style=style).append("░" * (width - full), style="dim")
+
+
+def duration(seconds: float) -> str:
+    """A time span as people say it: ``4 s``, ``3:20``, ``2 h 05 min``, ``3 days``."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02}"
+    if whole < 2 * 86_400:
+        return f"{whole // 3600} h {whole // 60 % 60:02} min"
+    return f"{whole // 86_400:,} days"
+
+
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -60,10 +79,16 @@ def _tool_call(event: events.ToolCall) -> Text:
     return _plain(f"→ {event.tool}", "cyan").append(_short(args), style="default")
 
 
-def _tool_result(event: events.ToolResult) -> Text:
+def result_text(event: events.ToolResult, call: Call | None) -> Text:
+    """What a tool gave, with the name of the tool if its call was seen."""
+    name = f"{call.tool} " if call is not None else ""
     if event.error is None:
-        return _plain(f"← {_value(event.result)}", "cyan")
-    return _plain(f"← {_value(event.error)}", "red")
+        return _plain(f"← {name}{_value(event.result)}", "cyan")
+    return _plain(f"← {name}{_value(event.error)}", "red")
+
+
+def _tool_result(event: events.ToolResult) -> Text:
+    return result_text(event, None)
 
 
 def _status(event: events.Status) -> Text:
@@ -92,8 +117,7 @@ def _progress(event: events.Progress) -> Text:
     if not event.total:
         return _plain(f"{number(event.current)}{units}{said}", "green")
     share = min(max(event.current / event.total, 0.0), 1.0)
-    full = int(share * _BAR)
-    text = Text("█" * full, style="green").append("░" * (_BAR - full), style="dim")
+    text = bar(share, _BAR)
     counted = f" {number(event.current)}/{number(event.total)}{units}{said}"
     return text.append(_short(counted), style="default")
 

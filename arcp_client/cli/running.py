@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,17 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 from tenacity import stop_after_delay
 
-from arcp_client import ArcpError, Client, ClientInfo, Closed, LinkState, Live, Reconnect, Timeouts
+from arcp_client import (
+    ArcpError,
+    CheckpointStore,
+    Client,
+    ClientInfo,
+    Closed,
+    LinkState,
+    Live,
+    Reconnect,
+    Timeouts,
+)
 from arcp_client import __version__ as package_version
 from arcp_client.cli import render, terminal
 from arcp_client.cli.exits import Complaint, Exit
@@ -24,7 +34,7 @@ from arcp_client.cli.options import Output
 from arcp_client.cli.settings import settle
 from arcp_client.cli.verdicts import complaint
 
-__all__ = ["Interrupts", "Place", "Stop", "connected", "execute", "place"]
+__all__ = ["Interrupts", "Place", "Stop", "beside", "connected", "execute", "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,34 +164,70 @@ def execute(body: Callable[[Interrupts], Any]) -> Exit:
 
 
 @asynccontextmanager
-async def connected(where: Place, interrupts: Interrupts) -> AsyncIterator[Client]:
-    """A live client of the command's runtime, whose changes of state are told on stderr."""
-    client = make_client(where)
-    console = terminal.err()
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do something else during a block; it ends with the block, and fails it if it failed."""
+    task = asyncio.get_running_loop().create_task(work)  # owned by the block
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        raise failure
+
+
+def tell_state(state: LinkState) -> None:
+    """A line on stderr for what is worth one."""
+    text = render.state_text(state)
+    if text is not None:
+        terminal.err().print(text, soft_wrap=True)
+
+
+@asynccontextmanager
+async def connected(
+    where: Place,
+    interrupts: Interrupts,
+    *,
+    store: CheckpointStore | None = None,
+    keep: Callable[[], bool] = lambda: False,
+    tell: Callable[[LinkState], None] = tell_state,
+) -> AsyncIterator[Client]:
+    """A live client of the command's runtime.
+
+    Args:
+        where: the runtime.
+        interrupts: what ends the wait for the first connection.
+        store: where its session is kept.
+        keep: whether the session is to be gone on with later; asked at the end.
+        tell: told of changes of the link that people want to know of.
+    """
+    client = make_client(where, store)
     first = True
 
     @client.on_state
-    def tell(state: LinkState) -> None:
+    def changed(state: LinkState) -> None:
         nonlocal first
         if isinstance(state, Closed) or (isinstance(state, Live) and first):
             first = False  # what works at once is not worth a word, and the error says its own
             return
-        text = render.state_text(state)
-        if text is not None:
-            console.print(text, soft_wrap=True)
+        tell(state)
+
+    async def leave(timeout: float) -> None:
+        await (client.detach if keep() else client.close)(timeout=timeout)
 
     async with interrupts.stop():
         await client.connect()
     if interrupts.count:
-        await client.close(timeout=0.5)
+        await leave(0.5)
         raise Complaint(Exit.INTERRUPTED, "interrupted before there was a connection")
     try:
         yield client
     finally:
-        await client.close(timeout=2.0)
+        await leave(2.0)
 
 
-def make_client(where: Place) -> Client:
+def make_client(where: Place, store: CheckpointStore | None = None) -> Client:
     """The client of a command, not connected yet."""
     if urlsplit(where.url).scheme not in ("ws", "wss"):
         raise Complaint(
@@ -194,6 +240,7 @@ def make_client(where: Place) -> Client:
             info=ClientInfo(name="arcp-client-cli", version=package_version),
             reconnect=Reconnect(stop=stop_after_delay(where.reconnect_for)),
             timeouts=Timeouts(open=where.connect_timeout),
+            store=store,
         )
     except ValueError as error:
         raise Complaint(Exit.USAGE, f"the URL cannot be used: {error}", "see --url") from None

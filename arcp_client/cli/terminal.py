@@ -6,12 +6,13 @@ follows are shown, not obeyed.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
 import re
 import sys
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -38,10 +39,10 @@ def harmless(text: str, *, lines: bool = False) -> str:
     return _CONTROLS.sub(_picture, text)
 
 
-def _console(stream: IO[str]) -> Console:
+def _console(*, stderr: bool) -> Console:
     plain = "NO_COLOR" in os.environ and os.environ["NO_COLOR"] != ""
     return Console(
-        file=stream,
+        stderr=stderr,
         color_system=None if plain else "auto",
         markup=False,
         emoji=False,
@@ -51,12 +52,13 @@ def _console(stream: IO[str]) -> Console:
 
 def out() -> Console:
     """For data."""
-    return _console(sys.stdout)
+    return _console(stderr=False)
 
 
+@functools.cache
 def err() -> Console:
-    """For messages."""
-    return _console(sys.stderr)
+    """For messages. Always the same: what is written to it goes above a live view on it."""
+    return _console(stderr=True)
 
 
 def tell(console: Console, text: str, style: str = "") -> None:
@@ -65,13 +67,14 @@ def tell(console: Console, text: str, style: str = "") -> None:
 
 
 def complain(problem: Complaint) -> None:
-    """What happened and what to do, on stderr."""
+    """What happened, what to do, and where to read more, on stderr."""
     console = err()
     line = Text("error: ", style="bold red")
     line.append(harmless(problem.happened), style="default")
     console.print(line, soft_wrap=True)
     if problem.remedy:
         tell(console, f"  {problem.remedy}", "dim")
+    tell(console, f"  {problem.help_url}", "dim")
 
 
 def as_json(value: Any) -> str:

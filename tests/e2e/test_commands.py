@@ -206,14 +206,16 @@ def test_run_bytes(arcp: Callable[..., Done], env: Env, url: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+    ("variables", "coloured", "live"),
+    [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
 )
-def test_run_is_coloured_where_it_may_be(
-    env: Env, url: str, variables: Env, coloured: bool
+def test_run_is_coloured_and_live_where_it_may_be(
+    env: Env, url: str, variables: Env, coloured: bool, live: bool
 ) -> None:
     with terminal(env, "run", "echo", "-i", '"result"', ARCP_URL=url, **variables) as child:
         child.expect("result")
-        assert (ESCAPE in child.before) is coloured
+        assert bool(re.search(r"\x1b\[[0-9;]*m", child.before)) is coloured
+        assert (ESCAPE in child.before) is live
         assert ended(child) == 0
 
 
@@ -300,7 +302,7 @@ def test_a_runtime_that_goes_for_good_is_3(arcp: Callable[..., Done], env: Env) 
         child.expect("waiting")
         server.kill()
         child.expect("link lost")
-        child.expect("watch job_")
+        child.expect("run --resume job_")
         assert ended(child) == 3
 
 
@@ -348,7 +350,7 @@ def test_one_interrupt_detaches_and_the_job_runs_on(
     with terminal(env, "run", "waits", ARCP_URL=url) as child:
         child.expect("waiting")
         child.sendintr()
-        child.expect("Come back with:  arcp-client watch job_[0-9A-Za-z]+")
+        child.expect("Come back with:  arcp-client run --resume job_[0-9A-Za-z]+")
         job = job_of(child.after)
         assert ended(child) == 130
         assert "Traceback" not in child.before
@@ -363,7 +365,7 @@ def test_two_interrupts_cancel_the_job(env: Env, url: str, arcp: Callable[..., D
     with terminal(env, "run", "waits", ARCP_URL=url) as child:
         child.expect("waiting")
         child.sendintr()
-        child.expect("arcp-client watch job_[0-9A-Za-z]+")
+        child.expect("arcp-client run --resume job_[0-9A-Za-z]+")
         job = job_of(child.after)
         child.expect("again now")
         child.sendintr()

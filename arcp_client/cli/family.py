@@ -1,0 +1,78 @@
+"""Events of one session in, what is known of the followed job and of its children out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from arcp_client import events
+from arcp_client.projection import JobProjection
+
+__all__ = ["MOST", "Family"]
+
+MOST = 24
+"""Jobs that are shown, the followed one included."""
+
+_TAIL = 4096
+
+
+class Family:
+    """A job and those that it delegated to, as far as their events come.
+
+    Args:
+        root: the followed job.
+        describe: what is known of a job whose first event came.
+
+    Attributes:
+        root: the followed job.
+        tail: the end of the text that it streamed so far.
+    """
+
+    def __init__(
+        self, root: JobProjection, describe: Callable[[str], JobProjection] = JobProjection
+    ) -> None:
+        self.root = root
+        self.tail = ""
+        self._describe = describe
+        self._children: dict[str, JobProjection] = {}
+
+    def __iter__(self) -> Iterator[JobProjection]:
+        yield self.root
+        yield from self._children.values()
+
+    @property
+    def children(self) -> list[JobProjection]:
+        """The other jobs, in order of appearance."""
+        return list(self._children.values())
+
+    def is_own(self, event: events.Event) -> bool:
+        """Whether it is the followed job's, or a gap that may be."""
+        if event.job_id is None:
+            return isinstance(event, events.Gap)
+        return event.job_id == self.root.job_id
+
+    def of(self, event: events.Event) -> JobProjection:
+        """The job that an event belongs to; the followed one if it belongs to none."""
+        job_id = event.job_id
+        if job_id is None or job_id == self.root.job_id:
+            return self.root
+        child = self._children.get(job_id)
+        if child is None:
+            child = self._describe(job_id)
+            named = (each.agent for each in self.root.children if each.job_id == job_id)
+            child.agent = child.agent or next(named, "")
+            if len(self._children) < MOST - 1:
+                self._children[job_id] = child
+        return child
+
+    def apply(self, event: events.Event) -> JobProjection:
+        """Fold an event in; the job that it belongs to."""
+        job = self.of(event)
+        job.apply(event)
+        if isinstance(event, events.ResultChunk) and job is self.root:
+            if event.encoding == "utf8":
+                self.tail = (self.tail + event.data)[-_TAIL:]
+        elif isinstance(event, events.Delegate) and event.child_job_id and event.agent:
+            child = self._children.get(event.child_job_id)
+            if child is not None and not child.agent:
+                child.agent = event.agent
+        return job
