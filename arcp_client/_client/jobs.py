@@ -138,6 +138,16 @@ class JobTable:
         self._held[job.job_id] = record
         self._release(record)
 
+    def again(self, record: JobRecord) -> JobRecord:
+        """A job that has ended is told once more: the record that takes it in."""
+        self._recent.pop(record.job_id, None)
+        return self._follow(JobRecord(record.job_id, self._owner, self.streams.memory))
+
+    def back(self, record: JobRecord) -> None:
+        """It was not told again: what was known before counts."""
+        self.forget(record.job_id)
+        self._held[record.job_id] = self._recent[record.job_id] = record
+
     def forget(self, job_id: str) -> None:
         """Nothing more will come of it."""
         record = self._open.pop(job_id, None)

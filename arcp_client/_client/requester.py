@@ -92,7 +92,15 @@ class Requester:
             deadline=self._until(timeout),
             job_id=job_id,
         )
-        await self._ask(request)
+        ended = known if history and known is not None and known.over else None
+        if ended is not None:
+            self._jobs.again(ended)
+        try:
+            await self._ask(request)
+        except BaseException:
+            if ended is not None:
+                self._jobs.back(ended)
+            raise
         return JobView(self._jobs.record(job_id))
 
     async def unwatch(self, job_id: str) -> None:

@@ -88,6 +88,10 @@ class KnownJobs:
             self._ended.popitem(last=False)
         return True
 
+    def again(self, job_id: str) -> None:
+        """It is told once more from its beginning, its end included."""
+        self._ended.pop(job_id, None)
+
     def forget(self, job_id: str) -> None:
         """Nothing more is wanted of it."""
         self._open.pop(job_id, None)

@@ -1,0 +1,59 @@
+"""A job that has ended is watched once more: told again from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from arcp_client import Client, JobView, Runtime, errors, events
+
+SOON = 10.0
+
+
+async def told(view: JobView) -> list[events.Event]:
+    async with asyncio.timeout(SOON):
+        return [event async for event in view]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "dropped"])
+async def test_every_time_it_is_told_whole(runtime: Runtime, client: Client, held: bool) -> None:
+    job = await client.submit("say", [f"{n}" for n in range(600)])
+    await job.result()
+    async with Client(runtime) as other:
+        views = []
+        for _ in range(3):
+            view = await other.watch(job.id, history=True)
+            found = await told(view)
+            assert [type(event) for event in found] == [events.Log] * 600 + [events.Completed]
+            assert view.status == "success"
+            async with asyncio.timeout(SOON):
+                assert (await view.result()).value == 600
+            if held:
+                views.append(view)
+
+
+async def test_an_earlier_view_keeps_what_it_has(runtime: Runtime, client: Client) -> None:
+    job = await client.submit("say", ["a", "b"])
+    await job.result()
+    async with Client(runtime) as other:
+        first = await other.watch(job.id, history=True)
+        before = await told(first)
+        second = await other.watch(job.id, history=True)
+        await told(second)
+        assert await told(first) == before
+        assert first.status == second.status == "success"
+
+
+async def test_a_refusal_leaves_what_was_known(runtime: Runtime, client: Client) -> None:
+    job = await client.submit("say", ["a", "b"])
+    await job.result()
+    async with Client(runtime) as other:
+        first = await other.watch(job.id, history=True)
+        before = await told(first)
+        with pytest.raises(errors.RequestTimeout):
+            await other.watch(job.id, history=True, timeout=0.0)
+        known = other.job(job.id)
+        assert known is not None
+        assert known.status == "success"
+        assert await told(first) == before
