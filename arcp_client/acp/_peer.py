@@ -202,13 +202,18 @@ class Peer:
         try:
             await self._transport.send(line)
         except LinkLost as error:
-            # Its input closes before the news of its end is here, which says more.
-            news = self._owner.spawn(self._ended.wait(), name="news")
-            try:
-                await asyncio.wait({news}, timeout=_NEWS)
-            finally:
-                news.cancel()
+            await self._deaf(error)
             raise copy.copy(self.why or error) from error
+
+    async def _deaf(self, error: LinkLost) -> None:
+        """Nothing can be sent any more. One that only talks on answers nobody: it is over."""
+        # Its input closes before the news of its end is here, which says more.
+        news = self._owner.spawn(self._ended.wait(), name="news")
+        try:
+            await asyncio.wait({news}, timeout=_NEWS)
+        finally:
+            news.cancel()
+        self.fail(error)
 
     def post(self, message: Mapping[str, Any]) -> None:
         """Send something on the side; that the agent has ended meanwhile is no error."""
@@ -221,6 +226,7 @@ class Peer:
             await self._transport.send(line)
         except LinkLost as error:
             _log.debug("not sent: %s", error)
+            await self._deaf(error)
         finally:
             self._posting -= 1
             self._posted.set()
