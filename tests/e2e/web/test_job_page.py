@@ -47,7 +47,8 @@ async def test_a_call_and_its_result_are_one_row_that_opens(site: Site, page: Pa
     await expect(detail).to_contain_text('"lines": 120')
     below = await row.nth(1).bounding_box()
     above = await first.bounding_box()
-    assert below is not None and above is not None
+    assert below is not None
+    assert above is not None
     assert below["y"] >= above["y"] + above["height"] - 0.5, "an opened row pushes the others down"
     await button.click()
     await expect(detail).to_have_count(0)
