@@ -302,10 +302,21 @@ class Ordering:
         verdict = sequence.offer(seq, item, now)
         if verdict is Verdict.REPEAT:
             self._repeat(seq)
+            if seq <= sequence.cursor and self._ends_open_job(item.frame):
+                self._give(item, now)
         elif verdict is Verdict.NEXT:
             self._give(item, now)
             if sequence.holding:
                 self._deliver_all(sequence.release(), now)
+
+    def _ends_open_job(self, frame: Incoming) -> bool:
+        """Whether it cannot have come before, whatever its number: the job has not ended here.
+
+        So it is with a runtime that numbers from 1 again after a resume; nobody is to wait for ever
+        for a job of it.
+        """
+        is_end = isinstance(frame, ControlFrame) and frame.type in dialect.TERMINALS
+        return is_end and self._jobs.get(frame.job_id) is not None
 
     def settle(self, now: float, *, resumable: bool) -> None:
         """Do what the time calls for about a hole: ask for it again, or give it up (S3)."""

@@ -263,6 +263,30 @@ def test_r15_a_peer_that_ignores_the_cursor_repeats_nothing_and_is_warned_of_onc
     assert len([r for r in table.of(effects.Report) if "again" in r.message]) == 1
 
 
+def test_r2_the_end_of_an_open_job_is_no_repeat_whatever_its_number() -> None:
+    table = live()
+    table.replay(1, 5)
+    table.resumed(5)
+    table.event(1, JOB, 9, id="new")  # the runtime begins to count anew, against the rules
+    table.result(2, JOB)
+    assert table.numbers == [1, 2, 3, 4, 5, "result"]
+    assert "again" in table.of(effects.Report)[0].message
+    table.result(2, JOB)
+    assert table.numbers.count("result") == 1
+    assert table.session.received == 5
+
+
+def test_a_repeated_end_behind_a_hole_stays_behind_it() -> None:
+    table = live()
+    table.result(3, JOB)
+    table.result(3, JOB)
+    assert table.numbers == []
+    table.resumed(0)
+    table.replay(1, 2)
+    table.result(3, JOB)
+    assert table.numbers == [1, 2, "result"]
+
+
 def test_a_repeat_of_what_is_held_is_dropped() -> None:
     table = live()
     table.event(2, JOB, 2)
