@@ -148,6 +148,34 @@ async def test_l5_a_client_entered_in_one_task_is_left_in_another(runtime: Runti
     assert isinstance(client.state, Closed)
 
 
+# ------------------------------------------------------------------ the reader stops (C2, C9)
+
+
+@pytest.mark.parametrize("how", ["close", "detach", "leave"])
+async def test_c2_the_reader_stops_at_any_turn_of_the_loop_while_messages_come(
+    runtime: Runtime, how: str
+) -> None:
+    for ticks in range(51):
+        line = Line(runtime)
+        client = Client(line)
+        await client.connect()
+        await client.submit("say", [str(n) for n in range(50)])
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        if how == "leave":
+            leaving = asyncio.ensure_future(client.__aexit__(None, None, None))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            await asyncio.wait({leaving})
+            await client.close()
+        else:
+            await getattr(client, how)()
+        assert isinstance(client.state, Closed)
+        names = [t.get_name() for t in asyncio.all_tasks() if "arcp_client.link" in t.get_name()]
+        assert names == [], f"after {ticks} turns"
+        assert len(line.attempts) == 1  # that the reader was cancelled is no lost link
+
+
 # ------------------------------------------------------------------ the garbage collector (L10)
 
 
