@@ -6,9 +6,11 @@ what it is, and what was given instead.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 __all__ = [
@@ -18,21 +20,27 @@ __all__ = [
     "a_moment",
     "a_number",
     "a_path",
+    "a_real",
     "a_text",
     "an_instance",
+    "arguments",
     "seconds",
     "texts",
 ]
 
 _SHOWN = 60
-_PLAIN = (str, bytes, bool, int, float, type(None), datetime)
+_PLAIN = (str, bytes, bool, int, float, type(None), datetime, Decimal)
+
+
+def _class_of(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _given(value: object) -> str:
     """What was given, in a few words; of an object its class, since a repr may say anything."""
     if not isinstance(value, _PLAIN):
-        name = type(value).__name__
-        return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+        return _class_of(value)
     try:
         shown = repr(value)
     except ValueError:  # an int of more digits than Python writes
@@ -74,6 +82,15 @@ def a_number(name: str, value: Any, *, least: int, none: bool = False) -> None:
         raise ValueError(f"{what}, not {_given(value)}")
 
 
+def a_real(name: str, value: Any, *, least: float | None = None) -> None:
+    """It is a finite number of any kind, at least so large."""
+    what = f"{name} is a finite number{f', {least} or more' if least is not None else ''}"
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise TypeError(f"{what}, not {_given(value)}")
+    if not math.isfinite(value) or (least is not None and value < least):
+        raise ValueError(f"{what}, not {_given(value)}")
+
+
 def a_text(name: str, value: Any, *, none: bool = False, empty: bool = False) -> None:
     """It is a text, and not an empty one unless that will do."""
     if value is None and none:
@@ -94,6 +111,18 @@ def texts(name: str, value: Any) -> tuple[str, ...]:
         if not isinstance(one, str):
             raise TypeError(f"{what}, and {_given(one)} is none")
     return found
+
+
+def arguments(name: str, value: Any) -> None:
+    """They are a program and its arguments, and not one string for a shell."""
+    what = f"{name} is a sequence of arguments"
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise TypeError(f"{what}, not {_given(value)}")
+    if not value:
+        raise ValueError(f"{name} must name a program")
+    for one in value:
+        if not isinstance(one, str | os.PathLike):
+            raise TypeError(f"{what}, and {_given(one)} is none")
 
 
 def a_flag(name: str, value: Any) -> None:
@@ -141,8 +170,23 @@ def a_path(name: str, value: Any, *, none: bool = False) -> None:
 
 
 def an_instance(
-    name: str, value: Any, kind: type | tuple[type, ...], what: str, *, none: bool = False
+    name: str,
+    value: Any,
+    kind: Any,
+    what: str,
+    *,
+    none: bool = False,
+    secret: bool = False,
 ) -> None:
-    """It is of one of these classes, called ``what`` in the message."""
+    """It is of a class.
+
+    Args:
+        name: what the argument is called.
+        value: what was given.
+        kind: the class, or several.
+        what: what it is called in the message.
+        none: None will do.
+        secret: what was given is not shown.
+    """
     if not isinstance(value, kind) and not (value is None and none):
-        raise TypeError(f"{name} is {what}, not {_given(value)}")
+        raise TypeError(f"{name} is {what}, not {_class_of(value) if secret else _given(value)}")

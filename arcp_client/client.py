@@ -111,9 +111,14 @@ class Client(Observing):
         check.an_instance("store", store, CheckpointStore, "a CheckpointStore", none=True)
         check.a_text("key", key)
         check.seconds("handler_timeout", handler_timeout, above=True, none=True)
-        if not (token is None or isinstance(token, str | SecretStr) or callable(token)):
-            kind = type(token).__name__  # never the value: it may be a secret in another form
-            raise TypeError(f"token is a str, a SecretStr or a function that gives one, not {kind}")
+        check.an_instance(
+            "token",
+            token,
+            (str, SecretStr, Callable),
+            "a text, a SecretStr, or a function that gives one",
+            none=True,
+            secret=True,
+        )
         if dialect is not None and dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
         offered = wire.FEATURES if features is None else check.texts("features", features)

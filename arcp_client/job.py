@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 from reactivex import Observable
 
+from arcp_client import _arguments as check
 from arcp_client._dispatch.selection import Kind, Selection
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client._jobrecord import JobRecord
@@ -181,6 +182,7 @@ class JobHandle:
         Raises:
             JobError: as `result` does.
         """
+        check.a_path("path", path)
         self._record.owner.at_home()
         return await _save(self, path)
 
@@ -214,6 +216,7 @@ class Job(JobHandle):
             PermissionDenied: this session may not cancel it.
             RequestTimeout: no answer in time.
         """
+        check.a_text("reason", reason, none=True, empty=True)
         await self._record.owner.cancel(self.id, reason)
 
 

@@ -10,6 +10,8 @@ from tenacity import stop_never, wait_random_exponential
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
+from arcp_client import _arguments as check
+
 __all__ = ["Buffer", "Order", "Reconnect", "Timeouts"]
 
 _MIB = 1024 * 1024
@@ -48,10 +50,12 @@ class Buffer:
     spill: int = 256 * _MIB
 
     def __post_init__(self) -> None:
-        if not 1 <= self.soft <= self.hard:
-            raise ValueError("Buffer needs 1 <= soft <= hard")
-        if self.bytes < 1 or self.spill < 0:
-            raise ValueError("Buffer needs bytes >= 1 and spill >= 0")
+        for name, least in (("soft", 1), ("hard", 1), ("bytes", 1), ("spill", 0)):
+            check.a_number(f"Buffer.{name}", getattr(self, name), least=least)
+        if not self.soft <= self.hard:
+            raise ValueError(
+                f"Buffer.soft is at most Buffer.hard, not {self.soft} with {self.hard}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +82,7 @@ class Timeouts:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Timeouts needs {name} > 0")
+            check.seconds(f"Timeouts.{name}", getattr(self, name), above=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,5 @@ class Reconnect:
         for name in ("wait", "stop", "classify"):
             value = getattr(self, name)
             if not callable(value) and (name != "classify" or value is not None):
-                raise ValueError(f"Reconnect needs a callable {name}, such as tenacity has")
-        if not self.reset_after >= 0:
-            raise ValueError("Reconnect needs reset_after >= 0")
+                raise TypeError(f"Reconnect.{name} is a function, such as tenacity has")
+        check.seconds("Reconnect.reset_after", self.reset_after)

@@ -22,6 +22,7 @@ from typing import TypeVar, overload
 
 from reactivex import Observable
 
+from arcp_client import _arguments as check
 from arcp_client._rx.buffer import ChannelStats, Overflow
 from arcp_client._rx.channel import EventChannel
 from arcp_client._rx.handling import OnError, Options
@@ -207,8 +208,8 @@ def concat_map_async_by(
     Raises:
         ValueError, TypeError: arguments that make no sense.
     """
-    if lanes is not None and lanes < 1:
-        raise ValueError("lanes must be at least 1, or None for no bound")
+    check.a_function("key", key)
+    check.a_number("lanes", lanes, least=1, none=True)
     options = Options(handler, on_error, slice_items, slice_seconds, item_timeout, isolate_context)
 
     def operator(source: Observable[T]) -> Observable[R]:

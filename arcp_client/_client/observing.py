@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 from reactivex import Observable
 
+from arcp_client import _arguments as check
 from arcp_client._client.consumers import Consumers
 from arcp_client._dispatch.registration import Handler, OnError, Registration
 from arcp_client._dispatch.selection import Kind, Selection
@@ -157,6 +158,7 @@ class Observing:
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
         Selection(kinds)
+        self._check(job, order, on_error, barrier)
 
         def register(handler: Handler) -> Handler:
             self._register(handler, kinds, job=job, order=order, on_error=on_error, barrier=barrier)
@@ -298,14 +300,21 @@ class Observing:
         on_error: OnError,
         barrier: bool,
     ) -> Registration:
-        if not callable(handler):
-            raise TypeError(f"a handler is a function, not {handler!r}")
-        if not (on_error in ("skip", "stop") or callable(on_error)):
-            raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
+        check.a_function("a handler", handler)
+        self._check(job, order, on_error, barrier)
         job_id = job.id if isinstance(job, JobHandle) else job
         return self._consumers.register(
             handler, Selection(kinds, job_id), order=order, on_error=on_error, barrier=barrier
         )
+
+    def _check(self, job: Any, order: Any, on_error: Any, barrier: Any) -> None:
+        if not isinstance(job, JobHandle):
+            check.an_instance("job", job, str, "a job or the id of one", none=True)
+            check.a_text("job", job, none=True)
+        check.an_instance("order", order, Order, "Order.SESSION or Order.JOB", none=True)
+        check.a_flag("barrier", barrier)
+        if not (callable(on_error) or on_error in ("skip", "stop")):
+            raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
 
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a handler raised; usable as a decorator.
@@ -323,8 +332,7 @@ class Observing:
         of them has. Once an episode: it begins when as many wait as stop the reader
         (``Buffer.soft``) and ends when the reader may go on.
         """
-        if not callable(hook):
-            raise TypeError(f"on_slow takes a function, not {hook!r}")
+        check.a_function("the hook of on_slow", hook)
         self._consumers.slow.add(lambda episode: hook(*episode))
         return hook
 

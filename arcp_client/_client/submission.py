@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
+from arcp_client import _arguments as check
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_id, time_text
 from arcp_client._wire.messages import Submit
@@ -59,10 +60,12 @@ class Submission(msgspec.Struct, frozen=True):
         """Check and encode.
 
         Raises:
-            ValueError: an argument that no runtime could accept; says which.
+            TypeError, ValueError: an argument that no runtime could accept; says which.
         """
-        if max_runtime is not None and not 0 < max_runtime < math.inf:
-            raise ValueError("max_runtime is a number of seconds above 0")
+        check.a_text("agent", agent)
+        check.a_text("idempotency_key", key, none=True)
+        check.seconds("max_runtime", max_runtime, above=True, none=True)
+        check.a_text("parent", parent, none=True)
         chosen = key if key is not None else f"{_OWN}{new_id()}"
         try:
             message = Submit(
@@ -97,21 +100,21 @@ def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[
         return None
     if not isinstance(lease, Lease):
         if not isinstance(lease, Mapping):
-            raise ValueError("lease is a Lease, or a mapping of namespaces to lists of patterns")
-        if any(isinstance(patterns, str) for patterns in lease.values()):
-            raise ValueError("lease: the patterns of a namespace are a list, not one string")
+            raise TypeError("lease is a Lease, or a mapping of namespaces to lists of patterns")
+        check.a_mapping("lease", lease)
+        grants = {
+            name: check.texts(f"lease: what {name!r:.60} grants", patterns)
+            for name, patterns in lease.items()
+        }
         try:
-            lease = Lease({name: tuple(patterns) for name, patterns in lease.items()})
+            lease = Lease(grants)
         except ValidationError as error:
             raise ValueError(f"lease: {error.errors()[0]['msg']}") from None
     return {name: list(lease[name]) for name in lease.namespaces()}
 
 
 def _constraints(expires_at: datetime | None) -> dict[str, Any] | None:
+    check.a_moment("expires_at", expires_at, none=True)
     if expires_at is None:
         return None
-    if not isinstance(expires_at, datetime):
-        raise TypeError(f"expires_at is a datetime, not {expires_at!r:.100}")
-    if expires_at.tzinfo is None:
-        raise ValueError("expires_at needs a time zone (§9.5)")
     return {"expires_at": time_text(expires_at.astimezone(UTC))}

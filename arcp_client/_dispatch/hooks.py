@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from reactivex import abc
 
+from arcp_client import _arguments as check
 from arcp_client.rx import EventChannel, concat_map_async
 
 __all__ = ["Hooks"]
@@ -35,8 +36,7 @@ class Hooks(Generic[T]):
 
     def add(self, hook: Callable[[T], Awaitable[Any] | Any]) -> None:
         """Call it for everything told from now on."""
-        if not callable(hook):
-            raise TypeError(f"{self._name} takes a function, not {hook!r}")
+        check.a_function(f"the hook of {self._name}", hook)
         channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
         self._hooks.append((hook, channel))
 

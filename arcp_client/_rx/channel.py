@@ -10,6 +10,7 @@ from typing import Generic, TypeVar, get_args
 
 from reactivex import Observable
 
+from arcp_client import _arguments as check
 from arcp_client._rx.buffer import Buffer, ChannelStats, Overflow
 from arcp_client._rx.sink import Unicast
 
@@ -75,6 +76,11 @@ class EventChannel(Generic[T]):
         key: Callable[[T], Hashable] | None = None,
         size: Callable[[T], int] | None = None,
     ) -> None:
+        check.a_number("cap", cap, least=1)
+        check.a_number("low", low, least=0, none=True)
+        check.a_number("hard_cap", hard_cap, least=1, none=True)
+        check.a_function("key", key, none=True)
+        check.a_function("size", size, none=True)
         low = cap // 2 if low is None else low
         hard_cap = cap if hard_cap is None else hard_cap
         if overflow not in get_args(Overflow):

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
+from arcp_client import _arguments as check
 from arcp_client._rx.delivery import Delivery, Held
 from arcp_client._rx.sink import Downstream, Emitter, log
 from arcp_client._tasks import TaskOwner
@@ -55,14 +56,13 @@ class Options(Generic[T, R]):
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if not callable(self.handler):
-            raise TypeError("handler must be callable")
-        if not (self.on_error in ("skip", "raise") or callable(self.on_error)):
-            raise ValueError(f'on_error is "skip", "raise" or a callable, not {self.on_error!r}')
-        if self.slice_items < 1 or self.slice_seconds <= 0:
-            raise ValueError("a slice is at least one item and takes time")
-        if self.item_timeout is not None and self.item_timeout <= 0:
-            raise ValueError("item_timeout must be positive")
+        check.a_function("handler", self.handler)
+        if not (callable(self.on_error) or self.on_error in ("skip", "raise")):
+            raise ValueError(f'on_error is "skip", "raise" or a function, not {self.on_error!r}')
+        check.a_number("slice_items", self.slice_items, least=1)
+        check.seconds("slice_seconds", self.slice_seconds, above=True)
+        check.seconds("item_timeout", self.item_timeout, above=True, none=True)
+        check.a_flag("isolate_context", self.isolate)
         object.__setattr__(self, "is_async", _is_coroutine_function(self.handler))
         object.__setattr__(self, "name", name_of(self.handler))
 

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, cast
 
 from reactivex import Observable
 
+from arcp_client import _arguments as check
 from arcp_client._rx.delivery import Delivery, Held
 from arcp_client._rx.sink import Sink
 from arcp_client.errors import BufferFull, LocalProtocolError
@@ -159,6 +160,6 @@ def stream(observable: Observable[T], *, maxsize: int = 1024) -> Stream[T]:
         LocalProtocolError: from the iteration, two tasks ask for the next item at once.
         ValueError: ``maxsize`` is below 1.
     """
-    if maxsize < 1:
-        raise ValueError("maxsize must be at least 1")
+    check.an_instance("observable", observable, Observable, "an Observable")
+    check.a_number("maxsize", maxsize, least=1)
     return Stream(observable, maxsize)

@@ -10,13 +10,15 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from aiohttp import web
 
+from arcp_client import _arguments as check
+from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import JobNotFound
 from arcp_client.models import Credential
 from arcp_client.runtime.auth import Authentication, Gate
@@ -86,12 +88,24 @@ class Runtime:
         provisioner: Provisioner | None = None,
         dialect: Literal["specification", "python"] = "specification",
     ) -> None:
+        check.a_text("name", name)
+        check.a_text("version", version, none=True)
+        check.an_instance(
+            "auth",
+            auth,
+            (Mapping, Callable),
+            "a mapping of tokens to principals, or a function",
+            none=True,
+            secret=True,
+        )
+        check.an_instance("limits", limits, Limits, "Limits", none=True)
+        check.an_instance("event_log", event_log, EventLog, "an EventLog", none=True)
+        check.a_function("policy", policy, none=True)
+        check.an_instance("provisioner", provisioner, Provisioner, "a Provisioner", none=True)
+        check.seconds("heartbeat_interval", heartbeat_interval, above=True, none=True)
+        check.seconds("resume_window", resume_window, above=True)
         if dialect not in _WORDINGS:
             raise ValueError(f"{dialect!r} is no dialect; it is one of {', '.join(_WORDINGS)}")
-        if heartbeat_interval is not None and not heartbeat_interval > 0:
-            raise ValueError("heartbeat_interval is positive, or None for no heartbeats")
-        if not resume_window > 0:
-            raise ValueError("resume_window is positive")
         self._name = name
         self._gate = Gate(auth)
         identity = Identity(
@@ -139,9 +153,15 @@ class Runtime:
 
         Raises:
             ValueError: the name is not one, or is registered already.
+            TypeError: something else than texts, or the decorated is no function.
         """
+        check.a_text("name", name)
+        check.a_text("version", version, none=True)
+        check.a_flag("default", default)
+        parse_agent(name if version is None else f"{name}@{version}")
 
         def register(function: F) -> F:
+            check.a_function("an agent", function)
             self._core.agents.add(name, version, function, default)
             return function
 
@@ -160,6 +180,8 @@ class Runtime:
         Raises:
             JobNotFound: no running job has that id and that credential.
         """
+        check.a_text("job_id", job_id)
+        check.an_instance("credential", credential, Credential, "a Credential")
         job = self._core.jobs.get(job_id)
         if job is None or job.ended or credential.id not in job.credentials:
             raise JobNotFound("no running job has that credential")
@@ -208,6 +230,10 @@ class Runtime:
             path: the URL's path.
             ssl: makes it ``wss``.
         """
+        check.a_text("host", host)
+        check.a_number("port", port, least=0)
+        _check_path(path)
+        check.an_instance("ssl", ssl, SSLContext, "an SSLContext", none=True)
         return Server(
             self._sockets(), host=host, port=port, path=path, ssl=ssl, on_enter=self._core.begin
         )
@@ -217,6 +243,8 @@ class Runtime:
 
         The application's shutdown ends the connections, neither sessions nor jobs.
         """
+        check.an_instance("app", app, web.Application, "an aiohttp.web.Application")
+        _check_path(path)
         sockets = self._sockets()
         app.router.add_get(path, sockets.handle)
         app.on_shutdown.append(sockets.close)
@@ -230,6 +258,8 @@ class Runtime:
             stdin: a file descriptor to read from instead.
             stdout: a file descriptor to write to instead.
         """
+        check.a_number("stdin", stdin, least=0, none=True)
+        check.a_number("stdout", stdout, least=0, none=True)
         await self._core.begin()
         transport = StdioServerTransport(stdin=stdin, stdout=stdout, max_line=self._max_frame)
         await self._core.connection(transport, secure=True).run()
@@ -265,4 +295,11 @@ class Runtime:
         A job that is still running after ``timeout`` seconds ends with INTERNAL_ERROR, retryable.
         Servers stop when their own blocks are left; their links end here. Idempotent.
         """
+        check.seconds("timeout", timeout)
         await self._core.close(timeout)
+
+
+def _check_path(path: str) -> None:
+    check.a_text("path", path)
+    if not path.startswith("/"):
+        raise ValueError(f"path begins with /, unlike {path!r:.60}")

@@ -7,6 +7,7 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from arcp_client import _arguments as check
 from arcp_client._wire.ids import new_secret
 from arcp_client._wire.messages import Auth
 from arcp_client.errors import Unauthenticated
@@ -31,8 +32,12 @@ class Gate:
     """
 
     def __init__(self, auth: Authentication) -> None:
-        if isinstance(auth, Mapping) and not all(auth):
-            raise ValueError("auth maps non-empty tokens to principals")
+        if isinstance(auth, Mapping):
+            for token, principal in auth.items():
+                check.an_instance("a token of auth", token, str, "a text", secret=True)
+                check.a_text("a principal of auth", principal)
+                if not token:
+                    raise ValueError("auth maps non-empty tokens to principals")
         self._auth = auth
 
     @property

@@ -6,12 +6,12 @@ afterwards is only that a slow client catches up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from arcp_client import _arguments as check
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.models import Budget, Credential, Lease
 from arcp_client.runtime.authority import Authority
@@ -102,18 +102,25 @@ class JobContext:
 
     async def log(self, message: str, level: str = "info") -> None:
         """Emit a log line."""
+        check.a_text("message", message, empty=True)
+        check.a_text("level", level)
         await self._emit("log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
         """Emit a piece of reasoning."""
+        check.a_text("text", text, empty=True)
         await self._emit("thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
         """Emit that the job enters a phase."""
+        check.a_text("phase", phase)
+        check.a_text("message", message, none=True, empty=True)
         await self._emit("status", _present(phase=phase, message=message))
 
     async def tool_call(self, tool: str, args: Any = None, call_id: str | None = None) -> str:
         """Emit that a tool is called; the id for its `tool_result`. Asks for no permission."""
+        check.a_text("tool", tool)
+        check.a_text("call_id", call_id, none=True)
         call_id = call_id or new_prefixed_id("call")
         await self._emit("tool_call", {"tool": tool, "args": args, "call_id": call_id})
         return call_id
@@ -122,6 +129,8 @@ class JobContext:
         self, call_id: str, result: Any = None, error: Mapping[str, Any] | None = None
     ) -> None:
         """Emit what a tool call gave: ``error`` with ``code`` and ``message``, or ``result``."""
+        check.a_text("call_id", call_id)
+        check.a_mapping("error", error, none=True)
         outcome = {"result": result} if error is None else {"error": dict(error)}
         await self._emit("tool_result", {"call_id": call_id, **outcome})
 
@@ -136,6 +145,7 @@ class JobContext:
             LeaseExpired: the lease has run out.
             BudgetExhausted: a counter is spent.
         """
+        check.a_text("name", name)
         return Tool(self, name, args)
 
     async def metric(
@@ -150,8 +160,10 @@ class JobContext:
         Raises:
             ValueError: the value is not finite, or a cost is negative.
         """
-        if isinstance(value, bool) or not math.isfinite(value):
-            raise ValueError(f"a metric's value is a finite number, not {value!r}")
+        check.a_text("name", name)
+        check.a_text("unit", unit, none=True)
+        check.a_mapping("dimensions", dimensions, none=True)
+        check.a_real("value", value)
         self._authority.metric(
             _present(name=name, value=value, unit=unit, dimensions=dimensions and dict(dimensions))
         )
@@ -165,6 +177,10 @@ class JobContext:
         sha256: str | None = None,
     ) -> None:
         """Emit a reference to something the agent made."""
+        check.a_text("uri", uri)
+        check.a_text("content_type", content_type)
+        check.a_number("byte_size", byte_size, least=0, none=True)
+        check.a_text("sha256", sha256, none=True)
         body = _present(uri=uri, content_type=content_type, byte_size=byte_size, sha256=sha256)
         await self._emit("artifact_ref", body)
 
@@ -180,9 +196,11 @@ class JobContext:
         Raises:
             ValueError: ``current`` or ``total`` is negative or not finite.
         """
-        for number in (current, total):
-            if number is not None and not (number >= 0 and math.isfinite(number)):
-                raise ValueError(f"progress is a non-negative number, not {number!r}")
+        check.a_text("units", units, none=True)
+        check.a_text("message", message, none=True, empty=True)
+        check.a_real("current", current, least=0)
+        if total is not None:
+            check.a_real("total", total, least=0)
         await self._emit(
             "progress", _present(current=current, total=total, units=units, message=message)
         )
@@ -193,7 +211,9 @@ class JobContext:
         Raises:
             ValueError: the kind is one that only the runtime emits.
         """
-        if not kind or kind in _OWN_KINDS:
+        check.a_text("kind", kind)
+        check.a_mapping("body", body)
+        if kind in _OWN_KINDS:
             raise ValueError(f"{kind!r} is not for agents to emit")
         if kind == "metric":
             self._authority.metric(dict(body))
@@ -236,6 +256,8 @@ class JobContext:
             LeaseExpired: the lease has run out; the job is ended with it.
             BudgetExhausted: a counter is spent. The agent may go on with what costs nothing.
         """
+        check.a_text("capability", capability)
+        check.a_text("target", target, empty=True)
         self._authority.authorize(capability, target)
 
     async def delegate(
@@ -269,6 +291,12 @@ class JobContext:
             AgentNotFound, AgentVersionNotFound: there is no such agent.
             LeaseExpired, BudgetExhausted: this job may do nothing any more.
         """
+        check.a_text("agent", agent)
+        check.a_moment("expires_at", expires_at, none=True)
+        check.seconds("max_runtime", max_runtime, above=True, none=True)
+        check.a_text("delegate_id", delegate_id, none=True)
+        if lease is not None and not isinstance(lease, Lease):
+            check.a_mapping("lease", lease)
         self._authority.authorize("agent.delegate", delegated_to(agent))
         wish = Delegation(agent, input, lease, expires_at, max_runtime, delegate_id)
         child = await self._delegate(self._job, wish)

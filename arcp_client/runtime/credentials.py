@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
@@ -36,6 +36,7 @@ class Provision:
     expires_at: datetime | None
 
 
+@runtime_checkable
 class Provisioner(Protocol):
     """Makes and ends credentials, at a gateway for models for example."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from arcp_client import _arguments as check
 from arcp_client.models import Lease
 
 __all__ = ["Limits", "Observation", "Policy"]
@@ -82,12 +83,14 @@ class Limits:
     idempotency_keys: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, int | float) and not value >= 0:
-                raise ValueError(f"{name} is {value}; a limit is not negative")
-        if self.max_concurrent_jobs is not None and self.max_concurrent_jobs < 1:
-            raise ValueError("max_concurrent_jobs is at least 1, or None for no bound")
+        check.an_instance("Limits.default_lease", self.default_lease, Lease, "a Lease")
+        check.a_number("Limits.max_concurrent_jobs", self.max_concurrent_jobs, least=1, none=True)
+        for field_ in fields(self):
+            value, name = getattr(self, field_.name), f"Limits.{field_.name}"
+            if isinstance(field_.default, float):
+                check.seconds(name, value)
+            elif isinstance(field_.default, int):
+                check.a_number(name, value, least=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from arcp_client import _arguments as check
 from arcp_client._wire.stamp import Record
 from arcp_client.runtime.entries import Entry, Stored
 
@@ -21,6 +22,7 @@ __all__ = ["EventLog", "History", "MemoryEventLog", "SessionLog"]
 MIB = 1024 * 1024
 
 
+@runtime_checkable
 class EventLog(Protocol):
     """Where a runtime keeps what a client may come back for."""
 
@@ -59,8 +61,8 @@ class MemoryEventLog:
     """
 
     def __init__(self, *, max_events: int = 100_000, max_bytes: int = 64 * MIB) -> None:
-        if max_events < 1 or max_bytes < 1:
-            raise ValueError("an event log keeps at least one event and one byte")
+        check.a_number("max_events", max_events, least=1)
+        check.a_number("max_bytes", max_bytes, least=1)
         self.max_events = max_events
         self.max_bytes = max_bytes
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from arcp_client import _arguments as check
 from arcp_client.errors import StoreLocked
 from arcp_client.runtime.entries import (
     Appended,
@@ -95,10 +96,12 @@ class SqliteEventLog:
         max_bytes: int = 64 * MIB,
         full_sync: bool = False,
     ) -> None:
-        if max_events < 1 or max_bytes < 1:
-            raise ValueError("an event log keeps at least one event and one byte")
+        check.a_number("max_events", max_events, least=1)
+        check.a_number("max_bytes", max_bytes, least=1)
         self.max_events = max_events
         self.max_bytes = max_bytes
+        check.a_path("path", path)
+        check.a_flag("full_sync", full_sync)
         self._path = Path(path)
         self._full_sync = full_sync
         self._thread: ThreadPoolExecutor | None = None

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from arcp_client import _arguments as check
 from arcp_client.errors import StoreLocked
 from arcp_client.models import Checkpoint
 
@@ -27,8 +28,8 @@ class MemoryStore:
     durable = False
 
     def __init__(self, *, every: int = 256, interval: float = 0.25) -> None:
-        if every < 1 or not interval > 0:
-            raise ValueError("every is at least 1, and interval a number of seconds above 0")
+        check.a_number("every", every, least=1)
+        check.seconds("interval", interval, above=True)
         self.every = every
         self.interval = interval
         self._kept: dict[tuple[str, str], Checkpoint] = {}

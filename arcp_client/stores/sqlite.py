@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
+from arcp_client import _arguments as check
 from arcp_client.errors import StoreLocked
 from arcp_client.models import Checkpoint, EndedJob, OpenJob
 
@@ -75,8 +76,9 @@ class SqliteStore:
     def __init__(
         self, path: str | PathLike[str], *, every: int = 256, interval: float = 0.25
     ) -> None:
-        if every < 1 or not interval > 0:
-            raise ValueError("every is at least 1, and interval a number of seconds above 0")
+        check.a_number("every", every, least=1)
+        check.seconds("interval", interval, above=True)
+        check.a_path("path", path)
         self.path = Path(path)
         self.every = every
         self.interval = interval

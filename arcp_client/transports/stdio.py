@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
@@ -342,10 +343,14 @@ class StdioConnector:
         max_line: int = MAX_FRAME,
         stderr_tail: int = 8 * 1024,
     ) -> None:
-        if isinstance(argv, str | bytes):
-            raise TypeError("argv must be a sequence of arguments, not one string")
-        if not argv:
-            raise ValueError("argv must name a program")
+        check.arguments("argv", argv)
+        check.a_path("cwd", cwd, none=True)
+        check.a_mapping("env", env, none=True)
+        for name, value in (env or {}).items():
+            if not isinstance(value, str):  # not shown: it may be a secret
+                raise TypeError(f"env: {name!r:.60} is a text, not a {type(value).__name__}")
+        check.a_number("max_line", max_line, least=1)
+        check.a_number("stderr_tail", stderr_tail, least=0)
         self._argv = [os.fspath(argument) for argument in argv]
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._env = None if env is None else dict(env)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
 from arcp_client.transports._connect import explain, refuse_redirect, sanitized
@@ -318,6 +319,20 @@ class WebSocketConnector:
         max_frame: int = MAX_FRAME,
         connect_timeout: float = 10.0,
     ) -> None:
+        check.a_text("url", url, empty=True)
+        check.a_mapping("headers", headers, none=True)
+        for name, value in (headers or {}).items():
+            if not isinstance(value, str):  # not shown: it may be a secret
+                raise TypeError(f"the header {name!r:.60} is a text, not a {type(value).__name__}")
+        check.a_text("proxy", proxy, none=True)
+        check.an_instance(
+            "session", session, aiohttp.ClientSession, "an aiohttp.ClientSession", none=True
+        )
+        check.an_instance(
+            "ssl", ssl, (SSLContext, aiohttp.Fingerprint, bool), "an SSLContext or False", none=True
+        )
+        check.a_number("max_frame", max_frame, least=1)
+        check.seconds("connect_timeout", connect_timeout, above=True)
         self._url = url
         self._ssl: SSLContext | aiohttp.Fingerprint | bool = True if ssl is None else ssl
         self._headers = dict(headers or {})

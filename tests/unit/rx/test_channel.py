@@ -428,7 +428,7 @@ async def test_a_plain_observer_that_pushes_is_not_re_entered() -> None:
     ],
 )
 def test_bounds_that_contradict_each_other_are_refused(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"cap|overflow|key"):
+    with pytest.raises(ValueError, match=r"cap|low|overflow|key"):
         EventChannel(**arguments)
 
 
