@@ -76,7 +76,7 @@ Over a WebSocket the Python and Go runtimes close a link on a frame of more than
 the Python runtime ends at a line of more than 64 KiB, and Go's at one of 1 MiB. A request that is
 longer than that is not sent: it fails at once with `LocalProtocolError`, and the session goes on.
 A transport of your own that sends frames as lines says so with an attribute `lines`
-(`transports.base.LineTransport`).
+(`transports.LineTransport`).
 
 ## Gaps
 

@@ -7,14 +7,13 @@ requests, reads the answers to them, and says so where no outcome is to be had (
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 import msgspec.structs
 
 from arcp_client._protocol import effects
-from arcp_client._protocol.asking import hearing, no_outcome, request_for
-from arcp_client._protocol.deafness import Deafness
+from arcp_client._protocol.asking import no_outcome, request_for
 from arcp_client._protocol.delivery import Delivery, Terminal
+from arcp_client._protocol.hearing import OWN_TIMEOUT, Hearing
 from arcp_client._protocol.jobs import KnownJob, KnownJobs
 from arcp_client._protocol.ordering import Ordering
 from arcp_client._protocol.outbox import Outbox
@@ -36,12 +35,9 @@ from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.messages import Cancel
 from arcp_client._wire.replies import Accepted, JobPage, Subscribed
-from arcp_client.errors import ArcpError, LinkLost, RequestError, ResultUnavailable, request_error
+from arcp_client.errors import ArcpError, RequestError, ResultUnavailable, request_error
 
 __all__ = ["Returns"]
-
-OWN_TIMEOUT: Final = 30.0
-"""Seconds that the runtime has for an answer to what the session asks on its own account."""
 
 _Steps = Iterable[Step[Terminal]]
 
@@ -80,7 +76,7 @@ class Returns:
         self._delivery = delivery
         self._ends: dict[str, Terminal] = {}
         self._interrupted: dict[str, int | None] = {}
-        self._deaf = Deafness()
+        self._hearing = Hearing(terms, out, requests, ordering)
 
     # -- beginnings
 
@@ -105,10 +101,7 @@ class Returns:
         interrupted, self._interrupted = self._interrupted, {}
         deaf = resumed and spoken.deaf_after_resume
         if deaf:
-            mine = [job for job in self._jobs if job.mine]
-            self._deaf.resumed((job.job_id for job in mine), cursor, now)
-            for job in mine:
-                self._hear(job, cursor, now)
+            self._hearing.resumed([job.job_id for job in self._jobs if job.mine], cursor, now)
         elif resumed and spoken.jobs_survive_drop:
             self._check(interrupted, now)
             return
@@ -188,8 +181,7 @@ class Returns:
             before = len(request.ids) > 1
         elsewhere = elsewhere or (before and request.session_id != self._terms.session_id)
         if spoken.deaf_after_resume and len(request.ids) > 1 and not elsewhere:
-            self._deaf.learn(job.job_id, now)  # it was started over the link that is gone
-            self._hear(job, self._ordering.cursor, now)
+            self._hearing.learn(job.job_id, now)  # it was started over the link that is gone
         if elsewhere or (spoken.strict and not request.fresh):
             if elsewhere and self._unreachable(job, now, resumed=False):
                 return
@@ -279,9 +271,7 @@ class Returns:
         job_id = asking.job_id
         steps: _Steps = ()
         if asking.ask is Ask.HEAR:
-            self._ordering.subscribed(job_id, now)
-            if isinstance(value, Subscribed) and value.status not in dialect.ENDED:
-                self._deaf.ended(job_id)
+            self._hearing.answered(job_id, value, now)
         elif isinstance(value, Subscribed):
             self._confirmed(job_id, now)
             steps = self._recovery.attached(job_id, value.status, now)
@@ -314,14 +304,14 @@ class Returns:
     def ended(self, job_id: str) -> None:
         """The end of a job was delivered."""
         self._ends.pop(job_id, None)
-        self._deaf.ended(job_id)
+        self._hearing.ended(job_id)
 
     @property
     def deadline(self) -> float | None:
         """When `tick` must be called; ``None`` while time says nothing about any job."""
         if self._blind:
             return None
-        moments = (self._recovery.deadline, self._deaf.deadline)
+        moments = (self._recovery.deadline, self._hearing.deadline)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -330,9 +320,7 @@ class Returns:
             return
         steps = self._recovery.tick(now, heard_at=self._out.liveness.heard_at)
         self._perform(steps, now)
-        if self._deaf.due(now, busy=self._requests.asked()):
-            text = "jobs run that this link hears nothing of: the next resume brings it (§6.3)"
-            self._out.relink(LinkLost(text))
+        self._hearing.tick(now)
 
     @property
     def _blind(self) -> bool:
@@ -343,18 +331,10 @@ class Returns:
         """The link is gone: what is not known by now is asked anew on the next one."""
         self._interrupted |= self._recovery.pending()
         self._perform(self._recovery.lost(), now)
-        self._deaf.lost()
+        self._hearing.lost()
         for request in self._requests:
             if isinstance(request.token, Asking):
                 self._requests.remove(request)
-
-    def _hear(self, job: KnownJob, cursor: int, now: float) -> None:
-        """Subscribe to a job of this very session, of which a resumed link hears nothing else."""
-        spoken = self._terms.dialect
-        if spoken.hears_by_subscribing and self._terms.offer(dialect.SUBSCRIPTIONS):
-            # What it said between the resume's replay and the subscription is in its history.
-            deadline = now + OWN_TIMEOUT
-            self._requests.add(hearing(job.job_id, from_seq=cursor, deadline=deadline))
 
     # -- steps
 
@@ -425,7 +405,7 @@ class Returns:
             self._recovery.ended(job_id)
             self._delivery.end(*end)
         elif self._jobs.end(job_id):
-            self._deaf.ended(job_id)
+            self._hearing.ended(job_id)
             self._delivery.forget(job_id)
             self._ordering.over(job_id)
             self._out.emit(effects.JobGone(job_id, error, status or None))

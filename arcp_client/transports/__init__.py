@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arcp_client.transports.base import MAX_FRAME, Connector, Transport
+    from arcp_client.transports.base import MAX_FRAME, Connector, LineTransport, Transport
     from arcp_client.transports.memory import MemoryTransport, memory_pair
     from arcp_client.transports.stdio import StdioConnector, StdioServerTransport, StdioTransport
     from arcp_client.transports.websocket import WebSocketConnector, WebSocketTransport
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _HOME_OF = {
     "MAX_FRAME": "base",
     "Connector": "base",
+    "LineTransport": "base",
     "MemoryTransport": "memory",
     "StdioConnector": "stdio",
     "StdioServerTransport": "stdio",
@@ -31,6 +32,7 @@ _HOME_OF = {
 __all__ = [
     "MAX_FRAME",
     "Connector",
+    "LineTransport",
     "MemoryTransport",
     "StdioConnector",
     "StdioServerTransport",
