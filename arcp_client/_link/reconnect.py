@@ -20,6 +20,7 @@ from arcp_client._protocol.session import State
 from arcp_client.errors import (
     ArcpError,
     ConnectFailed,
+    HandshakeTimeout,
     LinkError,
     RequestError,
     ResumeExpired,
@@ -181,6 +182,7 @@ class ReconnectManager:
         self._backoff = Backoff(policy)
         self._live_since: float | None = None
         self._decided = False
+        self._short = False  # less than the usual time was left for this attempt
         self._delay: float | None = None
         self._gives_up_at: float | None = self._loop.time() + timeouts.open
 
@@ -208,12 +210,15 @@ class ReconnectManager:
         limit = self._timeouts.connect
         if self._gives_up_at is not None:
             limit = min(limit, max(self._gives_up_at - started, 0.001))
+        self._short = limit < self._timeouts.connect
         try:
             async with asyncio.timeout(limit):
                 token = await self._credential.get()
                 transport = await self._connect()
         except TimeoutError:
-            return ConnectFailed(f"no connection to {self._connector.target} within {limit:.3g} s")
+            return self._telling(
+                ConnectFailed(f"no connection to {self._connector.target} within {limit:.3g} s")
+            )
         except ArcpError as error:
             return error
         self.link = Link(transport, self._driver, intake=self._intake, ended=self._decide)
@@ -224,6 +229,11 @@ class ReconnectManager:
             )
         finally:
             self.link = None
+
+    def _telling(self, timeout: ArcpError) -> ArcpError:
+        """What came before says more than that too little time was left for one more attempt."""
+        before = self.last_failure
+        return before if self._short and isinstance(before, ArcpError) else timeout
 
     async def _connect(self) -> Transport:
         try:
@@ -240,6 +250,8 @@ class ReconnectManager:
         if self._decided or self._over:
             return
         self._decided = True
+        if isinstance(cause, HandshakeTimeout):
+            cause = self._telling(cause)
         self.last_failure = cause
         self._delay = self._delay_after(cause)
         if self._delay is None:

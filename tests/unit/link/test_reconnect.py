@@ -122,6 +122,29 @@ async def test_the_first_connect_gives_up_within_its_bound(clock: VirtualClock) 
         assert isinstance(caught.value.__cause__, ConnectFailed)
 
 
+async def _never(*_: object) -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+def _deaf(transport: Transport) -> None:
+    transport.receive = _never  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("step", [_never, _deaf], ids=["no connection", "no welcome"])
+async def test_too_little_time_for_a_last_attempt_hides_no_failure_that_says_more(
+    clock: VirtualClock, step: Step
+) -> None:
+    retry = Reconnect(wait=wait_fixed(0.9))
+    async with Runtime() as runtime:
+        line = Line(runtime, [refused(), step])
+        with pytest.raises(ConnectFailed, match="nobody listens") as caught:
+            await Client(line, reconnect=retry, timeouts=Timeouts(open=1.0)).connect()
+        assert clock.time() == pytest.approx(1.0)
+        assert caught.value.attempts == len(line.attempts) == 2
+        with pytest.raises(ConnectFailed, match=r"within 1 s"):
+            await Client(Line(runtime, [step]), timeouts=Timeouts(open=1.0)).connect()
+
+
 EVERY_FAILURE: list[BaseException] = [
     socket.gaierror(socket.EAI_AGAIN, "try again"),
     ConnectionRefusedError("refused"),
