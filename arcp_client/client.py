@@ -228,9 +228,10 @@ class Client(Observing):
 
         Args:
             timeout: seconds for handlers to finish what arrived; ``Timeouts.close`` by default.
+                With 0 nobody is waited for: with a store, what is not finished comes again.
         """
         check.seconds("timeout", timeout, none=True)
-        await self._life.leave(timeout, drain=True, tell=False)
+        await self._life.leave(timeout, drain=timeout != 0, tell=False)
 
     async def drain(self, *, timeout: float | None = None) -> None:
         """Wait until every handler is done with what had arrived when this was called.

@@ -184,6 +184,9 @@ def run_(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Keep nothing: there is no --resume later.")
     ] = False,
+    record: Annotated[
+        Path | None, typer.Option(help="Record the job to this file, a transcript; see replay.")
+    ] = None,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -216,7 +219,7 @@ def run_(
             raise Complaint(Exit.USAGE, "Missing argument 'AGENT'", "see --help")
         return body.run(
             at(url, profile), agent, input, lease=lease or [], max_runtime=max_runtime, key=key,
-            save=save, detach=detach, ephemeral=ephemeral, profile=profile,
+            save=save, detach=detach, ephemeral=ephemeral, profile=profile, record=record,
         )  # fmt: skip
 
     _do(command)
@@ -256,23 +259,33 @@ def jobs(
         list[str] | None, typer.Option(help="Only this status; may be given again.")
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show how they stand until Ctrl-C ends it.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")
+    ] = 2.0,
     url: UrlOption = None,
     output: OutputOption = None,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
 ) -> None:
-    """List the jobs that you may see."""
+    """List the jobs that you may see.
+
+    With --watch a terminal shows a table that is kept up to date; anything else gets a line for
+    each job that is new or stands differently.
+    """
 
     def command() -> int:
-        from arcp_client.cli.jobs import jobs as body
+        from arcp_client.cli.listing import jobs as body
         from arcp_client.cli.running import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, output=output,
             connect_timeout=connect_timeout,
         )  # fmt: skip
-        return body(where, status=status or [], agent=agent)
+        return body(where, status=status or [], agent=agent, watch=watch, every=every)
 
     _do(command)
 
@@ -374,6 +387,82 @@ def ping(
 
 
 @app.command()
+def record(
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB", help="Ids of jobs.")] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="The transcript; - is stdout.")
+    ] = ...,  # type: ignore[assignment]  # required
+    everything: Annotated[
+        bool, typer.Option("--all", help="All jobs that run or begin, until it is stopped.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    url: UrlOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+    reconnect_for: ReconnectFor = 600.0,
+) -> None:
+    """Record what a session sees of jobs to a transcript, with secrets masked, until they end.
+
+    Exits as watch does. Ctrl-C ends the recording, never the jobs.
+    """
+
+    def command() -> int:
+        from arcp_client.cli.recording import record as body
+        from arcp_client.cli.running import place
+
+        where = place(
+            url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout,
+            reconnect_for=reconnect_for,
+        )  # fmt: skip
+        return body(where, jobs or [], out, everything=everything, force=force)
+
+    _do(command)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A transcript.")],
+    job: Annotated[
+        str | None, typer.Option(help="Which of its jobs; by default the first one.")
+    ] = None,
+    speed: Annotated[
+        str, typer.Option(metavar="X|max", help="Recorded seconds that go into one.")
+    ] = "1",
+    start: Annotated[
+        int, typer.Option("--from", min=1, metavar="N", help="Begin with the job's Nth event.")
+    ] = 1,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Play all of it as a runtime, for any client.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="For --serve; 0 takes a free one.")
+    ] = 7777,
+    output: OutputOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Show a recorded job as watch would have, or play the whole recording as a runtime.
+
+    Exits as watch would have. A recording that was cut off never exits with 0.
+    """
+
+    def command() -> int:
+        from arcp_client.cli import replaying
+        from arcp_client.cli.options import Output
+        from arcp_client.cli.settings import settle
+
+        pace = replaying.read_speed(speed)
+        if serve:
+            return replaying.serve(file, port=port, speed=pace)
+        settled = settle(profile=profile, output=output)
+        return replaying.replay(
+            file, job_id=job, speed=pace, start=start, output=Output(settled.output.value)
+        )
+
+    _do(command)
+
+
+@app.command()
 def doctor(
     url: Annotated[
         str | None,
@@ -441,6 +530,40 @@ def web(
             where, host=host, port=port, login_file=login_file, allow_control=allow_control,
             names=allow_host or (), open_=open_,
         )  # fmt: skip
+
+    _do(command)
+
+
+@app.command()
+def login(
+    url: UrlOption = None,
+    token_file: TokenFile = None,
+    profile: ProfileOption = None,
+    connect_timeout: ConnectTimeout = 5.0,
+) -> None:
+    """Ask for a runtime's token, try it, and keep it in the keyring (extra keyring).
+
+    It is typed without an echo, or read from stdin where that is no terminal.
+    """
+
+    def command() -> int:
+        from arcp_client.cli.login import login as body
+
+        return body(
+            url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout
+        )
+
+    _do(command)
+
+
+@app.command()
+def logout(url: UrlOption = None, profile: ProfileOption = None) -> None:
+    """Take a runtime's token out of the keyring."""
+
+    def command() -> int:
+        from arcp_client.cli.login import logout as body
+
+        return body(url=url, profile=profile)
 
     _do(command)
 

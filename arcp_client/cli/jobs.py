@@ -1,15 +1,11 @@
-"""The commands that ask and go: ``jobs``, ``status``, ``cancel``, ``result``, ``ping``."""
+"""The commands that ask and go: ``status``, ``cancel``, ``result``, ``ping``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
-from arcp_client import Client, JobHandle, JobSummary
+from arcp_client import Client, JobHandle
 from arcp_client.cli import runs, terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.follow import save_result
@@ -18,68 +14,9 @@ from arcp_client.cli.output import SCHEMA, plain, write_result
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import FeatureNotNegotiated, PermissionDenied
 
-__all__ = ["cancel", "jobs", "ping", "result", "status"]
+__all__ = ["cancel", "ping", "result", "status"]
 
-_COLOURS = {"running": "cyan", "success": "green", "pending": "dim"}
 _ENDED = ("success", "error", "cancelled", "timed_out")
-
-
-def jobs(where: Place, *, status: list[str], agent: str | None) -> Exit:
-    """List jobs."""
-
-    async def body(interrupts: Interrupts) -> Exit:
-        async with connected(where, interrupts) as client:
-            found = [job async for job in client.jobs(status=status, agent=agent)]
-        match where.output:
-            case Output.TEXT:
-                _table(found)
-            case Output.JSON:
-                rows = [_row(job) for job in found]
-                print(terminal.as_json({"schema": "arcp-client.jobs/1", "jobs": rows}))
-            case Output.JSONL:
-                for job in found:
-                    print(terminal.as_json({"schema": "arcp-client.jobs/1", **_row(job)}))
-        return Exit.SUCCESS
-
-    return execute(body)
-
-
-def _row(job: JobSummary) -> dict[str, Any]:
-    return {
-        "job_id": job.job_id,
-        "agent": job.agent,
-        "status": job.status,
-        "parent_job_id": job.parent_job_id,
-        "created_at": job.created_at.isoformat() if job.created_at is not None else None,
-        "last_event_seq": job.last_event_seq,
-    }
-
-
-def _table(found: list[JobSummary]) -> None:
-    console = terminal.out()
-    if not console.is_terminal:  # for cut and awk: tabs, no frame, no heading
-        for job in found:
-            created = job.created_at.isoformat() if job.created_at is not None else ""
-            cells = (job.job_id, job.status, job.agent, created)
-            print("\t".join(terminal.harmless(cell) for cell in cells))
-        return
-    if not found:
-        terminal.tell(terminal.err(), "there are no such jobs", "dim")
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("job", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    table.add_column("agent")
-    table.add_column("created", no_wrap=True)
-    for job in found:
-        at = job.created_at
-        table.add_row(
-            Text(terminal.harmless(job.job_id)),
-            Text(terminal.harmless(job.status), style=_COLOURS.get(job.status, "red")),
-            Text(terminal.harmless(job.agent)),
-            Text(f"{at.astimezone():%m-%d %H:%M:%S}" if at is not None else ""),
-        )
-    console.print(table)
 
 
 def status(where: Place, job_id: str) -> Exit:

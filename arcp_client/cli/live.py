@@ -8,6 +8,11 @@ written to ten times a second, not once an event.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import sys
+import termios
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
@@ -48,6 +53,7 @@ class LiveText(Lines):
         super().__init__(console)
         self._view: _View | None = None
         self._live: Live | None = None
+        self._terminal = contextlib.ExitStack()
         self._waiting: list[Text] = []
         self._changed = False
         self._drawn_at = 0.0
@@ -64,6 +70,7 @@ class LiveText(Lines):
             redirect_stdout=False,
             vertical_overflow="crop",
         )
+        self._terminal.enter_context(_silent_controls())
         self._live.start()
         self.console.show_cursor()  # nobody can bring it back after kill -9
         self.flush()
@@ -120,6 +127,7 @@ class LiveText(Lines):
             self.flush()
         finally:
             live.stop()
+            self._terminal.close()
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
         """What it came to, and the result."""
@@ -134,6 +142,27 @@ class LiveText(Lines):
         self.close()
         if self._view is not None and self._view.family.root.ended:
             self.write(summary(self._view.family, self._view.elapsed))
+
+
+@contextlib.contextmanager
+def _silent_controls() -> Iterator[None]:
+    """A terminal that does not write ``^C`` into the view when Ctrl-C is pressed."""
+    try:
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            raise OSError("in the background, a process that touches the terminal is stopped")
+        before = termios.tcgetattr(sys.stdin)
+        silent = [*before]
+        silent[3] &= ~termios.ECHOCTL
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    except (OSError, ValueError, termios.error):
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, termios.error):
+            if os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp():
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 class _View:

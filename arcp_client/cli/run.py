@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from arcp_client import Client, Job
-from arcp_client.cli import runs, terminal
+from arcp_client.cli import recording, runs, terminal
 from arcp_client.cli.exits import Complaint, Exit
-from arcp_client.cli.follow import Following, read_input, read_lease
+from arcp_client.cli.follow import Following, Stream, read_input, read_lease
 from arcp_client.cli.output import reporter
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import RequestError, RequestTimeout
@@ -31,8 +31,13 @@ def run(
     detach: bool,
     ephemeral: bool,
     profile: str | None,
+    record: Path | None = None,
 ) -> Exit:
     """Submit and follow."""
+    if record is not None:
+        if detach:
+            raise Complaint(Exit.USAGE, "--detach leaves nothing to --record", "see `record`")
+        recording.check(record, force=False)
     submit: dict[str, Any] = {
         "agent": agent,
         "input": read_input(input),
@@ -48,7 +53,7 @@ def run(
             terminal.tell(
                 terminal.err(), f"--resume will not find this run, nothing is kept: {error}", "dim"
             )
-    return execute(_Running(where, submit, kept, save=save, detach=detach).go)
+    return execute(_Running(where, submit, kept, save=save, detach=detach, record=record).go)
 
 
 def resume(
@@ -99,6 +104,7 @@ class _Running:
         save: the file that the result goes to.
         detach: only submit it.
         again: another process began it.
+        record: the file that it is recorded to.
     """
 
     def __init__(
@@ -110,13 +116,16 @@ class _Running:
         save: Path | None,
         detach: bool = False,
         again: bool = False,
+        record: Path | None = None,
     ) -> None:
         self._where = where
         self._submit = submit
         self._kept = kept
         self._save = save
         self._detach = detach
-        self._again = self._open = again
+        self._open = again
+        self._stream: Stream | None = None
+        self._record = record
         self._report = reporter(where.output)
 
     async def go(self, interrupts: Interrupts) -> Exit:
@@ -136,9 +145,14 @@ class _Running:
                 kept.over()
 
     async def _follow(self, client: Client, interrupts: Interrupts) -> Exit:
-        stream = client.events()  # at once: before anything counts as seen
+        # At once, before anything counts as seen; and for as long as there is the client: what is
+        # not read of it comes again another time.
+        self._stream = stream = client.events()
         job = next(iter(client.open_jobs()), None)
         history = job is None
+        if self._record is not None:
+            began = recording.begin(self._record, client.session, self._where)
+            self._report = recording.Recorded(self._report, began, self._record)
         if job is None:
             job = await self._submitted(client, interrupts)
             if self._kept is not None:

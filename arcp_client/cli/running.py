@@ -214,7 +214,10 @@ async def connected(
         tell(state)
 
     async def leave(timeout: float) -> None:
-        await (client.detach if keep() else client.close)(timeout=timeout)
+        if keep():
+            await client.detach(timeout=0)  # what was not shown comes again
+        else:
+            await client.close(timeout=timeout)
 
     async with interrupts.stop():
         await client.connect()

@@ -10,10 +10,11 @@ from typing import Any
 
 from arcp_client import JobContext, Runtime
 from arcp_client.errors import JobFailed
+from arcp_client.runtime import EventLog
 
 
-def make(auth: Any = None) -> Runtime:
-    runtime = Runtime(name="cli-tests", auth=auth)
+def make(auth: Any = None, event_log: EventLog | None = None) -> Runtime:
+    runtime = Runtime(name="cli-tests", auth=auth, event_log=event_log)
 
     @runtime.agent("echo")
     async def echo(input: Any, job: JobContext) -> Any:
@@ -75,6 +76,36 @@ def make(auth: Any = None) -> Runtime:
     async def hostile(input: Any, job: JobContext) -> str:
         await job.log("\x1b]0;owned\x07\x1b[2Jgone")
         return "\x1b[2Jresult"
+
+    @runtime.agent("busy", version="1.0.0")
+    async def busy(input: Any, job: JobContext) -> None:
+        """Does a bit of everything, and then waits for its end."""
+        await job.status("reading", "the sources")
+        await job.thought("it is quiet here")
+        await job.delegate("helper", lease={"tool.call": ["*"]})
+        await job.progress(3, total=4, units="files")
+        async with job.tool("grep", {"for": "x"}) as found:
+            found.result = {"hits": 7}
+        await job.metric("cost.model", 1.5, unit="USD")
+        await job.chunk("the end of \x1b[2Jthe text")
+        await job.tool_call("sleep", {"for": "ever"})
+        await job.cancelled.wait()
+
+    @runtime.agent("helper")
+    async def helper(input: Any, job: JobContext) -> None:
+        await job.log("I help")
+        await job.progress(1, total=2, units="pages")
+        await job.cancelled.wait()
+
+    @runtime.agent("steps")
+    async def steps(input: Any, job: JobContext) -> dict[str, int]:
+        """Says a number at a time; with a file named ``until`` it waits for that half way."""
+        for n in range(1, input["to"] + 1):
+            await job.log(f"step {n:04}")
+            await asyncio.sleep(input.get("delay", 0))
+            while n == input["to"] // 2 and not Path(input.get("until", "/")).exists():
+                await asyncio.sleep(0.02)
+        return {"steps": input["to"]}
 
     return runtime
 

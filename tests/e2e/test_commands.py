@@ -6,59 +6,34 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
 import pytest
 
 from arcp_client import Client, StdioConnector
+from tests.e2e.shell import (
+    COMMAND,
+    ESCAPE,
+    HERE,
+    Env,
+    ended,
+    free_port,
+    fresh,
+    job_of,
+    serving,
+    terminal,
+)
 
-HERE = Path(__file__).parent
-COMMAND = [sys.executable, "-m", "arcp_client.cli"]
-ESCAPE = "\x1b"
-
-Env = dict[str, str]
 Done = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Env:
-    """What a fresh user has: a home of their own, a plain terminal, no ARCP_ variables."""
-    home = tmp_path_factory.mktemp("home")
-    root = str(HERE.parent.parent)
-    return {
-        "HOME": str(home),
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "TERM": "xterm-256color",
-        "PYTHONPATH": root,
-        # A measured run measures its processes as well.
-        **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},
-        "PYTHONWARNINGS": "error::ResourceWarning",
-    }
-
-
-@contextmanager
-def serving(env: Env, *options: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """``arcp-client serve`` as a process; its URL, once it listens."""
-    process = subprocess.Popen(
-        [*COMMAND, "serve", "--port", str(port), *options],
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=HERE,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
-        found = re.search(r"ws://\S+", line)
-        assert found, line + process.stderr.read()
-        yield found[0], process
-    finally:
-        process.kill()
-        process.communicate(timeout=10)
+    return fresh(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
@@ -78,33 +53,6 @@ def arcp(env: Env, url: str, tmp_path: Path) -> Callable[..., Done]:
         )  # fmt: skip
 
     return call
-
-
-@contextmanager
-def terminal(env: Env, *words: str, **more: str) -> Iterator[pexpect.spawn]:
-    """A command in a pseudo-terminal."""
-    child = pexpect.spawn(
-        COMMAND[0], [*COMMAND[1:], *words], env={**env, **more}, dimensions=(24, 80),
-        encoding="utf-8", timeout=40,
-    )  # fmt: skip
-    try:
-        yield child
-    finally:
-        child.close(force=True)
-
-
-def ended(child: pexpect.spawn) -> int:
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus is not None, child.signalstatus
-    return int(child.exitstatus)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # ---------------------------------------------------------------------- demo, version
@@ -336,12 +284,6 @@ def test_whoever_reads_half_of_it_gets_no_traceback(env: Env, url: str) -> None:
 
 
 # ---------------------------------------------------------------------- run: Ctrl-C
-
-
-def job_of(text: str) -> str:
-    found = re.search(r"job_[0-9A-Za-z]+", text)
-    assert found, text
-    return found[0]
 
 
 def test_one_interrupt_detaches_and_the_job_runs_on(

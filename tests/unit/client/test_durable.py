@@ -522,6 +522,23 @@ async def test_a_handler_that_detaches_gets_its_event_again(
     assert again == ["2", "3", "4"]
 
 
+async def test_a_detach_that_waits_for_nobody_says_nothing_and_loses_nothing(
+    runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    await first.connect()
+    unread = first.events()
+    job = await first.submit("say", [str(n) for n in range(5)])
+    await job.result()
+    await first.detach(timeout=0)
+    await unread.aclose()
+    assert caplog.records == []
+
+    async with Client(runtime, store=SqliteStore(tmp_path / "kept.db")) as second:
+        [again] = second.open_jobs()
+        assert [event.message async for event in again.events(events.Log)] == list("01234")
+
+
 @pytest.mark.parametrize("call", ["connect", "close", "detach"])
 async def test_no_lock_or_file_is_left_over_a_real_socket(
     runtime: Runtime, tmp_path: Path, call: str
