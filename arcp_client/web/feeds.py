@@ -22,6 +22,8 @@ from arcp_client.web.problems import Problem
 
 __all__ = ["Feeds"]
 
+_SLICE = 64
+
 _log = logging.getLogger("arcp_client.web")
 
 
@@ -163,6 +165,8 @@ class Feeds:
             async for event in feed.job:
                 feed.add(event)
                 self._changed(feed)
+                if feed.last % _SLICE == 0:
+                    await asyncio.sleep(0)  # thousands may be waiting; others want to run
         except ArcpError as error:
             feed.fail(error)
         else:
