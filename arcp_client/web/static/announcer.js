@@ -17,7 +17,7 @@ export class Announcer {
   #timer = null;
   #spoken = -Infinity;
 
-  constructor(region, { every = 6000, gap = 1000 } = {}) {
+  constructor(region, { every = 6000, gap = 600 } = {}) {
     this.#region = region;
     this.#every = every;
     this.gap = gap;
@@ -51,7 +51,8 @@ export class Announcer {
 
   #arm(wait) {
     if (this.#timer !== null) return;
-    const left = Math.max(0, this.#spoken + wait - performance.now());
+    // Even the first words wait a moment: what comes together is told together.
+    const left = Math.max(Math.min(wait, this.gap), this.#spoken + wait - performance.now());
     this.#timer = setTimeout(() => this.#speak(), left);
   }
 

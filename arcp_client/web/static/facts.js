@@ -72,7 +72,7 @@ export function faultPanel() {
     update(fault) {
       show(element, Boolean(fault));
       if (!fault) return;
-      put(element.querySelector('h2 span'), { cancelled: 'The job was cancelled', timed_out: 'The job timed out' }[fault.status] ?? 'The job failed');
+      put(element.querySelector('h2 span'), { __proto__: null, cancelled: 'The job was cancelled', timed_out: 'The job timed out' }[fault.status] ?? 'The job failed');
       put(code, oneLine(fault.code, 80));
       put(message, clip(fault.message ?? '', 2000));
       put(remedy, clip(remedyFor(fault), 1000));

@@ -34,6 +34,7 @@ export function jobsView({ store }) {
   const empty = el('p', { class: 'empty', hidden: true });
   const total = el('span', { class: 'shown', id: 'jobs-count' });
   const more = el('button', { type: 'button', class: 'button', hidden: true, on: { click: () => { most += PAGE; draw(); } } });
+  const truncated = el('p', { class: 'note', hidden: true }, 'The runtime has more jobs than this table: a client program can list them all.');
   const failure = el('div', { class: 'panel tone-error', role: 'alert', hidden: true });
 
   body.addEventListener('keydown', (event) => {
@@ -54,7 +55,8 @@ export function jobsView({ store }) {
       el('span', { class: 'field-inline' }, el('label', { for: 'jobs-status' }, 'Status'), status),
       el('label', { class: 'check' }, nest, el('span', {}, 'Children below their parents'))),
     el('div', { class: 'panel flush' }, table, empty),
-    el('p', { class: 'buttons' }, more));
+    el('p', { class: 'buttons' }, more),
+    truncated);
 
   function choose(change) {
     Object.assign(chosen, change);
@@ -103,6 +105,7 @@ export function jobsView({ store }) {
     show(empty, window.length === 0);
     put(empty, state.phase === 'loading' ? 'Loading…' : state.jobs.size ? 'No job matches the filter.' : 'No jobs yet.');
     const known = state.jobs.size;
+    show(truncated, state.truncated);
     put(total, all.length === known ? plural(known, 'job') : `${count(all.length)} of ${plural(known, 'job')}`);
     show(more, all.length > most);
     put(more, `Show ${count(Math.min(PAGE, all.length - most))} more`);

@@ -82,6 +82,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
 
   function noteReset(reason) {
     const words = {
+      __proto__: null,
       restarted: 'The dashboard’s server was restarted: the timeline was read again from what it holds.',
       expired: 'The page was away for long: the timeline was read again from what the server still holds.',
     }[reason] ?? '';

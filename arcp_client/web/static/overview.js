@@ -9,6 +9,7 @@ export const initial = Object.freeze({
   agents: [],
   control: false,
   login: false,
+  truncated: false,
   link: null,
   jobs: new Map(),
   skew: 0,                 // the server's clock minus this one's, in ms
@@ -19,7 +20,7 @@ export const initial = Object.freeze({
 export function reduce(state, action) {
   switch (action.type) {
     case 'overview': {
-      const { runtime, dialect, features, agents, control, login, link, jobs, now } = action.data;
+      const { runtime, dialect, features, agents, control, login, truncated, link, jobs, now } = action.data;
       return {
         ...state,
         phase: 'ready',
@@ -30,6 +31,7 @@ export function reduce(state, action) {
         agents: agents ?? [],
         control: Boolean(control),
         login: Boolean(login),
+        truncated: Boolean(truncated),
         link: link ?? null,
         jobs: new Map((jobs ?? []).map((row) => [row.job_id, row])),
         skew: typeof now === 'number' ? now - action.at : state.skew,

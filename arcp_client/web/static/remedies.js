@@ -1,6 +1,7 @@
 /** An error code in, what a person can do about it out. Pure. */
 
 const REMEDIES = {
+  __proto__: null,
   PERMISSION_DENIED: 'The lease or the runtime’s policy does not allow this. Ask for the missing capability in the lease.',
   LEASE_SUBSET_VIOLATION: 'A child asked for more than its parent may do. Delegate a part of the parent’s lease only.',
   LEASE_EXPIRED: 'The lease ran out. Submit the job again with a later expiry.',

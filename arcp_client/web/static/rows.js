@@ -16,12 +16,13 @@ export const GROUPS = [
 ];
 
 const GROUP_OF = {
+  __proto__: null,
   log: 'log', thought: 'thought', tool_call: 'tool', tool_result: 'tool', status: 'status',
   progress: 'progress', metric: 'metric', result_chunk: 'result', result: 'result',
 };
 
 export const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'];
-const LEVEL_OF = { trace: 0, debug: 1, info: 2, notice: 2, warn: 3, warning: 3, error: 4, critical: 4, fatal: 4 };
+const LEVEL_OF = { __proto__: null, trace: 0, debug: 1, info: 2, notice: 2, warn: 3, warning: 3, error: 4, critical: 4, fatal: 4 };
 
 /** Rows that no filter hides: a job's end, and what is missing. */
 const ALWAYS = new Set(['error', 'gap', 'hole']);
@@ -62,6 +63,7 @@ export function describe(row) {
 }
 
 const DESCRIBE = {
+  __proto__: null,
   log(e) {
     const level = LEVEL_OF[e.level] ?? 2;
     const tone = ['dim', 'dim', 'plain', 'warn', 'error'][level];
@@ -114,7 +116,7 @@ const DESCRIBE = {
   }),
   error: (e) => ({
     icon: e.status === 'cancelled' ? 'stop' : e.status === 'timed_out' ? 'clock' : 'cross', tone: 'error',
-    word: { cancelled: 'cancelled', timed_out: 'timed out' }[e.status] ?? 'error',
+    word: { __proto__: null, cancelled: 'cancelled', timed_out: 'timed out' }[e.status] ?? 'error',
     parts: [['name', oneLine(e.code, 60)], ['bad', oneLine(e.message)]],
   }),
   gap: (e) => ({
@@ -128,6 +130,7 @@ const DESCRIBE = {
 };
 
 const GAP = {
+  __proto__: null,
   lost: 'the runtime no longer had these events',
   unknown_end: 'the session was started anew: how many events are missing is not known',
   not_retained: 'older than what the client keeps',

@@ -4,6 +4,7 @@ import { el, icon, put, set } from './dom.js';
 import { oneLine } from './text.js';
 
 const LOOK = {
+  __proto__: null,
   pending: ['ring', 'plain'],
   running: ['play', 'run'],
   success: ['check', 'ok'],

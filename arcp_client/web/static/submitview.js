@@ -121,7 +121,7 @@ function area(id, label, hint, rows) {
     set(box, 'aria-invalid', words ? 'true' : null);
   };
   /** The value; null for none; undefined if it is wrong, which the page then says. */
-  function read(check = () => '') {
+  function read(check) {
     const text = box.value.trim();
     if (!text) {
       fail('');
@@ -132,8 +132,20 @@ function area(id, label, hint, rows) {
     fail(words);
     return words ? undefined : value;
   }
-  box.addEventListener('blur', () => read());
-  return { element, box, read };
+  // Told at submit, then kept true while the text is mended. Not on leaving the field: what appears
+  // there pushes the button away from under the pointer.
+  let checked = () => '';
+  box.addEventListener('input', () => {
+    if (box.hasAttribute('aria-invalid')) read(checked);
+  });
+  return {
+    element,
+    box,
+    read(check) {
+      checked = check ?? checked;
+      return read(checked);
+    },
+  };
 }
 
 function isLease(value) {

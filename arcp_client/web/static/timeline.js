@@ -1,6 +1,7 @@
 /** A job's events in, rows out: repeats dropped, calls paired with results, bounded. No document. */
 
-const MERGED = { progress: (e) => e.units ?? '', result_chunk: (e) => e.result_id ?? '' };
+// Tables that are asked for what an agent named have no prototype: it may name "constructor".
+const MERGED = { __proto__: null, progress: (e) => e.units ?? '', result_chunk: (e) => e.result_id ?? '' };
 
 /**
  * A fold of one job's events, in order, into the rows that a person reads.
