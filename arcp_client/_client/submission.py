@@ -79,7 +79,10 @@ class Submission(msgspec.Struct, frozen=True):
         except ValidationError as error:
             raise refused("submit", error) from None
         # `input` is always there: one runtime insists on it, null or not.
-        fields = {**message.wire(), "input": snapshot(input)}
+        try:
+            fields = {**message.wire(), "input": snapshot(input)}
+        except ValueError as error:
+            raise ValueError(f"input: {error}") from error
         payload = msgspec.json.encode(fields)
         return cls(
             agent=agent,

@@ -27,12 +27,12 @@ class Selection:
         for kind in kinds:
             if isinstance(kind, type):
                 if not issubclass(kind, Event):
-                    raise TypeError(f"{kind.__name__} is no event class")
+                    raise TypeError(f"a kind is an event class, and {kind.__name__} is none")
                 classes.append(kind)
             elif kind and isinstance(kind, str):
                 known = KINDS.get(kind)
                 if known is not None:
-                    raise TypeError(f"use events.{known.__name__} in place of {kind!r}")
+                    raise TypeError(f"use events.{known.__name__} for the kind {kind!r}")
                 names.add(kind)
             else:
                 raise TypeError(

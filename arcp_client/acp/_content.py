@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from arcp_client import _arguments as check
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Unknown
 from arcp_client.acp._hub import Hub
 
-__all__ = ["Prompt", "prompt_blocks"]
+__all__ = ["Prompt", "prompt_blocks", "servers"]
 
 Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
 
@@ -20,7 +21,9 @@ def prompt_blocks(hub: Hub, content: Prompt) -> list[Any]:
     Raises:
         FeatureNotNegotiated: the agent does not take one of their kinds.
     """
-    parts: Sequence[Any] = [content] if isinstance(content, str | Base | Unknown) else list(content)
+    parts: Sequence[Any] = (
+        [content] if isinstance(content, str | Base | Unknown) else _several(content)
+    )
     blocks = [schema.TextContent(text=part) if isinstance(part, str) else part for part in parts]
     offers = hub.agent.agent_capabilities
     takes = (offers and offers.prompt_capabilities) or schema.PromptCapabilities()
@@ -32,3 +35,22 @@ def prompt_blocks(hub: Hub, content: Prompt) -> list[Any]:
         elif isinstance(block, schema.EmbeddedResource):
             hub.needs(takes.embedded_context, "prompts with embedded resources")
     return [block.raw if isinstance(block, Unknown) else block for block in blocks]
+
+
+def _several(content: Any) -> list[Any]:
+    check.an_instance("content", content, Sequence, "a text, content blocks, or both in a list")
+    for part in content:
+        check.an_instance("a part of content", part, (str, Base, Unknown), "a text or a block")
+    return list(content)
+
+
+def servers(given: Any) -> list[Any]:
+    """MCP servers as a list.
+
+    Raises:
+        TypeError: something is none.
+    """
+    check.an_instance("mcp_servers", given, (list, tuple), "a list of MCP servers")
+    for server in given:
+        check.an_instance("one of mcp_servers", server, (Base, Unknown), "an MCP server")
+    return list(given)

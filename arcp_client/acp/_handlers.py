@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
+from arcp_client import _arguments as check
 from arcp_client._rx.handling import name_of
 from arcp_client.acp._base import Update
 
@@ -78,13 +79,10 @@ class Handlers:
         Raises:
             TypeError: it cannot be called, or there is no kind, or one is no class of updates.
         """
-        if not callable(handler):
-            raise TypeError("a handler must be callable")
+        check.a_function("a handler", handler)
         if not kinds:
             raise TypeError("name the kinds of updates; updates.Update stands for all of them")
-        for kind in kinds:
-            if not issubclass(kind, Update):
-                raise TypeError(f"{kind!r} is no class of updates")
+        check_kinds(kinds)
         registration = Registration(self, handler, kinds)
         self._registrations.append(registration)
         self._changed()
@@ -96,9 +94,7 @@ class Handlers:
         """The decorator that registers a function and returns it unchanged."""
         if len(kinds) == 1 and not isinstance(kinds[0], type):
             raise TypeError("write @session.on(updates.…) with the kinds of updates")
-        for kind in kinds:
-            if not (isinstance(kind, type) and issubclass(kind, Update)):
-                raise TypeError(f"{kind!r} is no class of updates")
+        check_kinds(kinds)
 
         def register(function: F) -> F:
             self.add(function, kinds)
@@ -125,6 +121,17 @@ class Handlers:
         self._by_kind.clear()
         for dependent in self._dependents:
             dependent._changed()  # noqa: SLF001  # another object of this class
+
+
+def check_kinds(kinds: tuple[Any, ...]) -> None:
+    """They are classes of updates.
+
+    Raises:
+        TypeError: one is none.
+    """
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Update)):
+            raise TypeError(f"{kind!r:.60} is no class of updates")
 
 
 class Listening:

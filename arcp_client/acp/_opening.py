@@ -6,7 +6,9 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from arcp_client import _arguments as check
 from arcp_client.acp import schema
+from arcp_client.acp._content import servers as servers_of
 from arcp_client.acp._decode import Misshapen, decode
 from arcp_client.acp._hub import Hub
 from arcp_client.acp._inbox import Inbox
@@ -88,21 +90,23 @@ async def pages(hub: Hub, cwd: str | os.PathLike[str] | None) -> AsyncIterator[s
 
 def usable_servers(hub: Hub, servers: Sequence[schema.McpServer]) -> list[schema.McpServer]:
     """MCP servers, if the agent can reach all of them."""
+    chosen = servers_of(servers)
     offers = hub.agent.agent_capabilities
     reach = (offers and offers.mcp_capabilities) or schema.McpCapabilities()
-    for server in servers:
+    for server in chosen:
         if isinstance(server, schema.McpServerHttp):
             hub.needs(reach.http, "MCP servers over HTTP")
         elif isinstance(server, schema.McpServerSse):
             hub.needs(reach.sse, "MCP servers over SSE")
-    return list(servers)
+    return chosen
 
 
 def usable_directories(hub: Hub, directories: Sequence[str]) -> list[str]:
     """More directories for a session, if the agent takes any."""
-    if directories:
+    chosen = check.texts("additional_directories", directories)
+    if chosen:
         offers = hub.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
         offered = sessions and sessions.additional_directories is not None
         hub.needs(offered, "additional directories")
-    return [hub.directory(directory) for directory in directories]
+    return [hub.directory(directory) for directory in chosen]

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from arcp_client import _arguments as check
 from arcp_client.acp import schema
 from arcp_client.acp._decode import as_value
 from arcp_client.acp._handlers import Handlers, Listening
@@ -81,6 +82,18 @@ class AcpClient(Listening):
         capabilities: schema.ClientCapabilities | None = None,
         info: schema.Implementation | None = None,
     ) -> None:
+        if not isinstance(argv, Connector):
+            check.arguments("argv", argv)
+        check.a_path("cwd", cwd, none=True)
+        check.a_function("on_permission", on_permission, none=True)
+        check.an_instance("fs", fs, FileSystem, "a FileSystem", none=True)
+        check.an_instance("terminal", terminal, Terminals, "Terminals", none=True)
+        check.a_function("on_elicitation", on_elicitation, none=True)
+        check.an_instance("limits", limits, AcpLimits, "AcpLimits", none=True)
+        check.an_instance(
+            "capabilities", capabilities, schema.ClientCapabilities, "ClientCapabilities", none=True
+        )
+        check.an_instance("info", info, schema.Implementation, "an Implementation", none=True)
         self._limits = limits or AcpLimits()
         self._cwd = os.path.abspath(cwd or ".")  # noqa: PTH100  # resolve() would read symlinks
         if isinstance(argv, Connector):
@@ -182,6 +195,7 @@ class AcpClient(Listening):
             drain: seconds for the handlers of what has arrived; `AcpLimits.drain` by default. How
                 much is not handled by then is logged.
         """
+        check.seconds("drain", drain, none=True)
         if self._hub is not None:
             self._hub.at_home()
             await self._hub.close(drain=self._limits.drain if drain is None else drain)
@@ -213,16 +227,19 @@ class AcpClient(Listening):
 
     def on_error(self, hook: F) -> F:
         """Tell a function of each HandlerError: what a handler or a service raised."""
+        check.a_function("the hook of on_error", hook)
         self._hooks.error.append(hook)
         return hook
 
     def on_strange(self, hook: F) -> F:
         """Tell a function of each line that is no message (RemoteProtocolError) and was skipped."""
+        check.a_function("the hook of on_strange", hook)
         self._hooks.strange.append(hook)
         return hook
 
     def on_closed(self, hook: F) -> F:
         """Tell a function of the agent's end: LinkLost, or None if it was ended here."""
+        check.a_function("the hook of on_closed", hook)
         self._hooks.closed.append(hook)
         return hook
 
@@ -232,10 +249,13 @@ class AcpClient(Listening):
         The function is async, is given the params, and returns what is JSON; it raises `Refusal` to
         refuse.
         """
+        check.a_text("method", method)
         if method in self._routes or method in schema.STABLE_METHODS:
             raise ValueError(f"{method} has its own way to be served")
 
         def register(function: F) -> F:
+            check.a_function("what serves a request", function)
+
             async def serve(params: Any, _: str | None) -> Any:
                 return await cast(Callable[[Any], Awaitable[Any]], function)(params)
 
@@ -246,8 +266,10 @@ class AcpClient(Listening):
 
     def on_notification(self, method: str) -> Callable[[F], F]:
         """Tell a function of a notification, such as ``elicitation/complete``, given its params."""
+        check.a_text("method", method)
 
         def register(function: F) -> F:
+            check.a_function("what is told of a notification", function)
             self._hooks.notification[method] = function
             return function
 
@@ -257,6 +279,7 @@ class AcpClient(Listening):
 
     async def authenticate(self, method_id: str) -> None:
         """Authenticate in one of the ways in `auth_methods`; this may take as long as the user."""
+        check.a_text("method_id", method_id)
         request = schema.AuthenticateRequest(method_id=method_id)
         await self._at().call("authenticate", request, schema.AuthenticateResponse, timeout=None)
 
@@ -289,6 +312,8 @@ class AcpClient(Listening):
             AgentRefused: the agent answered with another error.
             FeatureNotNegotiated: it does not take such servers or directories.
         """
+        check.a_path("cwd", cwd)
+        check.a_mapping("meta", meta, none=True)
         hub = self._at()
         request = schema.NewSessionRequest(
             cwd=hub.directory(cwd),
@@ -300,6 +325,7 @@ class AcpClient(Listening):
 
     async def fork_session(self, source: AcpSession) -> AcpSession:
         """Begin a conversation with another one's history (unstable in the protocol)."""
+        check.an_instance("source", source, AcpSession, "an AcpSession")
         hub, sessions = self._at(), self.capabilities.session_capabilities
         hub.needs(sessions and sessions.fork is not None, "session/fork")
         request = schema.ForkSessionRequest(
@@ -314,6 +340,7 @@ class AcpClient(Listening):
         Its updates are received from now on. For a session that is to be loaded, register handlers
         on it and then `AcpSession.load` it.
         """
+        check.a_text("session_id", session_id)
         hub = self._at()
         known = self._known(session_id)
         if known is None:
@@ -330,7 +357,7 @@ class AcpClient(Listening):
         or of ``session(id)`` before; and it is what ``updates()`` begins with.
         """
         session = self.session(session_id)
-        await session.load(os.fspath(cwd), **options)
+        await session.load(cwd, **options)
         return session
 
     async def resume_session(
@@ -338,7 +365,7 @@ class AcpClient(Listening):
     ) -> AcpSession:
         """The session of an id, to go on with; see `AcpSession.resume`."""
         session = self.session(session_id)
-        await session.resume(os.fspath(cwd), **options)
+        await session.resume(cwd, **options)
         return session
 
     async def list_sessions(
@@ -350,11 +377,13 @@ class AcpClient(Listening):
             FeatureNotNegotiated: it keeps no list.
             RemoteProtocolError: it sends the same page again and again.
         """
+        check.a_path("cwd", cwd, none=True)
         async for one in pages(self._at(), cwd):
             yield one
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a session at the agent."""
+        check.a_text("session_id", session_id)
         sessions = self.capabilities.session_capabilities
         self._at().needs(sessions and sessions.delete is not None, "session/delete")
         request = schema.DeleteSessionRequest(session_id=session_id)
@@ -370,10 +399,15 @@ class AcpClient(Listening):
         Raises:
             AgentRefused, RequestTimeout, LinkLost: as for every call.
         """
+        check.a_text("method", method)
+        check.a_mapping("params", params)
+        check.seconds("timeout", timeout, none=True)
         return as_value(await self._at().raw(method, dict(params), timeout=timeout))
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification of any method."""
+        check.a_text("method", method)
+        check.a_mapping("params", params)
         await self._at().peer.notify(method, dict(params))
 
     def _known(self, session_id: str) -> Inbox | None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Protocol, runtime_checkable
 
+from arcp_client import _arguments as check
 from arcp_client.acp.errors import INVALID_PARAMS, NOT_FOUND, Refusal
 
 __all__ = ["FileSystem", "LocalFiles"]
@@ -59,6 +60,9 @@ class LocalFiles:
         writable: bool = True,
         max_bytes: int = 16 * _MIB,
     ) -> None:
+        check.a_path("root", root)
+        check.a_flag("writable", writable)
+        check.a_number("max_bytes", max_bytes, least=1)
         self._root = Path(os.path.realpath(root))
         if not self._root.is_dir():
             raise NotADirectoryError(f"there is no directory {self._root}")

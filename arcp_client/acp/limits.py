@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from arcp_client import _arguments as check
 from arcp_client.policy import Buffer
 
 __all__ = ["AcpLimits"]
@@ -54,7 +55,11 @@ class AcpLimits:
     close: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, int | float) and not value > 0:
-                raise ValueError(f"AcpLimits needs {name} > 0")
+        check.an_instance("AcpLimits.buffer", self.buffer, Buffer, "a Buffer")
+        check.seconds("AcpLimits.handler", self.handler, above=True, none=True)
+        for field_ in fields(self):
+            value, name = getattr(self, field_.name), f"AcpLimits.{field_.name}"
+            if isinstance(field_.default, float):
+                check.seconds(name, value, above=True)
+            elif isinstance(field_.default, int):
+                check.a_number(name, value, least=1)

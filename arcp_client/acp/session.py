@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
+from arcp_client import _arguments as check
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
-from arcp_client.acp._content import Prompt, prompt_blocks
-from arcp_client.acp._handlers import Listening
+from arcp_client.acp._content import Prompt, prompt_blocks, servers
+from arcp_client.acp._handlers import Listening, check_kinds
 from arcp_client.acp._hub import Hub, running
 from arcp_client.acp._inbox import Inbox
 from arcp_client.acp._peer import Outcome
@@ -96,6 +98,8 @@ class AcpSession(Listening):
             LinkLost: from the iteration, after the last update: the agent has ended.
             ClientClosed: from the iteration, after the last update: the connection was closed here.
         """
+        check.a_flag("history", history)
+        check_kinds(kinds)
         self._inbox.used()
         return self._inbox.streams.new(kinds, history=history)
 
@@ -122,6 +126,7 @@ class AcpSession(Listening):
             LinkLost: it has ended; raised at once, while updates may still be handled.
             ClientClosed: the connection was closed here.
         """
+        check.a_mapping("meta", meta, none=True)
         blocks = prompt_blocks(self._hub, content)
         self._inbox.used()
         if running() is None:
@@ -169,7 +174,7 @@ class AcpSession(Listening):
 
     async def load(
         self,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         *,
         mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[str] = (),
@@ -184,34 +189,38 @@ class AcpSession(Listening):
             AgentRefused: it does not know the session, or refuses to load it.
             LinkLost: it has ended.
         """
+        check.a_path("cwd", cwd, none=True)
+        check.a_mapping("meta", meta, none=True)
         offers = self._hub.agent.agent_capabilities
         self._hub.needs(offers and offers.load_session, "session/load")
         request = schema.LoadSessionRequest(
             session_id=self._id,
             cwd=self._directory(cwd),
-            mcp_servers=list(mcp_servers),
-            additional_directories=[self._hub.directory(d) for d in additional_directories],
+            mcp_servers=servers(mcp_servers),
+            additional_directories=self._directories(additional_directories),
             meta=meta,
         )
         await self._reopen("session/load", request, schema.LoadSessionResponse, timeout=None)
 
     async def resume(
         self,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         *,
         mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> None:
         """Go on with the session without its history (``session/resume``); else as `load`."""
+        check.a_path("cwd", cwd, none=True)
+        check.a_mapping("meta", meta, none=True)
         offers = self._hub.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
         self._hub.needs(sessions and sessions.resume is not None, "session/resume")
         request = schema.ResumeSessionRequest(
             session_id=self._id,
             cwd=self._directory(cwd),
-            mcp_servers=list(mcp_servers),
-            additional_directories=[self._hub.directory(d) for d in additional_directories],
+            mcp_servers=servers(mcp_servers),
+            additional_directories=self._directories(additional_directories),
             meta=meta,
         )
         await self._reopen("session/resume", request, schema.ResumeSessionResponse)
@@ -236,17 +245,23 @@ class AcpSession(Listening):
             arrived(None)
             raise
 
-    def _directory(self, cwd: str | None) -> str:
+    def _directories(self, more: Sequence[str]) -> list[str]:
+        return [self._hub.directory(each) for each in check.texts("additional_directories", more)]
+
+    def _directory(self, cwd: str | os.PathLike[str] | None) -> str:
         self.cwd = self._hub.directory(self.cwd or "." if cwd is None else cwd)
         return self.cwd
 
     async def set_mode(self, mode: str) -> None:
         """Switch the session's mode (``session/set_mode``)."""
+        check.a_text("mode", mode)
         request = schema.SetSessionModeRequest(session_id=self._id, mode_id=mode)
         await self._hub.call("session/set_mode", request, schema.SetSessionModeResponse)
 
     async def set_config_option(self, option: str, value: str | bool) -> None:
         """Set a configuration option (``session/set_config_option``); see ``state.options``."""
+        check.a_text("option", option)
+        check.an_instance("value", value, (str, bool), "a text, True or False")
         request = schema.SetSessionConfigOptionRequest(
             session_id=self._id,
             config_id=option,

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import PurePath
 from typing import Protocol, runtime_checkable
 
+from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
 from arcp_client.acp import schema
 from arcp_client.acp.errors import INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, Refusal
@@ -115,6 +116,11 @@ class LocalTerminals:
         shell: Sequence[str] | None = None,
         grace: float = 2.0,
     ) -> None:
+        check.a_number("limit", limit, least=1)
+        check.a_number("max_open", max_open, least=1)
+        if shell is not None:
+            check.arguments("shell", shell)
+        check.seconds("grace", grace)
         self._limit = limit
         self._max_open = max_open
         self._shell = None if shell is None else tuple(shell)

@@ -181,7 +181,7 @@ class Runtime:
             JobNotFound: no running job has that id and that credential.
         """
         check.a_text("job_id", job_id)
-        check.an_instance("credential", credential, Credential, "a Credential")
+        check.an_instance("credential", credential, Credential, "a Credential", secret=True)
         job = self._core.jobs.get(job_id)
         if job is None or job.ended or credential.id not in job.credentials:
             raise JobNotFound("no running job has that credential")

@@ -94,7 +94,7 @@ async def test_what_can_be_registered() -> None:
             session.subscribe(lambda _: None)
         with pytest.raises(TypeError, match="no class of updates"):
             session.on(int)  # type: ignore[type-var]
-        with pytest.raises(TypeError, match="callable"):
+        with pytest.raises(TypeError, match="a function"):
             session.subscribe(5, updates.Plan)  # type: ignore[arg-type]
         trace: list[str] = []
         client.subscribe(lambda _: trace.append("all"), updates.Update)
