@@ -213,13 +213,10 @@ def _end(line: str, frame: Frame) -> str:
 
 
 def _money(amount: Decimal | None) -> str:
-    """An amount without the zeros that say nothing, but with two digits of cents."""
+    """An amount with two digits of cents, or more if they say something."""
     if amount is None:
         return ""
-    text = f"{amount:,f}"
-    whole, point, cents = text.partition(".")
-    if not point:
-        return whole
+    whole, _, cents = f"{amount:,f}".partition(".")
     return f"{whole}.{cents.rstrip('0').ljust(2, '0')[:6]}"
 
 

@@ -53,7 +53,7 @@ OTHER = "other"
 
 _REMAINING = "cost.budget.remaining"
 _COST = "cost."
-_SHORTEST = 1.0  # seconds: a cost in a job's first moment is no rate
+_SHORTEST = 10.0  # seconds: a cost in a job's first moments is no rate yet
 _ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
 
 

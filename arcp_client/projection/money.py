@@ -29,7 +29,8 @@ class Meter:
         granted: the budget at the start; ``None`` if the lease does not bound it.
         left: what remains by the newest report, less the costs since; ``None`` if unbounded.
         spent: the costs seen, the job's own and those of its children that its budget paid.
-        rate: spent a second, over the last minute or since the first event if that is later.
+        rate: spent a second, over the last minute, or since the first event but at least ten
+            seconds, if that is later.
         seconds_left: until the budget is spent at this rate; ``None`` if it never is.
     """
 

@@ -84,8 +84,8 @@ def test_a_silent_job_burns_less_and_less_and_then_nothing() -> None:
     assert later[-1] == 0.0
 
 
-def test_a_cost_in_the_first_moment_is_a_cost_of_a_second() -> None:
-    assert dollars(view(cost(1, 0), lease=FIVE)).rate == 1.0
+def test_a_cost_in_the_first_moment_is_a_cost_of_ten_seconds() -> None:
+    assert dollars(view(cost(1, 0), lease=FIVE)).rate == 0.1
 
 
 def test_the_report_that_follows_a_cost_does_not_count_it_again() -> None:
@@ -118,7 +118,7 @@ def test_a_spent_budget_lasts_no_longer() -> None:
 
 def test_a_currency_that_the_lease_does_not_bound_is_counted_alone() -> None:
     assert view(cost(2, unit="EUR")).meters == [
-        Meter("EUR", None, None, Decimal(2), rate=2.0, seconds_left=None)
+        Meter("EUR", None, None, Decimal(2), rate=0.2, seconds_left=None)
     ]
 
 

@@ -8,6 +8,7 @@ const KINDS = 64;
 const CHILDREN = 64;
 const GAPS = 32;
 const WINDOW = 60;                 // seconds over which a burn rate is measured
+const SHORTEST = 10;               // seconds: a cost in a job's first moments is no rate yet
 
 /** The fold; `detail(now)` has the fields of the server's `job` message. */
 export class Projection {
@@ -106,7 +107,7 @@ export class Projection {
   }
 
   detail(now = this.last) {
-    const span = Math.min(WINDOW, Math.max(1, ((now ?? 0) - (this.began ?? 0)) / 1000));
+    const span = Math.min(WINDOW, Math.max(SHORTEST, ((now ?? 0) - (this.began ?? 0)) / 1000));
     const meters = [...this.accounts].map(([currency, { granted, left, spent, recent }]) => {
       const burnt = recent.reduce((sum, [second, amount]) => sum + ((now ?? 0) / 1000 - second < WINDOW ? amount : 0), 0);
       const rate = burnt / span;
