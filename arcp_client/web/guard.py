@@ -73,7 +73,7 @@ class Guard:
 
         Args:
             handler: what serves them.
-            methods: of HTTP.
+            methods: of HTTP; any if there are none.
             anybody: also for those who are not logged in.
             changes: it changes something: it takes JSON, from pages of ours only.
             navigation: people may come to it from other sites.
@@ -81,7 +81,7 @@ class Guard:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                if request.method not in methods:
+                if methods and request.method not in methods:
                     raise Problem(
                         405,
                         "METHOD_NOT_ALLOWED",

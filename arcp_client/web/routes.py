@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from arcp_client.web.problems import Problem
 from arcp_client.web.streams import EventStream, Streams
 from arcp_client.web.tabs import tell_job, tell_overview
 
-__all__ = ["SCHEMA", "add_routes"]
+__all__ = ["SCHEMA", "Options", "add_routes", "mount"]
 
 SCHEMA = "arcp-client.web/1"
 _STATIC = Path(__file__).parent / "static"
@@ -40,6 +41,29 @@ _TYPES = {
 }
 _FRESH = 2.0
 
+MEMORY = 8 << 20
+"""Bytes of events that are kept of each job."""
+LINGER = 60.0
+"""Seconds that they are kept once nobody looks at the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a dashboard is told; see `add_routes`.
+
+    Attributes:
+        everything: no other address under the prefix is anybody else's.
+    """
+
+    prefix: str = ""
+    token: str | SecretStr | None = field(default=None, repr=False)
+    allow_control: bool = False
+    hosts: tuple[str, ...] = ()
+    secrets: tuple[str | SecretStr, ...] = field(default=(), repr=False)
+    memory: int = MEMORY
+    linger: float = LINGER
+    everything: bool = False
+
 
 def add_routes(
     app: web.Application,
@@ -50,8 +74,8 @@ def add_routes(
     allow_control: bool = False,
     hosts: Iterable[str] = (),
     secrets: Iterable[str | SecretStr] = (),
-    memory: int = 8 << 20,
-    linger: float = 60.0,
+    memory: int = MEMORY,
+    linger: float = LINGER,
 ) -> None:
     """Serve the dashboard under a path of an existing aiohttp application.
 
@@ -76,15 +100,29 @@ def add_routes(
     Raises:
         ValueError: the prefix is no path, or the token is empty.
     """
+    options = Options(
+        prefix=prefix,
+        token=token,
+        allow_control=allow_control,
+        hosts=tuple(hosts),
+        secrets=tuple(secrets),
+        memory=memory,
+        linger=linger,
+        everything=bool(prefix),
+    )
+    mount(app, client, options)
+
+
+def mount(app: web.Application, client: Client, options: Options) -> None:
+    """Do what `add_routes` says."""
+    prefix, token = options.prefix, options.token
     if prefix and not re.fullmatch(r"(?:/[A-Za-z0-9._~-]+)+", prefix):
         raise ValueError("prefix is a path such as /dashboard, without a slash at its end")
     secret = SecretStr(token) if isinstance(token, str) else token
     logins = Logins(secret) if secret is not None else None
-    hidden = [*secrets, *([secret] if secret is not None else [])]
-    guard = Guard(logins, hosts=hosts, prefix=prefix)
-    dashboard = _Dashboard(
-        client, guard, control=allow_control, secrets=hidden, memory=memory, linger=linger
-    )
+    hidden = [*options.secrets, *([secret] if secret is not None else [])]
+    guard = Guard(logins, hosts=options.hosts, prefix=prefix)
+    dashboard = _Dashboard(client, guard, options, hidden)
 
     def route(path: str, handler: Handler, *methods: str, **how: bool) -> None:
         guarded = guard.wrap(handler, *methods, **how)
@@ -101,10 +139,12 @@ def add_routes(
     route("api/overview/stream", dashboard.overview_stream, "GET")
     route("api/jobs", dashboard.submit, "POST", changes=True)
     route("api/jobs/{id}/stream", dashboard.job_stream, "GET")
-    route("api/jobs/{id}/transcript", dashboard.transcript, "GET", navigation=False)
+    route("api/jobs/{id}/transcript", dashboard.transcript, "GET")
     route("api/jobs/{id}/result", dashboard.result, "GET")
     route("api/jobs/{id}/cancel", dashboard.cancel, "POST", changes=True)
-    route("{path:.+}" if prefix else "api/{path:.*}", _nothing, "GET", "HEAD", "POST")
+    route(
+        "{path:.+}" if options.everything else "api/{path:.*}", _nothing, anybody=options.everything
+    )
     share(app, dashboard.feeds)
     app.on_startup.append(dashboard.start)
     app.on_shutdown.append(dashboard.stop)
@@ -127,18 +167,19 @@ class _Dashboard:
         self,
         client: Client,
         guard: Guard,
-        *,
-        control: bool,
+        options: Options,
         secrets: list[str | SecretStr],
-        memory: int,
-        linger: float,
     ) -> None:
         self._client = client
         self._guard = guard
-        self._control = control
+        self._control = options.allow_control
         self._scrubber = Scrubber(secrets)
         self.feeds = Feeds(
-            client, secrets=secrets, memory=memory, linger=linger, changed=self._changed
+            client,
+            secrets=secrets,
+            memory=options.memory,
+            linger=options.linger,
+            changed=self._changed,
         )
         self._board: Board | None = None
         self._link: Link | None = None

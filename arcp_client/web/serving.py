@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from arcp_client import Client
 from arcp_client.web.guard import is_loopback
-from arcp_client.web.routes import add_routes
+from arcp_client.web.routes import Options, mount
 
 __all__ = ["Server", "TokenRequired", "serve"]
 
@@ -47,7 +47,14 @@ def serve(
     if token is None and not is_loopback(host):
         raise TokenRequired(f"whoever reaches {host} could see every job: a token is needed")
     app = web.Application()
-    add_routes(app, client, token=token, allow_control=allow_control, hosts=hosts, secrets=secrets)
+    options = Options(
+        token=token,
+        allow_control=allow_control,
+        hosts=tuple(hosts),
+        secrets=tuple(secrets),
+        everything=True,
+    )
+    mount(app, client, options)
     return Server(app, host, port)
 
 
