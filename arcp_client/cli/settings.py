@@ -58,17 +58,24 @@ class Settled:
             return None
         if self.token_from.origin == _KEYRING:
             return keys.fetch(self.url.value)  # it was put there for this URL
+        self.check_host()
+        if self.token_from.value:
+            return read_token(Path(self.token_from.value))
+        return SecretStr(os.environ["ARCP_TOKEN"])
+
+    def check_host(self) -> None:
+        """Refuse to send a token to where somebody else's file says.
+
+        Raises:
+            Complaint: a directory that somebody else made must not be able to collect tokens.
+        """
         host = urlsplit(self.url.value).hostname or ""
         if self.url.origin == _LOCAL and not is_loopback(host):
-            # A directory that somebody else made must not be able to collect tokens.
             raise Complaint(
                 Exit.USAGE,
                 f"{_LOCAL} names {host}, and a token would be sent there",
                 "if that is right, say so with --url or ARCP_URL",
             )
-        if self.token_from.value:
-            return read_token(Path(self.token_from.value))
-        return SecretStr(os.environ["ARCP_TOKEN"])
 
 
 def is_loopback(host: str) -> bool:

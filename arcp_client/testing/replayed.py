@@ -43,6 +43,7 @@ class _Part:
     line: JobLine
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     delegated: bool = False
+    over: bool = False
 
 
 class ReplayedRuntime:
@@ -181,16 +182,25 @@ class ReplayedRuntime:
                 if isinstance(line, JobLine):
                     if len(self._parts) < _MOST_JOBS:
                         self._parts.setdefault(line.job_id, _Part(line))
-                elif isinstance(line, EventLine | OutcomeLine):
-                    part = self._parts.get(line.job_id or "")
-                    if part is not None:
+                elif isinstance(line, OutcomeLine):
+                    if line.job_id in self._parts:
+                        self._parts[line.job_id].over = True
+                elif isinstance(line, EventLine):
+                    for part in self._concerned(line):
                         part.offsets.append(position)
-                    if isinstance(line, EventLine) and isinstance(line.event, events.Delegate):
+                    if isinstance(line.event, events.Delegate):
                         children.add(line.event.child_job_id or "")
                 position = reader.position
             self._complete = reader.complete
         for job_id in children & self._parts.keys():
             self._parts[job_id].delegated = True
+
+    def _concerned(self, line: EventLine) -> list[_Part]:
+        """The jobs that an event is of; what names none, such as a gap, is of all that go on."""
+        if line.job_id is None:
+            return [part for part in self._parts.values() if not part.over]
+        part = self._parts.get(line.job_id)
+        return [] if part is None else [part]
 
     def _register(self, agent: str) -> None:
         name, _, version = agent.partition("@")

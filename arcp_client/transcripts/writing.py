@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -195,6 +196,10 @@ class Recording:
     def event(self, event: Event, *, job_id: str | None = None) -> None:
         """One event came, among those of that job."""
         self._writer.write(entry(event, self._at(), job_id=job_id))
+
+    def write(self, line: Line) -> None:
+        """Any line, with the present moment as its own."""
+        self._writer.write(replace(line, at=self._at()))
 
     def ended(self, handle: JobHandle, error: BaseException | None = None) -> None:
         """A job ended, or is followed no longer; the error is what its ``result()`` raised."""
