@@ -172,10 +172,8 @@ def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
 def _waits_its_turn(session: Session, frame: Frame) -> bool:
     """Whether a frame has its place behind the events that came before it.
 
-    Events have, and the ends of jobs; an error that answers a request has not.
+    Events have, and the ends of jobs and of histories; an error that answers a request has not.
     """
     if isinstance(frame, ControlFrame):
-        if frame.type == dialect.JOB_ERROR:
-            return not session.refuses(frame)
-        return frame.type in dialect.TERMINALS
+        return session.in_turn(frame)
     return not isinstance(frame, BadFrame) or frame.event_seq is not None

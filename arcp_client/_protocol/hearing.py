@@ -65,9 +65,9 @@ class Hearing:
             # What it said between the resume's replay and the subscription is in its history.
             self._requests.add(hearing(job_id, from_seq=cursor, deadline=now + OWN_TIMEOUT))
 
-    def answered(self, job_id: str, value: object, now: float) -> None:
+    def answered(self, job_id: str, value: object) -> None:
         """A subscription was confirmed; the end of one that has ended comes with a resume."""
-        self._ordering.subscribed(job_id, now)
+        self._ordering.subscribed(job_id)
         if isinstance(value, Subscribed) and value.status not in dialect.ENDED:
             self._deaf.ended(job_id)
 

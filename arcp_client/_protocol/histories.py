@@ -2,10 +2,10 @@
 
 Once a job has several observers, one runtime sends its history as the logs of all of them, one
 after the other: every event several times, and later ones before earlier ones. It reads requests
-one by one, so the answer to a ping that follows the subscription is the end of the history. Until
-then everything waits here, and then what belongs to such a history stands in the order of its
-times. Nothing else changes its place, and numbers go up as ever: an event gets that of the place
-that it came to stand in.
+one by one, so the answer to a ping that follows the subscription is the end of the history. From
+its first event until then everything waits here, and then what belongs to such a history stands in
+the order of its times. Nothing else changes its place, and numbers go up as ever: an event gets
+that of the place that it came to stand in.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Histories(Generic[M]):
         limit: how many items may wait.
 
     Attributes:
-        holding: everything is to be given to `hold`.
+        expected: a history may come: everything is to be given to `hold`.
         deadline: when `due` must be asked; ``None`` while nothing waits.
     """
 
     def __init__(self, *, limit: int) -> None:
-        self.holding = False
+        self.expected = False
         self.deadline: float | None = None
         self._limit = limit
-        self._expected: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
         self._ends: dict[str, str] = {}
         self._mixed: set[str] = set()
         self._items: list[Held | M] = []
@@ -58,31 +58,38 @@ class Histories(Generic[M]):
 
     def expect(self, job_id: str, mark: str) -> None:
         """A history is asked for; the pong that names this mark ends it."""
-        self._expected[job_id] = mark
+        self._asked[job_id] = mark
 
-    def begun(self, job_id: str, now: float) -> None:
+    def begun(self, job_id: str) -> None:
         """A subscription is confirmed: its history follows, if one was asked for."""
-        mark = self._expected.pop(job_id, None)
-        if mark is None:
-            return
-        if not self.holding:
-            self.holding = True
-            self._since = now
-        self._ends[mark] = job_id
-        self._mixed.add(job_id)
-        self._wait(now)
+        mark = self._asked.pop(job_id, None)
+        if mark is not None:
+            self.expected = True
+            self._ends[mark] = job_id
+            self._mixed.add(job_id)
 
     def refused(self, job_id: str) -> None:
         """No history comes."""
-        self._expected.pop(job_id, None)
+        self._asked.pop(job_id, None)
 
     def lost(self) -> None:
         """The link is gone, and with it every history that was on its way."""
-        self._expected.clear()
+        self._asked.clear()
 
     def ended(self, mark: str) -> bool:
         """A pong came; whether all is to be let go, with `release`."""
         return self._ends.pop(mark, None) is not None and not self._ends
+
+    def awaits(self, mark: object) -> bool:
+        """Whether that pong ends a history: it must not overtake what came before it."""
+        known = (*self._ends, *self._asked.values())
+        return isinstance(mark, str) and mark in known
+
+    def postpone(self, now: float) -> None:
+        """Nobody reads: that nothing comes means nothing."""
+        if self._items:
+            self._since = now
+            self._wait(now)
 
     def due(self, now: float) -> bool:
         """Whether all is to be let go, since the end does not come or too much waits."""
@@ -91,17 +98,31 @@ class Histories(Generic[M]):
 
     # -- what waits
 
-    def hold(self, item: Held | M, now: float) -> None:
-        """Take in what came; copies of an event that waits are dropped."""
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._items)
+
+    def hold(self, item: Held | M, now: float) -> bool:
+        """Take in what came, if it is to wait; copies of an event that waits are dropped.
+
+        What comes before a history does not wait for it.
+        """
+        of_history = isinstance(item, Held) and item.frame.job_id in self._mixed
+        if not self._items:
+            if not of_history:
+                return False
+            self._since = now
         self._wait(now)
-        if isinstance(item, Held) and isinstance(item.frame, EventFrame):
+        if of_history and isinstance(item, Held) and isinstance(item.frame, EventFrame):
             frame = item.frame
-            if frame.job_id in self._mixed and frame.id:
+            if frame.job_id is not None and frame.id:
                 key = (frame.job_id, frame.id)
                 if key in self._known:
-                    return
+                    return True
                 self._known.add(key)
         self._items.append(item)
+        return True
 
     @property
     def first(self) -> int | None:
@@ -111,7 +132,7 @@ class Histories(Generic[M]):
     def release(self) -> list[Held | M]:
         """Everything, in order; nothing waits any more."""
         items, mixed = self._items, self._mixed
-        self.holding, self.deadline = False, None
+        self.expected, self.deadline = False, None
         self._items, self._mixed = [], set()
         self._ends.clear()
         self._known.clear()

@@ -83,13 +83,13 @@ class Ordering:
     @property
     def received(self) -> int:
         """Every number up to it was received and delivered."""
-        first = self._histories.first if self._histories.holding else None
+        first = self._histories.first if self._histories.waiting else None
         return self.cursor if first is None else min(self.cursor, first - 1)
 
     @property
     def missing(self) -> bool:
         """Whether something came that waits: behind a hole, or for the end of a history."""
-        return self._sequence.missing or self._histories.holding
+        return self._sequence.missing or self._histories.waiting
 
     @property
     def repeated(self) -> int:
@@ -199,11 +199,11 @@ class Ordering:
         if apart:
             self._set_apart(job_id)
 
-    def subscribed(self, job_id: str, now: float) -> None:
+    def subscribed(self, job_id: str) -> None:
         """A subscription was confirmed."""
         self._repeats.closed(job_id)
         self._set_apart(job_id)
-        self._histories.begun(job_id, now)
+        self._histories.begun(job_id)
         self._look()
 
     def unsubscribed(self, job_id: str) -> None:
@@ -230,9 +230,15 @@ class Ordering:
             self.let_go()
         return ended
 
+    def ends_history(self, frame: ControlFrame) -> bool:
+        """Whether a message ends a history, and so has its place behind the events of it."""
+        return frame.type == dialect.PONG and self._histories.awaits(
+            frame.payload.get("ping_nonce")
+        )
+
     def let_go(self) -> None:
         """Deliver what waits for the end of a history: there is no more of it to wait for."""
-        if not self._histories.holding:
+        if not self._histories.expected:
             return
         for item in self._histories.release():
             self._pass(item)
@@ -321,8 +327,11 @@ class Ordering:
     def settle(self, now: float, *, resumable: bool) -> None:
         """Do what the time calls for about a hole: ask for it again, or give it up (S3)."""
         sequence = self._sequence
-        if self._histories.holding and self._histories.due(now):
-            self.let_go()
+        if self._histories.waiting:
+            if self._out.liveness.paused:
+                self._histories.postpone(now)
+            elif self._histories.due(now):
+                self.let_go()
         if sequence.should_resume(now):
             wanted = sequence.cursor + 1
             if resumable:
@@ -378,9 +387,7 @@ class Ordering:
             self._give(item, now)
 
     def _give(self, item: Hole | Item, now: float) -> None:
-        if self._histories.holding:
-            self._histories.hold(item, now)
-        else:
+        if not (self._histories.expected and self._histories.hold(item, now)):
             self._pass(item)
 
     def _pass(self, item: Hole | Item) -> None:
@@ -392,4 +399,4 @@ class Ordering:
     def _look(self) -> None:
         """Whether an event that is the next one can be delivered without a further thought."""
         plain = self._repeats.tolerant is None and self._delivery.plain
-        self._plain = plain and not self._histories.holding
+        self._plain = plain and not self._histories.expected

@@ -213,7 +213,7 @@ class Returns:
     def watched(self, request: Request, subscribed: Subscribed, now: float) -> None:
         """The application watches a job from now on (§7.6)."""
         job_id = subscribed.job_id
-        self._confirmed(job_id, now)
+        self._confirmed(job_id)
         job = self._jobs.get(job_id)
         if job is None:
             return  # its history brought its end
@@ -271,9 +271,9 @@ class Returns:
         job_id = asking.job_id
         steps: _Steps = ()
         if asking.ask is Ask.HEAR:
-            self._hearing.answered(job_id, value, now)
+            self._hearing.answered(job_id, value)
         elif isinstance(value, Subscribed):
-            self._confirmed(job_id, now)
+            self._confirmed(job_id)
             steps = self._recovery.attached(job_id, value.status, now)
         elif isinstance(value, JobPage):
             steps = self._listed(asking.job_ids, value, now)
@@ -393,8 +393,8 @@ class Returns:
         self._give_up(job.job_id, ResultUnavailable(text, job_id=job.job_id), "")
         return True
 
-    def _confirmed(self, job_id: str, now: float) -> None:
-        self._ordering.subscribed(job_id, now)
+    def _confirmed(self, job_id: str) -> None:
+        self._ordering.subscribed(job_id)
         if not self._jobs.has_ended(job_id):
             self._jobs.learn(job_id)
 

@@ -275,9 +275,11 @@ class Session:
         """A frame came that is given to `receive` later."""
         self._out.liveness.heard_at = now
 
-    def refuses(self, frame: ControlFrame) -> bool:
-        """Whether a job.error answers a request instead of ending a job."""
-        return self._answers.refuses(frame)
+    def in_turn(self, frame: ControlFrame) -> bool:
+        """Whether a message must not overtake the events that came before it."""
+        if frame.type == dialect.JOB_ERROR:
+            return not self._answers.refuses(frame)
+        return frame.type in dialect.TERMINALS or self._order.ends_history(frame)
 
     def pause(self, now: float) -> None:
         """Nobody reads the link for a while."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tenacity import wait_fixed
 
-from arcp_client import Client, JobView, Reconnect, Timeouts, events
+from arcp_client import Buffer, Client, JobView, Reconnect, Timeouts, events
 from arcp_client._wire.ids import is_trace_id
 from arcp_client.errors import (
     AgentNotFound,
@@ -465,6 +465,48 @@ async def test_whoever_watches_a_much_watched_job_has_its_past_in_order_and_then
                 assert (await view.result()).value == "done"
             assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
             assert other.stats().gaps == one.stats().gaps == 0
+
+
+@rule("accept-20")
+async def test_a_history_that_waits_on_disk_is_put_in_order_too() -> None:
+    flood = [Emit("log", {"level": "info", "message": str(n)}) for n in range(2000)]
+    steps = [Emit("progress", {"current": n}) for n in range(1, 7)]
+    agents = {
+        "flood": [*flood, Finish("end")],
+        "much": [*steps[:3], Wait("first"), *steps[3:], Wait("second"), Finish("done")],
+    }
+    async with scripted("go", agents=agents) as runtime, client_of(runtime) as owner:
+        job = await owner.submit("much")
+        async with client_of(runtime) as one:
+            await one.watch(job.id)
+            runtime.open("first")
+            async for event in job.events(events.Progress):
+                if event.current == 6:
+                    break
+            seen: list[float] = []
+            logs: list[int] = []
+            spilled = 0
+            buffer = Buffer(soft=16, hard=64)
+            async with client_of(runtime, buffer=buffer) as slow:
+                slow.on(events.Progress)(lambda event: seen.append(event.current))
+
+                @slow.on(events.Log)
+                async def handle(event: events.Log) -> None:
+                    nonlocal spilled
+                    if not logs:
+                        view = await slow.watch(job.id, history=True)
+                        spilled = slow.stats().spilled
+                        assert view.id == job.id
+                    logs.append(int(event.message))
+
+                flooding = await slow.submit("flood")
+                assert (await flooding.result()).value == "end"
+                view = await slow.watch(job.id)
+                runtime.open("second")
+                assert (await view.result()).value == "done"
+    assert spilled > 0
+    assert logs == list(range(2000))
+    assert seen == [1, 2, 3, 4, 5, 6]
 
 
 @rule("accept-20")

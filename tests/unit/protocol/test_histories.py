@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from arcp_client._protocol import effects
 from arcp_client._protocol.histories import LONGEST, PAUSE
 from arcp_client._wire import dialect
-from arcp_client._wire.codec import instant
+from arcp_client._wire.codec import ControlFrame, instant
 from arcp_client.events import Event, Gap
 from tests.interop.rules import rule
 from tests.unit.protocol.scripted import Table
@@ -126,6 +126,20 @@ def test_other_jobs_keep_their_places(go: Go) -> None:
     assert go.came == [(B, 9), (A, 1), (B, 3), (A, 2), (B, "result")]
 
 
+def test_what_comes_before_a_history_does_not_wait_for_it(go: Go) -> None:
+    nonce = go.watch()
+    for number in range(3):
+        go.event(None, B, number)
+        go.wait(2 * LONGEST)
+    assert go.numbers == [0, 1, 2]
+    assert go.session.received == 3
+    go.event(None, A, 2)  # however late it begins
+    go.event(None, A, 1)
+    assert go.session.received == 3
+    go.pong(nonce)
+    assert go.numbers == [0, 1, 2, 1, 2]
+
+
 def test_times_count_to_the_nanosecond(go: Go) -> None:
     nonce = go.watch()
     for number, fraction in ((2, "002"), (1, "001")):
@@ -186,6 +200,42 @@ def test_a_stream_that_never_pauses_does_not_prolong_the_wait_for_ever(go: Go) -
             break
     assert go.numbers == list(range(1, number + 1))
     assert number <= 2 * LONGEST / PAUSE + 1
+
+
+def test_what_nobody_reads_is_not_taken_for_the_end(go: Go) -> None:
+    nonce = go.watch()
+    go.event(None, A, 2)
+    go.session.pause(go.now)
+    go.wait(5 * LONGEST)
+    assert go.events == []
+    go.session.unpause(go.now)
+    go.event(None, A, 1)
+    go.pong(nonce)
+    assert go.numbers == [1, 2]
+    go.sent.clear()  # pings that went on
+    go.watch(B)
+    go.event(None, B, 3)
+    go.session.pause(go.now)
+    go.wait(5 * LONGEST)
+    go.session.unpause(go.now)
+    go.wait(LONGEST)
+    assert go.numbers == [1, 2, 3]
+
+
+def test_only_the_pong_that_ends_a_history_may_not_overtake_events(go: Go) -> None:
+    def in_turn(nonce: object) -> bool:
+        payload = {"ping_nonce": nonce}
+        return go.session.in_turn(ControlFrame(type=dialect.PONG, payload=payload))
+
+    go.ask(dialect.SUBSCRIBE, job_id=A, history=True)
+    subscribe, ping = go.said(dialect.SUBSCRIBE), go.said(dialect.PING)
+    nonce = ping["payload"]["nonce"]
+    assert in_turn(nonce)
+    go.confirmed(subscribe)
+    assert in_turn(nonce)
+    assert not any(map(in_turn, ["another", None, [], 7]))
+    go.pong(nonce)
+    assert not in_turn(nonce)
 
 
 def test_too_much_does_not_wait() -> None:
