@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -144,7 +145,7 @@ class Site:
             return response.status, await response.json()
 
     async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Any]:
-        data = body if isinstance(body, bytes) else json.dumps(body)
+        data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
         url = self.url(path)
         async with self.http.post(url, data=data, headers={**JSON, **headers}) as response:
             text = await response.text()
