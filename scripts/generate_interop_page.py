@@ -68,9 +68,10 @@ Ruby grants leases by name, without patterns. A namespace is asked for there onl
 for without a bound (`*` or `**`); of the rest nothing is granted.
 
 Events of a history come in the order in which they were sent, each once. Go mixes the history of a
-job that has several observers: there the session's events wait for the end of the history, which
-the answer to a ping tells (two seconds without an event, or ten in all, if that does not come), and
-then stand in the order of their times. Their numbers are those of the places that they come to.
+job that has several observers: there the session's events wait from the first of the history to
+its end, which the answer to a ping tells (if that does not come, two seconds without an event, ten
+in all, or `Buffer.hard` events), and then stand in the order of their times. Their numbers are
+those of the places that they come to.
 
 Over a WebSocket the Python and Go runtimes close a link on a frame of more than 1 MiB. Over stdio
 the Python runtime ends at a line of more than 64 KiB, and Go's at one of 1 MiB. A request that is
