@@ -45,7 +45,7 @@ def number(value: float) -> str:
 def bar(share: float, width: int, style: str = "green") -> Text:
     """A bar of so many cells, filled to a share from 0 to 1."""
     full = int(share * width)
-    return Text().append("█" * full, style=style).append("░" * (width - full), style="dim")
+    return Text().append("━" * full, style=style).append("┄" * (width - full), style="dim")
 
 
 def duration(seconds: float) -> str:

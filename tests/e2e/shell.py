@@ -99,6 +99,7 @@ class Screen:
     Attributes:
         child: the command.
         over: it has ended, or its terminal was closed.
+        translate: changes what it writes before the terminal has it.
     """
 
     def __init__(self, child: pexpect.spawn, rows: int, columns: int) -> None:
@@ -106,11 +107,12 @@ class Screen:
         self._screen = pyte.HistoryScreen(columns, rows, history=20_000, ratio=1.0)
         self._stream = pyte.Stream(self._screen)
         self.over = False
+        self.translate: Callable[[str], str] = str
 
     def read(self) -> None:
         """Show what the command has written, or wait a moment for it."""
         try:
-            self._stream.feed(self.child.read_nonblocking(65_536, timeout=0.05))
+            self._stream.feed(self.translate(self.child.read_nonblocking(65_536, timeout=0.05)))
         except pexpect.TIMEOUT:
             pass
         except pexpect.EOF:
@@ -160,12 +162,16 @@ class Screen:
         """Whether a person sees where they would type."""
         return not self._screen.cursor.hidden
 
+    def cells(self, row: int) -> list[pyte.screens.Char]:
+        """The cells of one line, with their colours."""
+        return [self._screen.buffer[row][column] for column in range(self._screen.columns)]
+
     def style(self, text: str) -> pyte.screens.Char:
         """The first cell of a text on the screen, with its colours."""
         for row, line in enumerate(self.lines):
             column = line.find(text)
             if column >= 0:
-                return self._screen.buffer[row][column]
+                return self.cells(row)[column]
         raise AssertionError(f"{text!r} is not on the screen:\n{self.text}")
 
 

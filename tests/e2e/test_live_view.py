@@ -32,7 +32,7 @@ def test_everything_about_a_job_is_seen_at_once_and_fits(
     here: Env, rows: int, columns: int
 ) -> None:
     with screen(here, "run", "busy", *LEASE, rows=rows, columns=columns) as seen:
-        wanted = [r"● busy@1.0.0", r"█+░* 3/4 files", r"└ helper +█+░+ 1/2 pages", "3.50 of 5"]
+        wanted = [r"● busy@1.0.0", r"━+┄* 3/4 files", r"└ helper +━+┄+ 1/2 pages", "3.50 of 5"]
         if rows > 10:
             wanted += [r"→ sleep", r"✓ grep", "bytes", r"left · [\d.,]+/min · .* left"]
         text = seen.until(lambda text: all(re.search(each, text) for each in wanted))
@@ -129,7 +129,7 @@ def test_watch_shows_the_children_of_a_job_of_another_session(here: Env) -> None
     )  # fmt: skip
     job = detached.stdout.strip()
     with screen(here, "watch", job) as seen:
-        seen.until(r"└ helper +█+░+ 1/2 pages")
+        seen.until(r"└ helper +━+┄+ 1/2 pages")
         subprocess.run([*COMMAND, "cancel", job], env=here, check=True, timeout=30)
         assert "cancelled" in seen.to_the_end()
 

@@ -59,7 +59,7 @@ def test_gaps_are_counted() -> None:
 
 def test_a_budget_has_a_gauge_a_rate_and_a_time_that_is_left() -> None:
     seen = drawn(family(cost(1, 0), cost(0.5, 30), lease=FIVE), at=30)
-    assert re.search(r"USD +█+░+ 3\.50 of 5\.00 left · 3\.00/min · 1:10 left", seen)
+    assert re.search(r"USD +━+┄+ 3\.50 of 5\.00 left · 3\.00/min · 1:10 left", seen)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_children_have_rows_of_their_own() -> None:
             events.Failed(**at(1, "job_3"), status="cancelled"),
         )
     )
-    assert re.search(r"└ helper +█+░+ 1/2 pages", seen)
+    assert re.search(r"└ helper +━+┄+ 1/2 pages", seen)
     assert re.search(r"└ job_3 +✗ cancelled", seen)
 
 
