@@ -46,10 +46,9 @@ _ABOUT = _set(
 _PUBLIC = _set("id scheme endpoint profile constraints type kind expires_at")
 """Fields of a credential that say which one it is (§9.8)."""
 
-_HINT = re.compile(
-    r"pass|pwd|secret|token|key|auth|cookie|bearer|basic|jwt|credential|://|sk-|gh[opsu]_|xox"
-    r"|AKIA|ASIA|eyJ|-----BEGIN|[?&]sig|signature",
-    re.IGNORECASE,
+_HINTS = _set(
+    "pass pwd secret token key auth cookie bearer basic jwt credential :// sk- gho_ ghp_ ghs_ ghu_"
+    " github_pat_ xox akia asia eyj -----begin ?sig &sig signature"
 )
 """Most texts hold none of these, and are looked at no further."""
 
@@ -125,7 +124,7 @@ class Scrubber:
     def text(self, text: str) -> str:
         """The text with its secrets masked."""
         text = self._values.masked(text)
-        if not self._names and _HINT.search(text) is None:
+        if not self._names and not _hinted(text):
             return text
         text = _PEM.sub(MASK, text)
         text = _KNOWN_FORMS.sub(MASK, text)
@@ -233,6 +232,12 @@ class Scrubber:
             pieces += [text[done:start], MASK]
             done = at = end
         return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def _hinted(text: str) -> bool:
+    # A pass in C for each hint takes a tenth of one with a regular expression for all.
+    folded = text.lower() if text.isascii() else text.casefold()
+    return any(hint in folded for hint in _HINTS)
 
 
 def _bearer(found: re.Match[str]) -> str:
