@@ -23,6 +23,7 @@ from arcp_client.web.problems import Problem
 __all__ = ["Feeds"]
 
 _SLICE = 64
+_REMEMBERED = 1024
 
 _log = logging.getLogger("arcp_client.web")
 
@@ -67,6 +68,7 @@ class Feeds:
         self._linger = linger
         self._changed = changed
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._left_alone: OrderedDict[str, None] = OrderedDict()
         self._opening: dict[str, asyncio.Task[Feed]] = {}
         self._owner = TaskOwner("arcp_client.web", on_failure=_failed)
         self._closed = False
@@ -153,9 +155,10 @@ class Feeds:
 
     async def _watch(self, job_id: str) -> Feed:
         assert self._client is not None
-        known = self._client.job(job_id)
-        ours = known is None
+        # What somebody else watches over the same session is not ours to leave.
+        ours = self._client.job(job_id) is None or job_id in self._left_alone
         view = await self._client.watch(job_id, history=True)
+        self._left_alone.pop(job_id, None)
         return self.adopt(view, ours=ours)
 
     async def _run(self, kept: _Kept) -> None:
@@ -209,6 +212,9 @@ class Feeds:
         if not feed.over:
             feed.fail(errors.JobLost("the job is watched no longer", job_id=feed.job.id))
         if kept.ours and isinstance(feed.job, JobView):
+            self._left_alone[feed.job.id] = None
+            if len(self._left_alone) > _REMEMBERED:
+                self._left_alone.popitem(last=False)
             try:
                 await feed.job.unsubscribe()
             except ArcpError as error:

@@ -40,12 +40,12 @@ class Link:
 
     def _changed(self, state: LinkState) -> None:
         self._retry_at = _ms(state.delay) if isinstance(state, Reconnecting) else None
-        self.shown.tell()
+        self.shown.now()
 
     def _missed(self, event: Event) -> None:
         assert isinstance(event, Gap)
         self._gap = {"first": event.first, "last": event.last, "reason": event.reason}
-        self.shown.tell()
+        self.shown.now()
 
     def look(self) -> None:
         """Tell of the counters, once a second and if they have changed."""

@@ -1,0 +1,89 @@
+"""Wrong tokens are slow, few at a time, and never slow down those who have the right one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from arcp_client.testing import VirtualClock
+from arcp_client.web.logins import LIFETIME, Logins
+from arcp_client.web.problems import Problem
+
+TOKEN = "the-token"
+
+
+@pytest.fixture
+def logins() -> Logins:
+    return Logins(SecretStr(TOKEN))
+
+
+async def wrong(logins: Logins) -> Problem:
+    with pytest.raises(Problem) as refused:
+        await logins.login("x")
+    return refused.value
+
+
+async def test_wrong_ones_take_ever_longer_up_to_a_bound(
+    logins: Logins, clock: VirtualClock
+) -> None:
+    loop = asyncio.get_running_loop()
+    took = []
+    for _ in range(12):
+        began = loop.time()
+        assert (await wrong(logins)).status == 401
+        took.append(loop.time() - began)
+    assert took == sorted(took)
+    assert took[0] > 0
+    assert took[-1] == pytest.approx(2.0)
+
+
+async def test_a_right_one_does_not_wait(logins: Logins, clock: VirtualClock) -> None:
+    for _ in range(5):
+        await wrong(logins)
+    began = asyncio.get_running_loop().time()
+    value = await logins.login(TOKEN)
+    assert asyncio.get_running_loop().time() == began
+    assert logins.knows(value)
+
+
+async def test_no_more_than_a_few_are_examined_at_a_time(
+    logins: Logins, clock: VirtualClock
+) -> None:
+    found = await asyncio.gather(*(wrong(logins) for _ in range(20)))
+    assert sorted(problem.status for problem in found) == [401] * 8 + [429] * 12
+    assert all(p.headers["Retry-After"] for p in found if p.status == 429)
+    assert logins.knows(await logins.login(TOKEN))
+
+
+async def test_while_too_many_are_tried_nobody_learns_whether_a_token_is_right(
+    logins: Logins, clock: VirtualClock
+) -> None:
+    tries = [asyncio.ensure_future(wrong(logins)) for _ in range(8)]
+    await asyncio.sleep(0)
+    with pytest.raises(Problem) as refused:
+        await logins.login(TOKEN)
+    assert refused.value.status == 429
+    await asyncio.gather(*tries)
+
+
+async def test_a_login_ends_after_its_time(logins: Logins, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("arcp_client.web.logins.time.monotonic", lambda: now)
+    value = await logins.login(TOKEN)
+    assert logins.knows(value)
+    now += LIFETIME
+    assert not logins.knows(value)
+
+
+async def test_there_is_a_limit_to_the_number_of_logins(logins: Logins) -> None:
+    values = [await logins.login(TOKEN) for _ in range(300)]
+    assert not logins.knows(values[0])
+    assert logins.knows(values[-1])
+    assert sum(map(logins.knows, values)) == 256
+
+
+def test_it_shows_neither_token_nor_values(logins: Logins) -> None:
+    assert TOKEN not in repr(logins)
+    assert TOKEN not in str(vars(logins))
