@@ -129,7 +129,7 @@ function drawHead() {
 
 // ------------------------------------------------------------------------------- the pages
 
-const tools = { store, announcer, page, needLogin, lookOnce, shownAt: (ms) => lag.shownAt(ms), link: (data) => store.dispatch({ type: 'link', data }) };
+const tools = { store, announcer, page, needLogin, lookOnce, watchOverview, shownAt: (ms) => lag.shownAt(ms), link: (data) => store.dispatch({ type: 'link', data }) };
 
 /** A view, or the login in its place. */
 function gated(make) {

@@ -58,6 +58,7 @@ export function meterLook(meter) {
   const granted = numeric(meter.granted);
   const left = numeric(meter.left);
   const burn = meter.rate > 0 ? `spends ${rate(meter.rate)} ${currency} a second` : '';
+  const amount = amounts([meter.granted, meter.left, meter.spent].map(numeric));
   const last = typeof meter.seconds_left === 'number' ? `lasts about ${duration(meter.seconds_left)} more` : '';
   const more = [burn, last].filter(Boolean).join(', ');
   if (left === null) return { share: null, title: currency, words: `${amount(meter.spent)} spent`, more };
@@ -74,9 +75,15 @@ function numeric(text) {
   return Number.isFinite(value) ? value : null;
 }
 
-function amount(text) {
-  const value = numeric(text);
-  return value === null ? '?' : Math.abs(value) < 0.001 && value !== 0 ? String(text).slice(0, 24) : count(value);
+/** How to write amounts that stand together: as money if one of them has decimals. */
+function amounts(values) {
+  const whole = values.every((value) => value === null || Number.isInteger(value));
+  const format = new Intl.NumberFormat('en', { minimumFractionDigits: whole ? 0 : 2, maximumFractionDigits: 4 });
+  return (text) => {
+    const value = numeric(text);
+    if (value === null) return '?';
+    return value !== 0 && Math.abs(value) < 0.0001 ? String(text).slice(0, 24) : format.format(value);
+  };
 }
 
 function rate(value) {

@@ -9,12 +9,13 @@ import { paced } from './ticker.js';
 import { timelineView } from './timelineview.js';
 
 /**
- * Draw a job's state, at most ten times a second.
+ * Draw a job's state, at most ten times a second; `tick` brings what counts seconds up to date.
  *
  * `told(events, errors)` hears what was drawn, for those who listen; `drawn(at)` when the oldest
  * event that is new on screen came to the server: events from before `since()` are history, not late.
+ * `now()` is the clock that ages and countdowns go by, in ms.
  */
-export function jobPanel(state, { transcript = null, result = null, links = true, told = () => {}, drawn = () => {}, since = () => Infinity } = {}) {
+export function jobPanel(state, { transcript = null, result = null, links = true, told = () => {}, drawn = () => {}, since = () => Infinity, now = Date.now } = {}) {
   const facts = factsPanel();
   const fault = faultPanel();
   const lease = leasePanel();
@@ -29,12 +30,18 @@ export function jobPanel(state, { transcript = null, result = null, links = true
   let errors = 0;
   let oldest = null;                         // when the oldest event that is not drawn came
 
+  const tick = () => {
+    facts.tick(now());
+    lease.tick(now());
+  };
+
   const draw = paced(() => {
     const detail = shaped(state);
     facts.update(detail);
     lease.update(detail);
     relations.update(detail, links);
     fault.update(detail.error);
+    tick();
     outcome.update(state, detail.status === 'success' ? result : null);
     const { timeline: rows } = state;
     timeline.update(changed);
@@ -60,10 +67,7 @@ export function jobPanel(state, { transcript = null, result = null, links = true
       if (type === 'events' && oldest === null) oldest = firstSince(data, since());
       draw();
     },
-    tick(now) {
-      facts.tick(now);
-      lease.tick(now);
-    },
+    tick,
     stop() {
       draw.stop();
       timeline.stop();

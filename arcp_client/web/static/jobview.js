@@ -9,7 +9,7 @@ import { follow, send } from './stream.js';
 import { clip, oneLine } from './text.js';
 import { everySecond } from './ticker.js';
 
-export function jobView({ id }, { store, announcer, page, link, shownAt, needLogin, lookOnce }) {
+export function jobView({ id }, { store, announcer, page, link, shownAt, needLogin, lookOnce, watchOverview }) {
   const path = `api/jobs/${encodeURIComponent(id)}`;
   const state = new JobState();
   const transcript = `${path}/transcript`;
@@ -19,6 +19,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
     told: (events, errors) => announcer.events(events, errors),
     drawn: shownAt,
     since: () => opened,
+    now: () => Date.now() + store.state.skew,
   });
   const failure = el('div', { class: 'panel tone-error', role: 'alert', hidden: true });
   const cancel = el('button', { type: 'button', class: 'button danger', hidden: true, on: { click: ask } }, 'Cancel job');
@@ -75,6 +76,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
       if (type === 'job' || type === 'end') controls();
       if (type === 'end') {
         stream.stop();
+        watchOverview(true);                 // the link is still worth knowing
         announcer.say(`The job ended: ${oneLine(String(data.status).replace('_', ' '), 24)}.`);
       }
     };
@@ -109,7 +111,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
   });
 
   const tick = () => {
-    panel.tick(Date.now() + store.state.skew);
+    panel.tick();
     // Only the runtime's listing knows when the job began, and its parent; a new job is not in it yet.
     if (state.detail && !state.detail.created_at && !state.listed && looks < 12) {
       if (looks % 3 === 0) lookOnce();

@@ -14,6 +14,7 @@ const REMEDIES = {
   TIMEOUT: 'The job took longer than it was allowed to. Submit it again with a larger max_runtime, or with less to do.',
   RESUME_WINDOW_EXPIRED: 'The session was away for too long. Jobs went on: watch them from a new session.',
   HEARTBEAT_LOST: 'The connection was silent for too long. Check the network; the client reconnects by itself.',
+  JOB_LOST: 'This job can no longer be followed. Load the page again to look for it anew.',
   INVALID_REQUEST: 'The runtime did not accept the input. Compare it with what the agent expects.',
   UNAUTHENTICATED: 'The runtime refused the token. Start the dashboard with a valid one.',
   INTERNAL_ERROR: 'Something broke in the runtime or the agent. Trying again may help; its log says more.',

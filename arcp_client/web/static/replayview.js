@@ -89,7 +89,7 @@ export function replayView({ announcer }) {
     player = new Player(one.entries);
     player.speed = Number(speed.value);
     projection = new Projection(one.start);
-    panel = jobPanel(new JobState(), { links: false, told: (events, errors) => announcer.events(events, errors) });
+    panel = jobPanel(new JobState(), { links: false, now, told: (events, errors) => announcer.events(events, errors) });
     const runtime = recording.header.runtime;
     put(about, [
       oneLine(one.start.agent ?? '', 80),
@@ -115,7 +115,7 @@ export function replayView({ announcer }) {
     for (const each of entries) bytes += each.bytes;
     if (entries.length) panel.take('events', entries, bytes);
     panel.take('job', projection.detail(), 0);
-    panel.tick(now());
+    panel.tick();
     progress();
   }
 

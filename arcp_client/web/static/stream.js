@@ -22,8 +22,8 @@ export function follow(url, { on, state = () => {}, refused = () => true, hideab
   let over = false;
 
   function open() {
-    if (over || source) return;
     timer = null;
+    if (over || source || (hideable && document.hidden)) return;
     const target = new URL(url, document.baseURI);
     if (last) target.searchParams.set('after', last);
     const mine = new EventSource(target);

@@ -35,7 +35,6 @@ export class Timeline {
     this.missing = 0;
     this.dropped = 0;
     this.errors = 0;
-    this.kinds = new Map();
   }
 
   get first() {
@@ -87,7 +86,6 @@ export class Timeline {
 
   #take(n, at, event, share) {
     const kind = String(event.kind ?? '');
-    this.kinds.set(kind, (this.kinds.get(kind) ?? 0) + 1);
     if (kind === 'error' || kind === 'gap' || failed(event)) this.errors += 1;
     if (kind === 'tool_result') {
       const row = this.#calls.get(event.call_id);

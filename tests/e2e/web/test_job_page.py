@@ -138,11 +138,11 @@ async def test_the_lease_panel_counts_down_and_meters_the_budget(site: Site, pag
     await expect(panel.locator(".expiry")).not_to_have_text(before or "")
     await job.says.metric("cost.inference", 0.75, "USD")
     meter = panel.get_by_role("meter", name="USD")
-    await expect(meter).to_have_attribute("aria-valuetext", "4.25 of 5 left")
+    await expect(meter).to_have_attribute("aria-valuetext", "4.25 of 5.00 left")
     await expect(meter).to_have_attribute("aria-valuenow", "85")
     await expect(panel).to_contain_text("USD a second, lasts about")
     await job.says.metric("cost.inference", 4, "USD")
-    await expect(meter).to_have_attribute("aria-valuetext", "low: 0.25 of 5 left")
+    await expect(meter).to_have_attribute("aria-valuetext", "low: 0.25 of 5.00 left")
 
 
 async def test_progress_phase_and_relations_are_shown(site: Site, page: Page) -> None:

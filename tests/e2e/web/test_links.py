@@ -121,11 +121,11 @@ async def test_a_gap_has_its_numbers_in_the_chip_and_in_the_timeline(
         "**/api/jobs/*/stream*",
         lambda route: route.fulfill(
             content_type="text/event-stream",
-            body=sse(
+            body="retry: 60000\n\n"
+            + sse(
                 ("link", link),
                 ("reset", {"reason": "start"}),
                 ("events", [{"n": 1, "at": 0, "event": gap}]),
-                ("end", {"status": "success"}),
             ),
         ),
     )
@@ -182,3 +182,15 @@ async def test_a_page_has_one_stream_at_a_time(site: Site, page: Page) -> None:
             await page.get_by_role("link", name="Jobs", exact=True).click()
         await expect(page.locator("table.jobs a.job")).to_have_count(1)
         assert streams == ["overview/stream"]
+
+
+async def test_the_chip_stays_true_after_the_job_has_ended(linked: Site, page: Page) -> None:
+    job = await linked.submit()
+    await page.goto(linked.job_url(job.id))
+    await job.finish()
+    await expect(page.locator(".facts .badge")).to_have_text("success")
+    with linked.proxy.refuse():
+        await linked.proxy.cut()
+        await expect(page.locator("#chip")).to_have_text(re.compile(r"^reconnecting"))
+    await expect(page.locator("#chip")).to_have_text("live, resumed")
+    await expect(page.locator(".facts .badge")).to_have_text("success")
