@@ -509,12 +509,19 @@ def web(
         list[str] | None, typer.Option(help="A name that it is reached under; may be repeated.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show a transcript's jobs, as they went.")
+    ] = None,
+    speed: Annotated[
+        str, typer.Option(metavar="X|max", help="Recorded seconds that go into one.")
+    ] = "1",
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
 ) -> None:
     """Serve a dashboard of the runtime's jobs to browsers, until it is stopped.
 
+    It only looks, unless --allow-control lets it submit and cancel.
     Other machines reach it with --host 0.0.0.0, which takes a token to log in with.
     """
 
@@ -527,8 +534,8 @@ def web(
             reconnect_for=float("inf"),
         )  # fmt: skip
         return body(
-            where, host=host, port=port, login_file=login_file, allow_control=allow_control,
-            names=allow_host or (), open_=open_,
+            where, replay=replay, speed=speed, host=host, port=port, login_file=login_file,
+            allow_control=allow_control, names=allow_host or (), open_=open_,
         )  # fmt: skip
 
     _do(command)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from arcp_client import Client
+from arcp_client import ArcpError, Client
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.replaying import read_speed
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.cli.settings import is_loopback, read_token
-from arcp_client.web import serve
+from arcp_client.testing import ReplayedRuntime
+from arcp_client.web import Server, serve
 
 __all__ = ["web"]
 
@@ -25,6 +28,8 @@ _TOKEN = "ARCP_WEB_TOKEN"
 def web(
     where: Place,
     *,
+    replay: Path | None,
+    speed: str,
     host: str,
     port: int,
     login_file: Path | None,
@@ -32,34 +37,51 @@ def web(
     names: Sequence[str],
     open_: bool,
 ) -> Exit:
-    """Serve until a signal."""
+    """Serve until a signal; the jobs of a runtime, or those of a transcript."""
     login = _login(login_file)
     _refuse_open(host, login)
+    pace = read_speed(speed)
 
     async def body(interrupts: Interrupts) -> Exit:
-        async with connected(where, interrupts) as client:
-            return await _serve(
+        async with _client(where, interrupts, replay, pace) as client:
+            server = serve(
                 client,
-                interrupts,
-                host=host,
-                port=port,
-                login=login,
-                secrets=[where.token] if where.token is not None else [],
+                host,
+                port,
+                token=login,
                 allow_control=allow_control,
-                names=names,
-                open_=open_,
+                hosts=names,
+                secrets=[where.token] if where.token is not None else [],
             )
+            return await _serve(server, interrupts, host, port, open_=open_)
 
     return execute(body)
+
+
+@asynccontextmanager
+async def _client(
+    where: Place, interrupts: Interrupts, replay: Path | None, speed: float | None
+) -> AsyncIterator[Client]:
+    """Whose jobs are shown."""
+    if replay is None:
+        async with connected(where, interrupts) as client:
+            yield client
+        return
+    try:
+        async with ReplayedRuntime(replay, speed=speed) as runtime, Client(runtime) as client:
+            yield client
+    except OSError as error:
+        if isinstance(error, ArcpError) or error.filename is None:
+            raise
+        raise Complaint(Exit.USAGE, f"{replay} cannot be read: {error.strerror}") from None
 
 
 def _login(path: Path | None) -> SecretStr | None:
     """What people log in with: never a flag's value, which everybody on the machine can read."""
     if path is not None:
         return read_token(path)
-    if value := os.environ.get(_TOKEN):
-        return SecretStr(value)
-    return None
+    value = os.environ.pop(_TOKEN, None)  # what is started from here, a browser, needs none
+    return SecretStr(value) if value else None
 
 
 def _refuse_open(host: str, login: SecretStr | None) -> None:
@@ -72,27 +94,8 @@ def _refuse_open(host: str, login: SecretStr | None) -> None:
 
 
 async def _serve(
-    client: Client,
-    interrupts: Interrupts,
-    *,
-    host: str,
-    port: int,
-    login: SecretStr | None,
-    secrets: Sequence[SecretStr],
-    allow_control: bool,
-    names: Sequence[str],
-    open_: bool,
+    server: Server, interrupts: Interrupts, host: str, port: int, *, open_: bool
 ) -> Exit:
-    console = terminal.err()
-    server = serve(
-        client,
-        host,
-        port,
-        token=login,
-        allow_control=allow_control,
-        hosts=names,
-        secrets=secrets,
-    )
     try:
         await server.__aenter__()
     except OSError as error:
@@ -102,12 +105,9 @@ async def _serve(
             "--port 0 takes a free one",
         ) from None
     try:
-        terminal.tell(console, f"the dashboard is on {server.url}", "green")
-        if not allow_control:
-            terminal.tell(
-                console, "it only looks; --allow-control lets it submit and cancel jobs", "dim"
-            )
+        terminal.tell(terminal.err(), f"the dashboard is on {server.url}", "green")
         if open_:
+            os.environ.pop("ARCP_TOKEN", None)
             await asyncio.to_thread(webbrowser.open, server.url)
         async with interrupts.stop():
             await asyncio.get_running_loop().create_future()

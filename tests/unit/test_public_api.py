@@ -449,7 +449,7 @@ COMMANDS = {
     "ping": f"--output {PLACE}",
     "doctor": "--json --output --token-file --profile --connect-timeout",
     "acp": "--prompt --json --cwd --session --allow --write",
-    "web": "--host --port --allow-control --login-file --allow-host --open"
+    "web": "--host --port --allow-control --login-file --allow-host --open --replay --speed"
     f" {PLACE}",
     "version": "--output",
     "config": "",
