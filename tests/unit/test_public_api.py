@@ -440,9 +440,10 @@ PLACE = "--url --token-file --profile --connect-timeout"
 COMMANDS = {
     "demo": "--seed --fast",
     "serve": "--agents --host --port --stdio --token-file",
-    "run": f"--input --output --lease --max-runtime --key --save --detach {PLACE} --reconnect-for",
+    "run": f"--input --output --lease --max-runtime --key --save --detach --resume --ephemeral"
+    f" {PLACE} --reconnect-for",
     "watch": f"--output --history {PLACE} --reconnect-for",
-    "jobs": f"--status --agent --output {PLACE}",
+    "jobs": f"--status --agent --watch --every --output {PLACE}",
     "status": f"--output {PLACE}",
     "result": f"--save --output {PLACE} --reconnect-for",
     "cancel": f"--reason {PLACE}",
