@@ -319,6 +319,31 @@ async def test_a_task_inside_receive_gets_what_comes_before_the_peers_goodbye() 
         assert await call == b"late"
 
 
+@pytest.mark.parametrize("first", ["theirs", "ours"])
+async def test_l8_why_a_link_ended_is_told_whoever_closes_first(first: str) -> None:
+    async def serve(ws: RawSocket) -> None:
+        if first == "ours":
+            await ws.receive_close()
+        await ws.send(close(4001, "bye now"))
+        if first == "theirs":
+            await ws.receive_close()
+
+    async with raw_server(serve) as url:
+        link = await WebSocketConnector(url).connect()
+        call = asyncio.create_task(link.receive())
+        await asyncio.sleep(0)
+        if first == "theirs":
+            await asyncio.wait({call})
+        await link.close(timeout=2.0)
+        with pytest.raises(LinkLost) as lost:
+            await call
+        if first == "theirs":
+            assert lost.value.close_code == 4001
+            assert "bye now" in str(lost.value)
+        else:
+            assert "closed by this side" in str(lost.value)
+
+
 async def test_a_link_may_be_opened_used_and_closed_by_different_tasks_in_any_order() -> None:
     async with websocket_server() as server:
         connector = WebSocketConnector(server.url)
