@@ -16,7 +16,7 @@ from tenacity import stop_never, wait_random_exponential
 from typer.main import get_command
 
 import arcp_client
-from arcp_client import acp, errors, events, projection, runtime, rx, state, testing, transcripts
+from arcp_client import acp, errors, events, projection, runtime, rx, state, testing, transcripts, web
 from arcp_client.cli.app import app
 from arcp_client.cli.exits import Exit
 
@@ -237,8 +237,30 @@ def test_rx_operators(function: Any, expected: str) -> None:
     assert shape(function) == expected
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (
+            web.add_routes,
+            "(app, client, *, prefix='', token=None, allow_control=False, hosts=(), secrets=(),"
+            " memory=8388608, linger=60.0)",
+        ),
+        (
+            web.serve,
+            "(client, host='127.0.0.1', port=0, *, token=None, allow_control=False, hosts=(),"
+            " secrets=())",
+        ),
+        (web.sse, "(job)"),
+        (web.end_streams, "async (app)"),
+        (web.ag_ui, "aiter (job, *, thread_id=None, run_id=None)"),
+    ],
+)
+def test_the_dashboard(function: Any, expected: str) -> None:
+    assert shape(function) == expected
+
+
 def test_public_modules_export_no_private_name() -> None:
-    for module in (
+    for module in (web, 
         arcp_client,
         acp,
         errors,

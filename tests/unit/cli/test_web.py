@@ -19,6 +19,10 @@ from typing import Any
 import pytest
 
 from arcp_client import Client, JobContext, Runtime, transcripts
+from arcp_client.cli.exits import Complaint
+from arcp_client.cli.options import Output
+from arcp_client.cli.running import Place
+from arcp_client.cli.web import web
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "arcp_client.cli", "web"]
@@ -135,21 +139,45 @@ async def test_a_token_comes_from_the_environment_or_a_file(
         assert await asyncio.to_thread(look, ARCP_WEB_TOKEN=TOKEN) == [401, 200]
 
 
-def test_without_a_token_other_machines_are_a_usage_error(tmp_path: Path) -> None:
-    code, complaint = refused(tmp_path, "--host", "0.0.0.0")
-    assert code == 2
-    assert "ARCP_WEB_TOKEN" in complaint
+WHERE = Place("ws://127.0.0.1:1/arcp", None, Output.TEXT, 0.2, 1.0)
+OPTIONS: dict[str, Any] = {
+    "replay": None,
+    "speed": "1",
+    "host": "127.0.0.1",
+    "port": 0,
+    "login_file": None,
+    "allow_control": False,
+    "names": (),
+    "open_": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"host": "0.0.0.0"}, "a token to log in with"),
+        ({"host": "example.org"}, "a token to log in with"),
+        ({"login_file": Path("nowhere")}, "nowhere"),
+        ({"speed": "-1"}, "--speed"),
+        ({"speed": "fast"}, "--speed"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_a_usage_error_before_anything_is_connected(
+    options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ARCP_WEB_TOKEN", raising=False)
+    with pytest.raises(Complaint, match=words) as refusal:
+        web(WHERE, **{**OPTIONS, **options})
+    assert refusal.value.code == 2
 
 
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
         (("--url", "ws://127.0.0.1:1/arcp", "--connect-timeout", "0.2"), 3, "error:"),
-        (("--url", "http://127.0.0.1:1/"), 2, "ws://"),
-        (("--login-file", "nowhere"), 2, "nowhere"),
         (("--replay", "nowhere"), 2, "nowhere"),
         (("--replay", "nonsense"), 2, "nonsense"),
-        (("--speed", "-1"), 2, "--speed"),
     ],
 )
 def test_what_is_wrong_is_said(
