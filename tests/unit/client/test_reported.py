@@ -22,7 +22,7 @@ from arcp_client import (
     Timeouts,
     events,
 )
-from arcp_client.errors import ArcpError, LinkLost
+from arcp_client.errors import ArcpError, JobCancelled, LinkLost
 from arcp_client.testing import FaultyConnector, VirtualClock
 from arcp_client.transports.base import Transport
 from tests.unit.link.line import Line
@@ -146,6 +146,29 @@ async def test_l5_a_client_entered_in_one_task_is_left_in_another(runtime: Runti
     await client.ping()
     await asyncio.create_task(client.__aexit__(None, None, None))
     assert isinstance(client.state, Closed)
+
+
+# ------------------------------------------------------------------ a submit given up (C7)
+
+
+async def test_c7_a_submit_that_was_given_up_leaves_no_job_that_nobody_can_cancel(
+    runtime: Runtime,
+) -> None:
+    async with Client(runtime) as client:
+        for ticks in range(12):  # before it is sent, on its way, accepted
+            submitting = asyncio.ensure_future(client.submit("stuck"))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            submitting.cancel()
+            await asyncio.wait({submitting})
+            await client.ping()  # it was answered, if it was sent
+            listed = [job.job_id async for job in client.jobs(status=["pending", "running"])]
+            known = client.open_jobs()
+            assert [job.id for job in known] == listed
+            for job in known:
+                await job.cancel()
+                with pytest.raises(JobCancelled):
+                    await job.result()
 
 
 # ------------------------------------------------------------------ the reader stops (C2, C9)
