@@ -16,7 +16,18 @@ from tenacity import stop_never, wait_random_exponential
 from typer.main import get_command
 
 import arcp_client
-from arcp_client import acp, errors, events, projection, runtime, rx, state, testing, transcripts, web
+from arcp_client import (
+    acp,
+    errors,
+    events,
+    projection,
+    runtime,
+    rx,
+    state,
+    testing,
+    transcripts,
+    web,
+)
 from arcp_client.cli.app import app
 from arcp_client.cli.exits import Exit
 
@@ -260,7 +271,8 @@ def test_the_dashboard(function: Any, expected: str) -> None:
 
 
 def test_public_modules_export_no_private_name() -> None:
-    for module in (web, 
+    for module in (
+        web,
         arcp_client,
         acp,
         errors,
