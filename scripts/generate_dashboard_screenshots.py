@@ -162,9 +162,7 @@ async def main() -> None:
             async_playwright() as playwright,
         ):
             shown = await jobs(client, ready)
-            browser = await playwright.chromium.launch(
-                executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else []
-            )
+            browser = await playwright.chromium.launch(executable_path=found)
             await shoot(browser, server.url, shown.id, directory)
             await browser.close()
 

@@ -54,9 +54,9 @@ function refused({ status, error }) {
     needLogin();
     return false;
   }
+  store.dispatch({ type: 'failed', data: error });
   if (status >= 500 || status === 429) return true;
   page('live');
-  store.dispatch({ type: 'failed', data: error });
   return false;
 }
 
@@ -91,12 +91,13 @@ function lagMeter() {
   };
 }
 
+const LOGGED_OUT = { tone: 'plain', icon: 'stop', text: 'not logged in', hint: '' };
 let chipShown = '';
 let linkBefore = null;
 
 function drawHead() {
   const { link, page: own, runtime, control, login, phase } = store.state;
-  const chip = linkChip(link, own, Date.now() + store.state.skew);
+  const chip = phase === 'login' ? LOGGED_OUT : linkChip(link, own, Date.now() + store.state.skew);
   const known = JSON.stringify(chip);
   if (known !== chipShown) {
     chipShown = known;

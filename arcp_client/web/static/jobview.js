@@ -95,7 +95,10 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
   const stream = follow(`${path}/stream`, {
     on,
     state(now) {
-      if (now === 'live') opened = Date.now() + store.state.skew;
+      if (now === 'live') {
+        opened = Date.now() + store.state.skew;
+        show(failure, false);
+      }
       page(now);
     },
     refused({ status, error }) {
@@ -103,9 +106,9 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
         needLogin();
         return false;
       }
+      fail(error);
       if (status >= 500 || status === 429) return true;
       page('live');
-      fail(error);
       return false;
     },
   });

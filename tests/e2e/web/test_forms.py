@@ -108,6 +108,7 @@ class TestLogin:
             await page.goto(site.job_url(job.id))
             heading = page.get_by_role("heading", level=1)
             await expect(heading).to_have_text("Log in")
+            await expect(page.locator("#chip")).to_have_text("not logged in")
             assert job.id not in await page.locator("main").inner_text()
             await page.get_by_label("Token").fill("wrong")
             await page.keyboard.press("Enter")

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 
 from tests.e2e.web.site import Site, all_rows, lines
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 
 async def test_events_appear_while_they_happen(site: Site, page: Page) -> None:

@@ -13,7 +13,7 @@ from arcp_client import events
 from arcp_client.testing import FaultyProxy
 from tests.e2e.web.site import Site, all_rows, lines
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 
 def excused(complaints: list[str]) -> None:
@@ -129,6 +129,7 @@ async def test_a_gap_has_its_numbers_in_the_chip_and_in_the_timeline(
             ),
         ),
     )
+    await page.route("**/api/overview", lambda route: route.fulfill(json={"link": link}))
     await page.reload()
     await expect(page.locator("#gap")).to_have_text("gap 120–140")
     await expect(page.locator(".row .what")).to_have_text(
@@ -194,3 +195,21 @@ async def test_the_chip_stays_true_after_the_job_has_ended(linked: Site, page: P
         await expect(page.locator("#chip")).to_have_text(re.compile(r"^reconnecting"))
     await expect(page.locator("#chip")).to_have_text("live, resumed")
     await expect(page.locator(".facts .badge")).to_have_text("success")
+
+
+async def test_a_refusal_that_passes_is_shown_until_it_has_passed(
+    site: Site, page: Page, complaints: list[str]
+) -> None:
+    error = {"code": "TOO_MANY_PAGES", "message": "too many pages are open", "remedy": "close some"}
+    await page.route(
+        "**/stream",
+        lambda route: route.fulfill(status=503, json={"error": error}),
+        times=2,  # the stream, and the question why it was refused
+    )
+    await page.goto(site.url)
+    alert = page.get_by_role("alert")
+    await expect(alert).to_contain_text("TOO_MANY_PAGES too many pages are open")
+    await expect(alert).to_contain_text("close some")
+    await expect(page.get_by_text("No jobs yet.")).to_be_visible()
+    await expect(alert).to_be_hidden()
+    excused(complaints)
