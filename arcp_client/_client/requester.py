@@ -92,7 +92,9 @@ class Requester:
             deadline=self._until(timeout),
             job_id=job_id,
         )
-        ended = known if history and known is not None and known.over else None
+        # What a session hears anyway, of the jobs that its own delegated, is not told to it again.
+        told_again = history and known is not None and known.over and known.watched
+        ended = known if told_again else None
         if ended is not None:
             self._jobs.again(ended)
         try:

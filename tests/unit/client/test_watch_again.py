@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from arcp_client import Client, JobView, Runtime, errors, events
+from arcp_client import Client, JobContext, JobView, Runtime, errors, events
 
 SOON = 10.0
 
@@ -57,3 +58,25 @@ async def test_a_refusal_leaves_what_was_known(runtime: Runtime, client: Client)
         assert known is not None
         assert known.status == "success"
         assert await told(first) == before
+
+
+async def test_what_a_session_heard_of_a_child_it_is_not_told_again() -> None:
+    """S11: no second copy, and no wait for one."""
+    async with Runtime() as runtime, Client(runtime) as client:
+
+        @runtime.agent("child")
+        async def child(input: Any, job: JobContext) -> Any:
+            await job.log("working")
+            return input
+
+        @runtime.agent("parent")
+        async def parent(input: Any, job: JobContext) -> Any:
+            return await (await job.delegate("child", input)).result()
+
+        job = await client.submit("parent", 7, lease={"agent.delegate": ["*"]})
+        await job.result()
+        (child_id,) = job.children
+        view = await client.watch(child_id, history=True)
+        found = await told(view)
+        assert [type(event) for event in found] == [events.Log, events.Completed]
+        assert (await view.result()).value == 7
