@@ -211,6 +211,29 @@ async def test_a_watched_job_is_watched_again_without_loss(
         await job.result()
 
 
+async def test_a_job_that_is_watched_from_now_on_gets_what_it_missed_and_none_of_the_past(
+    reference: ReferenceRuntime, proxy: FaultyProxy
+) -> None:
+    puppet = reference.puppet()
+    async with (
+        Client(reference.url, token="tok-alice", features=["subscribe"]) as submitter,
+        through(proxy) as observer,
+    ):
+        job = await submitter.submit("puppet", "p")
+        await puppet.progress(1, 2)
+        view = await observer.watch(job.id)
+        await puppet.progress(3)
+        await observer.ping()
+        await proxy.cut()
+        await puppet.progress(4)
+        await led_back(reference, 3)
+        await puppet.progress(5)
+        puppet.finish("done")
+        assert numbers(await all_of(view)) == [3, 4, 5]
+        assert (await view.result()).value == "done"
+        await job.result()
+
+
 async def test_a_chunked_result_with_a_hole_is_incomplete(
     reference: ReferenceRuntime, proxy: FaultyProxy, client: Client
 ) -> None:
