@@ -1,4 +1,4 @@
-"""The parts of a `Client`, each with its own state; ``client.py`` puts them together.
+"""The parts of a `Client`, each with its own state; ``parts`` joins them.
 
 ::
 
