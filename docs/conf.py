@@ -4,6 +4,7 @@ import inspect
 from importlib.metadata import version as installed_version
 from typing import Any
 
+import ag_ui.core  # noqa: F401  autodoc reloads modules as type checkers see them; it cannot be
 from sphinx.application import Sphinx
 
 from arcp_client.events import Event
