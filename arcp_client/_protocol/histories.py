@@ -46,7 +46,6 @@ class Histories(Generic[M]):
         self.expected = False
         self.deadline: float | None = None
         self._limit = limit
-        self._asked: dict[str, str] = {}
         self._ends: dict[str, str] = {}
         self._mixed: set[str] = set()
         self._items: list[Held | M] = []
@@ -57,24 +56,20 @@ class Histories(Generic[M]):
     # -- beginnings and ends
 
     def expect(self, job_id: str, mark: str) -> None:
-        """A history is asked for; the pong that names this mark ends it."""
-        self._asked[job_id] = mark
+        """A history is asked for; the pong that names this mark ends it.
 
-    def begun(self, job_id: str) -> None:
-        """A subscription is confirmed: its history follows, if one was asked for."""
-        mark = self._asked.pop(job_id, None)
-        if mark is not None:
-            self.expected = True
-            self._ends[mark] = job_id
-            self._mixed.add(job_id)
+        Live events may come before it is confirmed: they belong behind it.
+        """
+        self.expected = True
+        self._ends[mark] = job_id
+        self._mixed.add(job_id)
 
-    def refused(self, job_id: str) -> None:
-        """No history comes."""
-        self._asked.pop(job_id, None)
-
-    def lost(self) -> None:
-        """The link is gone, and with it every history that was on its way."""
-        self._asked.clear()
+    def refused(self, job_id: str) -> bool:
+        """No history comes; whether all is to be let go."""
+        marks = [mark for mark, of in self._ends.items() if of == job_id]
+        for mark in marks:
+            del self._ends[mark]
+        return bool(marks) and not self._ends
 
     def ended(self, mark: str) -> bool:
         """A pong came; whether all is to be let go, with `release`."""
@@ -82,8 +77,7 @@ class Histories(Generic[M]):
 
     def awaits(self, mark: object) -> bool:
         """Whether that pong ends a history: it must not overtake what came before it."""
-        known = (*self._ends, *self._asked.values())
-        return isinstance(mark, str) and mark in known
+        return isinstance(mark, str) and mark in self._ends
 
     def postpone(self, now: float) -> None:
         """Nobody reads: that nothing comes means nothing."""

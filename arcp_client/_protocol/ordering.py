@@ -157,6 +157,7 @@ class Ordering:
             self._parted.clear()
         if not resumed or (self._repeats.tolerant is None and not self._terms.dialect.strict):
             self._start(self.cursor if resumed else 0)
+        self._sequence.patience = self._terms.dialect.patience
         if resumed:
             self._sequence.opened(now)
         self._repeats.begun(renamed=self._terms.dialect.renames_copies)
@@ -176,7 +177,6 @@ class Ordering:
     def lost(self) -> None:
         """The link is gone, and with it every history that was on its way."""
         self._repeats.lost()
-        self._histories.lost()
         self.let_go()
 
     # -- subscriptions
@@ -196,6 +196,7 @@ class Ordering:
         if ends_with is not None:
             self._repeats.remember(job_id)
             self._histories.expect(job_id, ends_with)
+            self._look()
         if apart:
             self._set_apart(job_id)
 
@@ -203,13 +204,12 @@ class Ordering:
         """A subscription was confirmed."""
         self._repeats.closed(job_id)
         self._set_apart(job_id)
-        self._histories.begun(job_id)
-        self._look()
 
     def unsubscribed(self, job_id: str) -> None:
         """A subscription was refused, or not answered."""
         self._repeats.closed(job_id)
-        self._histories.refused(job_id)
+        if self._histories.refused(job_id):
+            self.let_go()
         if self._jobs.get(job_id) is None:
             self._repeats.forget(job_id)
             self.over(job_id)

@@ -58,12 +58,15 @@ class Sequence(Generic[T]):
 
     Attributes:
         cursor: the highest number below which nothing is missing.
+        patience: seconds that a hole has to fill itself before it is asked for; for peers that let
+            frames overtake one another.
         repeated: how many repeats were dropped.
         quiet_since: when the wait for what is missing began.
     """
 
     def __init__(self, *, cursor: int = 0, limit: int = 8192) -> None:
         self.cursor = cursor
+        self.patience = 0.0
         self.repeated = 0
         self.quiet_since = 0.0
         self._limit = limit
@@ -200,14 +203,14 @@ class Sequence(Generic[T]):
 
     def _wait(self, now: float) -> None:
         self.quiet_since = now
-        self._settles_at = now + (SETTLE if self._replaying else 0.0)
+        self._settles_at = now + (SETTLE if self._replaying else self.patience)
         self._settled_from = self.cursor
 
     def _settled(self, now: float) -> bool:
-        """Whether nothing moves any more; a replay that goes on gets as much time again."""
+        """Whether nothing moves any more; what goes on gets as much time again."""
         if now < self._settles_at:
             return False
-        if self._replaying and self._settled_from != self.cursor:
+        if (self._replaying or self.patience) and self._settled_from != self.cursor:
             self._wait(now)
             return False
         return True

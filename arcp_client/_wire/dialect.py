@@ -186,6 +186,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         name: ``arcp-client`` (this package), ``python``, ``typescript``, ``csharp``, ``java``,
             ``go``, ``ruby`` or ``unknown``.
         strict: ``event_seq`` can be trusted: gaps are real and repeats are known by number.
+        patience: seconds in which a hole in the numbers may fill itself: frames of several jobs
+            overtake one another, since they are numbered before they are queued.
         watched_space: where events of a watched job are numbered: with the session's own events,
             in a space of their own, or as in the session that submitted the job.
         one_at_a_time: refusals carry no correlation, so only one request may be in flight.
@@ -214,6 +216,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     strict: bool = True
+    patience: float = 0.0
     watched_space: Literal["session", "own", "submitter"] = "session"
     one_at_a_time: bool = False
     close_with: Literal["close", "bye", "both", "drop"] = "both"
@@ -269,6 +272,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         Dialect(name="java", close_with="drop", resumes_late=True),
         Dialect(
             name="go",
+            patience=0.5,
             close_with="close",
             mixes_histories=True,
             resumes_late=True,
@@ -284,7 +288,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             hears_by_subscribing=True,
             flat_leases=True,
         ),
-        Dialect(name="unknown"),
+        Dialect(name="unknown", patience=0.5),
     )
 }
 

@@ -263,6 +263,37 @@ def test_r15_a_peer_that_ignores_the_cursor_repeats_nothing_and_is_warned_of_onc
     assert len([r for r in table.of(effects.Report) if "again" in r.message]) == 1
 
 
+@rule("accept-18")
+@pytest.mark.parametrize("spoken", ["go", "unknown"])
+def test_where_frames_overtake_one_another_a_hole_has_a_moment_to_fill_itself(spoken: str) -> None:
+    table = live(spoken=spoken)
+    patience = table.session.dialect.patience
+    assert patience > 0
+    for first, second in ((2, 1), (4, 3), (6, 5)):
+        table.event(first, JOB, first)
+        table.wait(patience / 2)
+        table.event(second, JOB, second)
+    assert table.numbers == [1, 2, 3, 4, 5, 6]
+    assert table.causes == []
+
+
+@pytest.mark.parametrize("spoken", ["go", "unknown"])
+def test_each_hole_has_its_moment_and_one_that_stays_is_asked_for(spoken: str) -> None:
+    table = live(spoken=spoken)
+    patience = table.session.dialect.patience
+    table.event(2, JOB, 2)
+    table.event(4, JOB, 4)
+    table.wait(0.8 * patience)
+    table.event(1, JOB, 1)  # 3 is missing yet, and has been for long, but was not the first
+    table.wait(0.8 * patience)
+    assert table.causes == []
+    table.wait(patience)
+    assert table.causes == ["LinkLost"]
+    table.resumed(2)
+    table.replay(3, 4)
+    assert table.numbers == [1, 2, 3, 4]
+
+
 def test_r2_the_end_of_an_open_job_is_no_repeat_whatever_its_number() -> None:
     table = live()
     table.replay(1, 5)
