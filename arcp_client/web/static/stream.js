@@ -14,7 +14,7 @@ const MOST = 10000;
  * `on` maps types of messages to `(data, bytes)`; `state` is told 'connecting', 'live', 'offline'
  * or 'idle'.
  */
-export function follow(url, { on, state = () => {}, refused = () => true, hideable = true }) {
+export function follow(url, { on, state = () => {}, refused = () => true }) {
   let source = null;
   let last = '';
   let timer = null;
@@ -23,7 +23,7 @@ export function follow(url, { on, state = () => {}, refused = () => true, hideab
 
   function open() {
     timer = null;
-    if (over || source || (hideable && document.hidden)) return;
+    if (over || source || document.hidden) return;
     const target = new URL(url, document.baseURI);
     if (last) target.searchParams.set('after', last);
     const mine = new EventSource(target);
@@ -74,15 +74,11 @@ export function follow(url, { on, state = () => {}, refused = () => true, hideab
     }
   }
 
-  if (hideable) document.addEventListener('visibilitychange', turn);
-  if (hideable && document.hidden) state('idle');
+  document.addEventListener('visibilitychange', turn);
+  if (document.hidden) state('idle');
   else open();
 
   return {
-    get position() {
-      return last;
-    },
-    /** Forget where the stream was: the server starts it anew. */
     stop() {
       over = true;
       close();

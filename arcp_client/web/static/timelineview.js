@@ -11,12 +11,11 @@ import { count, plural } from './text.js';
  *
  * Paused, it stays as it is while the state goes on: nothing is lost, new events are counted.
  */
-export function timelineView(state, { transcript = null, onPause = () => {} } = {}) {
+export function timelineView(state, { transcript = null } = {}) {
   let match = null;                       // null: everything is shown
   let visible = [];                       // ids that match, if there is a filter
   let seen = 0;                           // ids below it were looked at
   let pausedAt = null;                    // {next, last} when it was paused
-  let readTo = null;                      // position of the newest event that was on screen
 
   const { timeline } = state;
   const end = () => pausedAt?.next ?? timeline.next;
@@ -53,7 +52,7 @@ export function timelineView(state, { transcript = null, onPause = () => {} } = 
   const latest = el('button', { type: 'button', class: 'button small', hidden: true, on: { click: () => { scroller.toEnd(); viewport.focus(); } } }, 'Jump to latest');
   const pauseWord = el('span', {}, 'Pause');
   const pauseIcon = el('span', { class: 'slot' }, icon('pause'));
-  const pause = el('button', { type: 'button', class: 'button small', id: 'pause', 'aria-pressed': 'false', on: { click: () => setPaused(!pausedAt) } }, pauseIcon, pauseWord);
+  const pause = el('button', { type: 'button', class: 'button small', id: 'pause', on: { click: () => setPaused(!pausedAt) } }, pauseIcon, pauseWord);
   const shown = el('span', { class: 'shown', id: 'timeline-count' });
   const bar = filterBar((predicate, all) => {
     match = all ? null : predicate;
@@ -75,11 +74,10 @@ export function timelineView(state, { transcript = null, onPause = () => {} } = 
   function setPaused(on) {
     if (on === Boolean(pausedAt)) return;
     pausedAt = on ? { next: timeline.next, last: timeline.last ?? 0, received: timeline.received } : null;
-    set(pause, 'aria-pressed', on ? 'true' : 'false');
+    set(pause, 'data-on', on);          // its word says what it will do
     put(pauseWord, on ? 'Resume' : 'Pause');
     pauseIcon.replaceChildren(icon(on ? 'play' : 'pause'));
     if (!on) rescan();
-    onPause(on);
     draw();
   }
 
@@ -142,7 +140,6 @@ export function timelineView(state, { transcript = null, onPause = () => {} } = 
     update(changed) {
       recheck(changed);
       draw();
-      if (!pausedAt) readTo = timeline.last;
     },
     /** The rows were forgotten: begin anew. */
     reset() {
@@ -153,9 +150,6 @@ export function timelineView(state, { transcript = null, onPause = () => {} } = 
     },
     get paused() {
       return Boolean(pausedAt);
-    },
-    get readTo() {
-      return readTo;
     },
     stop: () => scroller.stop(),
   };
