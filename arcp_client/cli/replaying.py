@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
@@ -145,7 +147,7 @@ def _projection(line: JobLine) -> JobProjection:
     return JobProjection(
         line.job_id,
         agent=line.agent,
-        status="running",
+        status=line.status or "running",
         lease=lease,
         constraints=LeaseConstraints(expires_at=line.expires_at),
     )
@@ -188,7 +190,6 @@ class _Replay:
                 return Exit.SUCCESS
         except ArcpError as error:
             problem = complaint(error)
-            problem.happened = f"as recorded: {problem.happened}"
             report.close()
             report.failed(problem, error)
             raise problem from error
@@ -224,10 +225,17 @@ class _Replay:
                     await asyncio.sleep(began + (line.at - base) / self._speed - loop.time())
                 elif number % 64 == 0:
                     await asyncio.sleep(0)  # a signal is heard, a view drawn
-                yield line.event
+                yield self._of_a_job(line)
                 self._note(line.event, own=own)
                 if own and line.event.terminal:
                     return
+
+    def _of_a_job(self, line: EventLine) -> events.Event:
+        """The event with its job's id, which the line may have in its place."""
+        event = line.event
+        if event.job_id is not None or line.job_id is None:
+            return event
+        return msgspec.structs.replace(event, job_id=line.job_id)
 
     def _concerns(self, line: EventLine) -> bool:
         if line.job_id is None:
@@ -299,12 +307,15 @@ class _Replay:
         if all(piece.encoding == "utf8" for piece in pieces):
             return "".join(piece.data for piece in pieces)
         try:
-            return b"".join(
-                piece.data.encode() if piece.encoding == "utf8" else base64.b64decode(piece.data)
-                for piece in pieces
-            )
+            return b"".join(map(_bytes, pieces))
         except ValueError:
             raise ResultIncomplete("a chunk cannot be decoded", job_id=job_id) from None
+
+
+def _bytes(piece: events.ResultChunk) -> bytes:
+    if piece.encoding == "utf8":
+        return piece.data.encode()
+    return base64.b64decode(piece.data, validate=True)
 
 
 def serve(path: Path, *, port: int, speed: float | None) -> Exit:

@@ -29,17 +29,26 @@ from arcp_client import (
 )
 from arcp_client import __version__ as package_version
 from arcp_client.cli import render, terminal
+from arcp_client.cli.asking import ask, can_ask
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
 from arcp_client.cli.settings import settle
 from arcp_client.cli.verdicts import complaint
+from arcp_client.errors import Unauthenticated
 
 __all__ = ["Interrupts", "Place", "Stop", "beside", "connected", "execute", "place"]
 
 
-@dataclass(frozen=True, slots=True)
+_TRIES = 3
+"""Times that a person is asked for a token which the runtime takes."""
+
+
+@dataclass(slots=True)
 class Place:
-    """Where a command works: the runtime, who asks, and how it answers."""
+    """Where a command works: the runtime, who asks, and how it answers.
+
+    ``token`` is the one that a person was asked for, once the runtime has taken it.
+    """
 
     url: str
     token: SecretStr | None
@@ -205,7 +214,6 @@ async def connected(
     client = make_client(where, store)
     first = True
 
-    @client.on_state
     def changed(state: LinkState) -> None:
         nonlocal first
         if isinstance(state, Closed) or (isinstance(state, Live) and first):
@@ -220,7 +228,20 @@ async def connected(
             await client.close(timeout=timeout)
 
     async with interrupts.stop():
-        await client.connect()
+        tries = _TRIES if where.token is None and can_ask() else 0
+        while True:
+            client.on_state(changed)
+            try:
+                await client.connect()
+                break
+            except Unauthenticated:
+                if not tries:
+                    raise
+                tries -= 1
+                where.token = await ask(f"token for {where.url}: ")
+                if where.token is None:
+                    raise
+            client, first = make_client(where, store), True
     if interrupts.count:
         await leave(0.5)
         raise Complaint(Exit.INTERRUPTED, "interrupted before there was a connection")

@@ -49,7 +49,11 @@ class _Rule:
 
 # The first rule that fits counts, so subclasses come before their bases.
 _RULES = (
-    _Rule((Unauthenticated,), Exit.AUTHENTICATION, "set ARCP_TOKEN, or name a --token-file"),
+    _Rule(
+        (Unauthenticated,),
+        Exit.AUTHENTICATION,
+        "set ARCP_TOKEN, name a --token-file, or `arcp-client login`",
+    ),
     _Rule((PermissionDenied,), Exit.AUTHENTICATION, "ask with the token that submitted the job"),
     _Rule((AgentNotFound, AgentVersionNotFound), Exit.NOT_FOUND, "`arcp-client ping` lists agents"),
     _Rule((JobNotFound,), Exit.NOT_FOUND, "`arcp-client jobs` lists the jobs that you may see"),

@@ -475,7 +475,7 @@ COMMANDS = {
     "demo": "--seed --fast",
     "serve": "--agents --host --port --stdio --token-file",
     "run": f"--input --output --lease --max-runtime --key --save --detach --resume --ephemeral"
-    f" {PLACE} --reconnect-for",
+    f" --record {PLACE} --reconnect-for",
     "watch": f"--output --history {PLACE} --reconnect-for",
     "jobs": f"--status --agent --watch --every --output {PLACE}",
     "status": f"--output {PLACE}",
@@ -487,6 +487,10 @@ COMMANDS = {
     "web": "--host --port --allow-control --login-file --allow-host --open --replay --speed"
     f" {PLACE}",
     "version": "--output",
+    "record": f"--out --all --force {PLACE} --reconnect-for",
+    "replay": "--job --speed --from --serve --port --output --profile",
+    "login": PLACE,
+    "logout": "--url --profile",
     "config": "",
 }
 

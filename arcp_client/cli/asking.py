@@ -1,0 +1,86 @@
+"""A question on the terminal in, what was typed without an echo out; the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import SecretStr
+
+__all__ = ["ask", "can_ask"]
+
+_LONGEST = 65_536
+
+
+def can_ask() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stderr.isatty() and sys.stdin.isatty()
+
+
+async def ask(question: str) -> SecretStr | None:
+    """Ask for a secret; ``None`` if nothing was typed, or there is no terminal after all.
+
+    A signal ends the block that waits for it, as anywhere else, and the echo comes back.
+    """
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        with _quiet(terminal):
+            os.write(terminal, question.encode())
+            typed = await _line(terminal)
+            os.write(terminal, b"\n")
+    except OSError:
+        return None
+    finally:
+        os.close(terminal)
+    text = typed.decode(errors="replace").strip()
+    return SecretStr(text) if text and len(text.split()) == 1 else None
+
+
+@contextmanager
+def _quiet(terminal: int) -> Iterator[None]:
+    """Without an echo of what is typed."""
+    try:
+        before = termios.tcgetattr(terminal)
+        after = termios.tcgetattr(terminal)
+        after[3] &= ~termios.ECHO
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, after)
+    except termios.error as error:
+        raise OSError(str(error)) from None
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+
+
+async def _line(terminal: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    typed = bytearray()
+
+    def readable() -> None:
+        try:
+            piece = os.read(terminal, 4096)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            piece = b""
+            if not done.done():
+                done.set_exception(error)
+        typed.extend(piece)
+        over = not piece or piece.endswith(b"\n") or len(typed) > _LONGEST
+        if over and not done.done():
+            done.set_result(None)
+
+    loop.add_reader(terminal, readable)
+    try:
+        await done
+    finally:
+        loop.remove_reader(terminal)
+    return bytes(typed)
