@@ -421,6 +421,27 @@ _DONE = {
 }
 
 
+@rule("accept-18")
+@pytest.mark.parametrize("dialect", ["go", "spec"])
+async def test_events_that_overtake_one_another_come_in_order_over_the_same_link(
+    dialect: str,
+) -> None:
+    def racing(number: int) -> Raw:
+        payload = {"kind": "progress", "ts": "2026-01-01T00:00:00Z", "body": {"current": number}}
+        head = {"type": "job.event", "id": f"e{number}", "event_seq": number}
+        return Raw({**head, "payload": payload})
+
+    end = {"final_status": "success", "result": "done"}
+    last = Raw({"type": "job.result", "id": "end", "event_seq": 9, "payload": end})
+    agents = {"racing": [*map(racing, (2, 1, 3, 6, 4, 5, 7)), last, racing(8)]}
+    async with scripted(dialect, agents=agents) as runtime, client_of(runtime) as client:
+        job = await client.submit("racing")
+        seen = [event.current async for event in job.events(events.Progress)]
+        assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert (await job.result()).value == "done"
+        assert (client.stats().reconnects, client.stats().gaps) == (0, 0)
+
+
 @rule("accept-20")
 async def test_a_history_that_repeats_and_mixes_events_gives_each_once_and_in_order() -> None:
     async with scripted("go") as runtime, client_of(runtime) as client:
