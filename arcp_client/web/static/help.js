@@ -4,7 +4,7 @@ import { present } from './dialog.js';
 import { el } from './dom.js';
 
 // No key works everywhere: a letter does something only where its part of the page has the focus.
-const KEYS = [
+export const KEYS = [
   ['Anywhere', [['Tab', 'next control'], ['Escape', 'close a dialog']]],
   ['Jobs', [['↓ ↑', 'next or previous job, from a job'], ['Enter', 'open the job']]],
   ['Timeline', [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +18,8 @@ from playwright.async_api import (
     expect,
 )
 
-from tests.e2e.web.site import Site
+from tests.e2e.web.site import STATIC, Site
 
-STATIC = Path(__file__).parents[3] / "arcp_client" / "web" / "static"
 expect.set_options(timeout=20_000)  # a busy machine is no failure
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")

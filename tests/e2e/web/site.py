@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from aiohttp import web
 from playwright.async_api import Page
 from tenacity import wait_fixed
 
@@ -15,6 +15,9 @@ from arcp_client import Client, Job, JobContext, Reconnect, Runtime
 from arcp_client.errors import JobFailed
 from arcp_client.testing import FaultyProxy
 from arcp_client.web import Server, serve
+
+ROOT = Path(__file__).parents[3]
+STATIC = ROOT / "arcp_client" / "web" / "static"
 
 RETRY = 1.0
 """Seconds between the client's tries to come back; long enough for a page to be seen counting."""
@@ -122,11 +125,6 @@ class Site:
     def job_url(self, job_id: str) -> str:
         """The address of a job's page."""
         return f"{self.url}#/job/{job_id}"
-
-
-async def app_server(app: web.Application) -> Server:
-    """Serve another application, such as one that mounts the dashboard."""
-    return await Server(app, "127.0.0.1", 0).__aenter__()
 
 
 ROWS = """async () => {

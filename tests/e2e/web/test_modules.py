@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from playwright.async_api import Page
 
-from tests.e2e.web.conftest import STATIC
+from tests.e2e.web.site import ROOT, STATIC
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -471,6 +471,14 @@ class TestReplay:
         assert Decimal(str(meter["spent"])) == Decimal(expected["spent"])
         assert meter["rate"] == pytest.approx(expected["rate"])
         assert meter["seconds_left"] == pytest.approx(expected["seconds_left"])
+
+
+class TestHelp:
+    async def test_the_keys_of_the_dialog_are_those_of_the_docs(self, modules: Page) -> None:
+        page = (ROOT / "docs" / "howto" / "dashboard.md").read_text(encoding="utf-8")
+        documented = re.findall(r"^\| (\w+) \| `(.+)` \| (.+) \|$", page, re.MULTILINE)
+        keys = await run(modules, "help.js", "return m.KEYS")
+        assert documented == [(where, key, what) for where, each in keys for key, what in each]
 
 
 class TestSource:
