@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 
+import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -62,6 +63,21 @@ async def no_task_left() -> AsyncIterator[None]:
         await asyncio.sleep(0)
     names = sorted(f"{task.get_name()}: {task.get_coro()}" for task in left)
     pytest.fail(f"tasks left: {names}")
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """For floods, which take three times as long while coverage looks at every line of them.
+
+    Each line that they run is run by other tests as well.
+    """
+    stopped = []
+    while (measuring := coverage.Coverage.current()) is not None:  # a worker has two, one stacked
+        measuring.stop()
+        stopped.append(measuring)
+    yield
+    for measuring in reversed(stopped):
+        measuring.start()
 
 
 def pytest_collection_finish() -> None:

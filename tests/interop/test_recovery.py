@@ -467,6 +467,7 @@ async def test_events_come_once_and_in_order_however_the_cable_is_cut(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
 async def test_many_more_drops(reference: ReferenceRuntime) -> None:
     for start in range(100, 200, 20):
         seeds = range(start, start + 20)

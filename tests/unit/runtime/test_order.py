@@ -70,6 +70,7 @@ class Follower:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("untraced")
 async def test_eight_jobs_three_observers_watchdogs_and_cuts(seed: int) -> None:
     dice = random.Random(seed)
     async with Runtime(limits=Limits(lag_events=300, lag_delay=0.002)) as runtime:

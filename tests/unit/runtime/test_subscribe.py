@@ -94,6 +94,7 @@ async def test_from_event_seq_counts_in_the_submitting_session_and_is_exclusive(
     assert (await observer.read())["type"] == "session.pong"
 
 
+@pytest.mark.usefixtures("untraced")
 async def test_the_border_of_history_and_live_has_neither_hole_nor_repeat(
     runtime: Any, open_peer: Any
 ) -> None:
