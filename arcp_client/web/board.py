@@ -31,6 +31,7 @@ _SECONDS = 0.25
 _EVERY = 2.0
 _CHANGES = 512
 _MOST = 2000
+_ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
 _SHARE = 20
 """A listing that takes long is asked for less often: at most a 20th of the time is spent on it."""
 
@@ -136,6 +137,7 @@ class Board:
 
     async def _ask(self) -> None:
         if not self._lists:
+            self._touched |= set(self._rows)
             return
         found: dict[str, JobSummary] = {}
         truncated = False
@@ -144,10 +146,14 @@ class Board:
                 truncated = True
                 break
             found[summary.job_id] = summary
-        gone = set(self._summaries) - set(found)
-        self._summaries = found
+        before, self._summaries = self._summaries, found
         self.truncated = truncated
-        self._touched |= set(found) | gone
+        self._touched |= before.keys() - found.keys()
+        self._touched |= {
+            job_id
+            for job_id, summary in found.items()
+            if summary != before.get(job_id) or self._client.job(job_id) is not None
+        }
 
     def _update(self) -> None:
         """Work out what the changes are."""
@@ -168,8 +174,8 @@ class Board:
             feed.summary = summary or feed.summary
             return feed.row()
         handle = self._client.job(job_id)
-        if summary is None and (handle is None or self._lists):
-            return None
+        if summary is None and (handle is None or (self._lists and handle.status in _ENDED)):
+            return None  # the runtime does not know it any more
         row: dict[str, Any] = self._scrubber(rows.row(job_id, summary=summary, handle=handle))
         return row
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -59,7 +60,7 @@ def transcript(client: Client, feed: Feed) -> web.StreamResponse:
 async def _transcript(client: Client, feed: Feed) -> AsyncIterator[bytes]:
     ended, at = feed.ended, 0.0
     parent = feed.summary.parent_job_id if feed.summary is not None else None
-    started = transcripts.job(feed.job, parent_job_id=parent)
+    started = replace(feed.started, parent_job_id=parent)
     yield transcripts.encode(transcripts.header(client.session))
     yield transcripts.encode(started, feed.scrubber)
     missing = feed.missing

@@ -44,6 +44,7 @@ class Feed:
 
     Attributes:
         job: the job.
+        started: how it stood when the feed began, as a line of a transcript.
         epoch: names this feed among all that there ever were of the job.
         projection: the events so far, as a person wants to see them.
         news: tells of new events.
@@ -61,6 +62,7 @@ class Feed:
         self, job: JobHandle, *, secrets: Iterable[str | SecretStr] = (), memory: int = 8 << 20
     ) -> None:
         self.job = job
+        self.started = transcripts.job(job)
         self.epoch = random.token_hex(8)
         self.projection = JobProjection.of(job)
         self.news = Signal(_BATCH_SECONDS)

@@ -1,0 +1,113 @@
+"""A stream by itself: it shows that it is alive, and does not wait for ever for a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from arcp_client import Client
+from arcp_client.web import frames
+from arcp_client.web.routes import _Dashboard
+from arcp_client.web.streams import EventStream, Streams
+from tests.unit.web.kit import SOON, Gates, Site
+
+
+async def test_a_quiet_stream_has_a_comment_now_and_then(
+    dashboard: Site, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arcp_client.web.streams._BEAT", 0.0)
+    monkeypatch.setattr("arcp_client.web.streams._LOOK", 0.01)
+    job = await other.submit("gated", "one")
+    url = dashboard.url(f"api/jobs/{job.id}/stream")
+    told = b""
+    async with asyncio.timeout(SOON), dashboard.http.get(url) as response:
+        while told.count(b"\n:\n") < 3:
+            told += await response.content.readany()
+    assert told.startswith(b"retry: 1000\n\n")
+    gates["one"].set()
+    await job.result()
+
+
+async def test_a_reader_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arcp_client.web.streams._STALL", 0.05)
+    ended: asyncio.Future[type[BaseException]] = asyncio.get_running_loop().create_future()
+
+    async def play(stream: EventStream, _: web.Request) -> None:
+        try:
+            while True:
+                await stream.send(b":" + b" " * 65536 + b"\n\n")
+        except ConnectionError as error:
+            ended.set_result(type(error))
+            raise
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return EventStream(play)
+
+    app = web.Application()
+    app.router.add_get("/", handler)
+    async with TestServer(app) as server:
+        assert server.port is not None
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(SOON):
+                assert issubclass(await ended, ConnectionError)
+                while len(Streams.of(app)):
+                    await asyncio.sleep(0)
+
+
+async def test_a_reader_that_hangs_up_ends_its_stream_alone(
+    dashboard: Site, other: Client, gates: Gates
+) -> None:
+    job = await other.submit("say", {"lines": 40, "gate": "half"})
+    for _ in range(5):
+        await dashboard.tab(job.id).follow(lambda timeline: timeline.numbers)
+    following = asyncio.create_task(dashboard.tab(job.id).follow())
+    gates["half"].set()
+    assert (await following).numbers == list(range(1, 42))
+
+
+async def test_a_failure_of_ours_is_an_answer_without_details(
+    dashboard: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: Any) -> Any:
+        raise RuntimeError("the cause is a secret")
+
+    monkeypatch.setattr(_Dashboard, "_told", broken)
+    async with dashboard.http.get(dashboard.url("api/overview")) as response:
+        assert response.status == 500
+        assert response.headers["Content-Security-Policy"]
+        text = await response.text()
+    assert "INTERNAL_ERROR" in text
+    assert "secret" not in text
+    assert "the cause is a secret" in caplog.text
+    caplog.clear()
+
+
+async def test_a_stream_is_bytes_that_no_browser_misreads() -> None:
+    frame = frames.frame("job", frames.encoded({"a": "x\ny\r\u2028"}))
+    assert frame == 'event: job\ndata: {"a":"x\\ny\\r\u2028"}\n\n'.encode()
+    assert (
+        frames.frame("e", b"1", id=frames.Position("ab", 3)) == b"id: ab-3\nevent: e\ndata: 1\n\n"
+    )
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
+async def test_old_clients_are_streamed_to_as_well(
+    dashboard: Site, other: Client, version: str
+) -> None:
+    job = await other.submit("echo", 1)
+    await job.result()
+    assert dashboard.server.port is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", dashboard.server.port)
+    path = dashboard.url(f"api/jobs/{job.id}/stream").path
+    writer.write(f"GET {path} {version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    async with asyncio.timeout(SOON):
+        told = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    assert b"event: end\n" in told
