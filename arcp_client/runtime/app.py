@@ -53,6 +53,7 @@ class Runtime:
 
     A ``Client`` in the same process takes the runtime itself as its target. It needs no ``async
     with`` for that; a runtime without connections and running jobs owns no task and no socket.
+    It lives in the event loop that uses it first: what another one asks is refused.
 
     Args:
         name: the runtime's name in the welcome.

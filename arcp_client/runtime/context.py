@@ -6,13 +6,16 @@ afterwards is only that a slow client catches up.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from arcp_client import _arguments as check
+from arcp_client._tasks import is_elsewhere
 from arcp_client._wire.ids import new_prefixed_id
+from arcp_client.errors import LocalProtocolError
 from arcp_client.models import Budget, Credential, Lease
 from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.delegation import Child, Delegation, delegated_to
@@ -32,7 +35,8 @@ class JobContext:
     """One running job, as its agent sees it.
 
     All emitting methods may be called from any task of the agent, also at the same time. After
-    the job has ended they raise LocalProtocolError. Values are snapshotted in the call.
+    the job has ended, and from another event loop or thread, they raise LocalProtocolError. Values
+    are snapshotted in the call.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class JobContext:
         authority: Authority,
         delegate: Callable[[Job, Delegation], Awaitable[Job]],
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._job = job
         self._output = Output(job, limits)
         self._authority = authority
@@ -97,6 +102,14 @@ class JobContext:
         """
         self._job.cooperative = True
         return self._job.cancelled
+
+    def _at_home(self) -> None:
+        """Events are numbered in the runtime's loop; beside it, two could get one number."""
+        if is_elsewhere(self._loop):
+            raise LocalProtocolError(
+                "the runtime lives in another event loop: call it there (from another thread, with"
+                " asyncio.run_coroutine_threadsafe)"
+            )
 
     # ------------------------------------------------------------------------ events
 
@@ -164,6 +177,7 @@ class JobContext:
         check.a_text("unit", unit, none=True)
         check.a_mapping("dimensions", dimensions, none=True)
         check.a_real("value", value)
+        self._at_home()
         self._authority.metric(
             _present(name=name, value=value, unit=unit, dimensions=dimensions and dict(dimensions))
         )
@@ -216,12 +230,14 @@ class JobContext:
         if kind in _OWN_KINDS:
             raise ValueError(f"{kind!r} is not for agents to emit")
         if kind == "metric":
+            self._at_home()
             self._authority.metric(dict(body))
             await self._pace.step()
         else:
             await self._emit(kind, dict(body))
 
     async def _emit(self, kind: str, body: dict[str, Any]) -> None:
+        self._at_home()
         self._job.emit(kind, body)
         await self._pace.step()
 
@@ -239,6 +255,7 @@ class JobContext:
         """
         if not isinstance(data, str | bytes | bytearray | memoryview):
             raise TypeError(f"a chunk is str or bytes, not {type(data).__name__}")
+        self._at_home()
         self._output.chunk(data if isinstance(data, str) else bytes(data), more)
         await self._pace.step()
 
@@ -258,6 +275,7 @@ class JobContext:
         """
         check.a_text("capability", capability)
         check.a_text("target", target, empty=True)
+        self._at_home()
         self._authority.authorize(capability, target)
 
     async def delegate(
@@ -297,6 +315,7 @@ class JobContext:
         check.a_text("delegate_id", delegate_id, none=True)
         if lease is not None and not isinstance(lease, Lease):
             check.a_mapping("lease", lease)
+        self._at_home()
         self._authority.authorize("agent.delegate", delegated_to(agent))
         wish = Delegation(agent, input, lease, expires_at, max_runtime, delegate_id)
         child = await self._delegate(self._job, wish)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, is_elsewhere
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError
@@ -75,6 +75,7 @@ class Core:
         self.tasks = TaskOwner(f"runtime {identity.name}")
         self.connections: set[Connection] = set()
         self.closed = False
+        self._home: asyncio.AbstractEventLoop | None = None
         self._identity = identity
         self._event_log = event_log
         self._opening = asyncio.Lock()
@@ -128,12 +129,24 @@ class Core:
 
         Raises:
             ConnectFailed: the runtime was closed.
+            LocalProtocolError: it lives in another event loop.
         """
+        self._at_home()
         if self.closed:
             raise ConnectFailed(f"the runtime {self._identity.name} was closed", permanent=True)
         if not self._opened:
             async with self._opening:
                 await self._open()
+
+    def _at_home(self) -> None:
+        """A runtime lives in the first loop that uses it, for as long as there is that loop."""
+        if self._home is None or self._home.is_closed():
+            self._home = asyncio.get_running_loop()
+        elif is_elsewhere(self._home):
+            raise LocalProtocolError(
+                f"the runtime {self._identity.name} lives in another event loop: use it there (from"
+                " another thread, with asyncio.run_coroutine_threadsafe, or over a WebSocket)"
+            )
 
     async def _open(self) -> None:
         if self._opened:
@@ -235,6 +248,7 @@ class Core:
 
     async def close(self, timeout: float) -> None:
         """No new jobs, an end for the running ones, their terminals sent, links ended."""
+        self._at_home()
         self.closed = self.jobs.closing = True
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
