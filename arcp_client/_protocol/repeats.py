@@ -1,8 +1,8 @@
 """Frames in, "this came before" out, where the number does not tell: histories bring copies (§7.6).
 
 Where numbers are true, a copy is known by its envelope id among those of its job's events that were
-delivered. Where they are not, by its envelope id among all that came, or by its content, if the
-runtime renames what it sends again.
+delivered. Where they are not, by its envelope id among all that came. If the runtime renames what
+it sends again, a copy is known by its content, which has a time in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, fingerpr
 __all__ = ["Repeats"]
 
 REMEMBERED: Final = 65536
-"""Envelope ids remembered of one job."""
+"""Envelope ids, and contents, remembered of one job."""
 
 
 class Repeats:
@@ -32,11 +32,13 @@ class Repeats:
         self.tolerant: TolerantSequence[Any] | None = None
         self.found = 0
         self._copies: Copies | None = None
+        self._by_content = False
         self.ids: Final[dict[str | None, OrderedDict[str, None]]] = {}
 
     def begun(self, *, renamed: bool) -> None:
         """A session opened or went on; ``renamed``: copies come under other ids."""
-        if renamed and self._copies is None:
+        self._by_content = renamed and self.tolerant is None
+        if renamed and self.tolerant is not None and self._copies is None:
             self._copies = Copies()
 
     def lost(self) -> None:
@@ -71,13 +73,16 @@ class Repeats:
         known = self.ids.get(frame.job_id)
         if known is None or not frame.id:
             return False
-        if frame.id in known:
-            self.found += 1
-            return True
-        known[frame.id] = None
-        if len(known) > REMEMBERED:
+        marks = [frame.id]
+        if self._by_content and not isinstance(frame, BadFrame):
+            content = fingerprint(frame)
+            marks += [content] if content is not None else []
+        again = not known.keys().isdisjoint(marks)
+        self.found += again
+        known.update(dict.fromkeys(marks))
+        while len(known) > REMEMBERED:
             known.popitem(last=False)
-        return False
+        return again
 
     def came(self, frame: EventFrame | ControlFrame | BadFrame, cursor: int) -> bool:
         """Whether a frame came before, where numbers are not to be trusted; it is remembered.

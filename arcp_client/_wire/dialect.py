@@ -202,9 +202,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
             session must end it before it can have a new one.
         renames_copies: an event gets a new envelope id each time it is sent to a subscriber, so
             that a repeat is known by its content and its time only.
-        mixes_histories: the history of a job with several observers is sent as the logs of all of
-            them, with each event several times and out of order; it ends before the answer to a
-            ping that follows the subscription.
+        mixes_histories: events of a history come several times or out of order: live ones among
+            it, or the logs of all observers of the job one after the other. It ends before the
+            answer to a ping that follows the subscription.
         resumes_late: a resume is refused as expired while the runtime believes in the old link.
         flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
@@ -269,7 +269,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             deaf_after_resume=True,
             counts_by_job=True,
         ),
-        Dialect(name="java", close_with="drop", resumes_late=True),
+        Dialect(
+            name="java",
+            patience=0.5,
+            close_with="drop",
+            resumes_late=True,
+            mixes_histories=True,
+            renames_copies=True,
+        ),
         Dialect(
             name="go",
             patience=0.5,

@@ -267,6 +267,7 @@ FORMS: Final[Mapping[str, Forms]] = {
             bad_token="close",
             resume_in="top",
             rotates=False,
+            renames_copies=True,
             ended="no end",
             acks_cancel="numbered",
             closes=_BOTH,

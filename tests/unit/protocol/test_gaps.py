@@ -414,6 +414,48 @@ def test_u1_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
     assert table.numbers == [1, "gap", 2]
 
 
+def test_r16_a_copy_under_another_id_is_known_by_its_content() -> None:
+    java = Strict(spoken="java")
+    java.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    subscribe, ping = java.said(dialect.SUBSCRIBE), java.said(dialect.PING)
+    java.event(1, JOB, 3)  # live, ahead of the history
+    java.confirmed(subscribe)
+    for seq, number in enumerate((1, 2, 3), start=2):
+        java.event(seq, JOB, number)
+    pong = {"ping_nonce": ping["payload"]["nonce"]}
+    java.hear({"type": dialect.PONG, "payload": pong})
+    assert java.numbers == [1, 2, 3]
+    assert java.session.repeated == 1
+    java.cut()
+    java.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    for _ in range(2):
+        java.cut()
+        java.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    java.cut()
+    java.connect(session_id="sess_2")
+    java.confirm(JOB)
+    for seq, number in enumerate((1, 2, 3, 4), start=1):
+        java.event(seq, JOB, number)
+    java.alive(0.1)
+    assert java.numbers == [1, 2, 3, "gap", 4]
+
+
+def test_two_events_of_one_content_at_different_times_are_two() -> None:
+    java = Strict(spoken="java")
+    java.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    java.confirm(JOB)
+    for seq, second in ((1, 1), (2, 2)):
+        payload = {
+            "kind": "log",
+            "ts": f"2026-01-01T00:00:0{second}Z",
+            "body": {"level": "info", "message": "tick"},
+        }
+        frame = {"type": dialect.EVENT, "job_id": JOB, "event_seq": seq, "payload": payload}
+        java.hear(frame)
+    java.alive(0.1)
+    assert len(java.events) == 2
+
+
 def test_u2_a_subscription_that_is_refused_for_now_is_asked_for_again() -> None:
     table = live()
     fresh_session(table)

@@ -94,7 +94,7 @@ def test_without_a_history_nothing_waits(go: Go) -> None:
     assert go.numbers == [2, 1]
 
 
-@pytest.mark.parametrize("spoken", ["arcp-client", "java", "unknown"])
+@pytest.mark.parametrize("spoken", ["arcp-client", "unknown"])
 def test_other_runtimes_are_taken_at_their_word(spoken: str) -> None:
     table = Table(spoken)
     table.ask(dialect.SUBSCRIBE, job_id=A, history=True)
