@@ -3,12 +3,38 @@
 At the soft bound the reader stops, and TCP holds the peer, unless something that only the reader
 can bring is awaited: the answer to a request, or what a running handler waits for. Then it reads
 on, in the end into a file (`arcp_client._link.intake`).
+
+=======  =======================================================  =======
+reader   on                                                       next
+=======  =======================================================  =======
+READING  a look: consumers keep up                                READING
+READING  a look: soft is reached, and something is awaited        READING
+READING  a look: soft is reached, and nothing is awaited          HELD
+READING  a look: hard is reached, and something is awaited        ASIDE
+HELD     consumers have caught up                                 READING
+HELD     something is awaited                                     READING
+HELD     something is awaited, and events wait in the file        ASIDE
+ASIDE    a look: events wait in the file, or hard is reached      ASIDE
+ASIDE    a look: the file is empty, and consumers have caught up  READING
+ASIDE    a look: soft is reached, and nothing is awaited          HELD
+ASIDE    the file has no room for a frame                         FULL
+FULL     there is room, and something is awaited                  ASIDE
+FULL     there is room, and nothing is awaited                    HELD
+FULL     the file is empty, and consumers have caught up          READING
+any      the link has ended                                       READING
+=======  =======================================================  =======
+
+The reader looks every few frames. *Consumers have caught up* when the slowest has half of soft or
+less. *Hard* counts no events while a handler awaits one: bytes alone do then. Whoever waits in a
+handler for what the reader cannot read, since it is FULL or memory is, is told so by BufferFull:
+one of the two must give.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -116,7 +142,7 @@ class Pressure:
         self._events: set[asyncio.Future[Any]] = set()
         self._results = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._suspects: list[tuple[Slow, int]] = []
+        self._suspects: list[tuple[weakref.ref[Slow], int]] = []
 
     # ------------------------------------------------------------------ the reader's side
 
@@ -149,6 +175,11 @@ class Pressure:
     def beyond(self) -> bool:
         """Whether no more may be kept in memory, although something is awaited."""
         return not self._fits(None if self._events else self._buffer.hard)
+
+    @property
+    def weight(self) -> int:
+        """Bytes that the slowest consumer has outstanding."""
+        return self._crowd.weight(self._crowd.backlog(), 0)
 
     def _fits(self, events: int | None) -> bool:
         limit = self._buffer.bytes
@@ -297,15 +328,19 @@ class Pressure:
 
     def _suspect(self) -> None:
         if self._timer is None:
-            self._suspects = [(one, one.pulls) for one in self._crowd.iterators()]
+            # Weakly: whoever lets go of an iterator need not wait for the timer.
+            self._suspects = [(weakref.ref(one), one.pulls) for one in self._crowd.iterators()]
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._stall, self._cut)
 
     def _cut(self) -> None:
         self._timer = None
         suspects, self._suspects = self._suspects, []
-        for iterator, pulls in suspects:
-            if iterator.pulls == pulls and iterator.outstanding > self.low:
+        for suspect, pulls in suspects:
+            iterator = suspect()
+            if iterator is None or iterator.pulls != pulls:
+                continue
+            if iterator.outstanding > self.low:
                 iterator.cut()
         self.eased()
         self._watch()

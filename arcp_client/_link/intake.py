@@ -32,7 +32,7 @@ class Intake:
         driver: carries the session.
         pressure: how far consumers are behind.
         spill: bytes that may wait in a file.
-        keep: bytes of them that are read into memory when the link ends.
+        keep: bytes that are read into memory when the link ends, on top of as many at most.
 
     Attributes:
         aside: the reader gives frames to `set_aside` instead of the driver.
@@ -127,7 +127,9 @@ class Intake:
             driver.flush()
         self._pressure.stored(bool(spill) or self._room is not None)
         room = self._room
-        if room is not None and not room.done() and (taken or not spill):
+        # A frame that is larger than the file waits until there is room for it in memory.
+        vacant = taken or (not spill and not self._pressure.beyond)
+        if room is not None and not room.done() and vacant:
             room.set_result(None)
         if spill and taken:
             self._refill_soon()
@@ -143,7 +145,8 @@ class Intake:
         lost if it is too much to be taken in; but a runtime that keeps no events could not help.
         """
         spill = self._spill
-        if spill and spill.size <= self._keep and self._driver.session.state is State.LIVE:
+        little = spill.size + self._pressure.weight <= 2 * self._keep
+        if spill and little and self._driver.session.state is State.LIVE:
             for frame in spill:
                 self._driver.received(frame)
             self._driver.flush()

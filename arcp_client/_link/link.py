@@ -150,6 +150,7 @@ class Link:
 
     async def _read(self) -> None:
         intake = self._intake
+        limit = 1  # the welcome: what follows it may be more than consumers can take
         while True:
             try:
                 if intake.aside:
@@ -161,13 +162,14 @@ class Link:
                         self._reading = True
                         del frame  # it may hold a token, and tracebacks are shown with locals
                 else:
-                    await self._receive_many(self._driver.received, _CHECK_EVERY)
+                    await self._receive_many(self._driver.received, limit)
             except RemoteProtocolError as error:
                 self._driver.unreadable(error)
                 continue
             except ArcpError as error:
                 self.drop(error)
                 return
+            limit = _CHECK_EVERY
             waiting = intake.look()
             if waiting is not None:
                 self._reading = False
