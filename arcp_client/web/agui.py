@@ -26,7 +26,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-import msgspec
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
@@ -102,13 +101,24 @@ async def ag_ui(
 
 
 def _masked(event: Event, scrubber: Scrubber) -> Event:
-    fields = msgspec.json.decode(frames.plain(event, scrubber))
+    fields = _whole(frames.decoded(frames.plain(event, scrubber)))
     try:
         return _EVENT.validate_python(fields)
     except ValueError:  # a mask stands where its class wants something else
         return events.Unknown(
             kind=event.kind, id=event.id, ts=event.ts, job_id=event.job_id, body=fields
         )
+
+
+def _whole(value: Any) -> Any:
+    """The value without halves of characters, which AG-UI's classes refuse."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    if isinstance(value, dict):
+        return {_whole(name): _whole(each) for name, each in value.items()}
+    return value
 
 
 class Run:

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Literal
 
-import msgspec
 from pydantic import SecretStr
 
 from arcp_client import Event, Gap, JobHandle, JobSummary, events, transcripts
@@ -195,7 +194,7 @@ class Feed:
         """What stands for the events that are not kept any more; ``None`` if all are."""
         if self.first == 1:
             return None
-        oldest = msgspec.json.decode(self._entries[0])["event"].get("seq")
+        oldest = frames.decoded(self._entries[0])["event"].get("seq")
         return Gap(
             first=self._first_seq or 0,
             last=oldest - 1 if isinstance(oldest, int) else None,
@@ -207,7 +206,7 @@ class Feed:
         """What is kept as lines of a transcript, scrubbed already."""
         begin: int | None = None
         for line in tuple(self._entries):
-            entry = msgspec.json.decode(line)
+            entry = frames.decoded(line)
             fields = entry["event"]
             begin = entry["at"] if begin is None else begin
             yield transcripts.EventLine(

@@ -6,6 +6,7 @@ and its id, where it has one, is a position: the epoch of a feed and the number 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ __all__ = [
     "RETRY",
     "Position",
     "batch",
+    "decoded",
     "encoded",
     "entry",
     "frame",
@@ -51,8 +53,20 @@ def position(text: str | None) -> Position | None:
 
 
 def encoded(value: Any) -> bytes:
-    """Any JSON value as one line."""
-    return msgspec.json.encode(value)
+    """Any JSON value as one line; what JSON cannot hold in it becomes a text, as in transcripts."""
+    try:
+        return msgspec.json.encode(value)
+    except (ValueError, OverflowError, TypeError, RecursionError):  # half a character, for one
+        line = transcripts.encode(transcripts.OtherLine(kind="", extra={"value": value}))
+        return _compact(json.loads(line)["value"])
+
+
+def decoded(data: bytes) -> Any:
+    """What `encoded` and `plain` made a line of."""
+    try:
+        return msgspec.json.decode(data)
+    except ValueError:
+        return json.loads(data)
 
 
 class _Line(msgspec.Struct):
@@ -62,7 +76,14 @@ class _Line(msgspec.Struct):
 def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
     """An event as JSON, with its secrets masked as in a transcript."""
     line = transcripts.encode(transcripts.entry(event, 0.0), scrubber)
-    return bytes(msgspec.json.decode(line, type=_Line).event)
+    try:
+        return bytes(msgspec.json.decode(line, type=_Line).event)
+    except ValueError:  # half a character again
+        return _compact(json.loads(line)["event"])
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def entry(n: int, at: int, event: bytes) -> bytes:

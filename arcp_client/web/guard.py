@@ -18,6 +18,7 @@ from aiohttp import hdrs, web
 from arcp_client import ArcpError
 from arcp_client.web.logins import LIFETIME, Logins
 from arcp_client.web.problems import Problem, answer, problem
+from arcp_client.web.streams import EventStream
 
 __all__ = ["HEADERS", "Guard", "Handler", "is_loopback"]
 
@@ -97,6 +98,8 @@ class Guard:
                 if not anybody:
                     await self._check_login(request)
                 response = await handler(request)
+                if isinstance(response, EventStream):
+                    response.allowed = self._session(request)
             except Problem as found:
                 response = answer(found)
             except ArcpError as error:
@@ -184,6 +187,13 @@ class Guard:
         origins = request.headers.getall(hdrs.ORIGIN, [])
         if any(_netloc(origin) != request.headers[hdrs.HOST].lower() for origin in origins):
             raise Problem(403, "CROSS_SITE", "another site asked for this")
+
+    def _session(self, request: web.Request) -> Callable[[], bool]:
+        """Whether whoever asks now may be told something later too: a stream may last for days."""
+        logins, cookie = self._logins, request.cookies.get(_cookie(request))
+        if logins is None or not logins.knows(cookie):
+            return lambda: True
+        return lambda: logins.knows(cookie)
 
     async def _check_login(self, request: web.Request) -> None:
         if self._logins is None or self._logins.knows(request.cookies.get(_cookie(request))):

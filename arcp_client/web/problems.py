@@ -58,10 +58,12 @@ _KNOWN: tuple[tuple[type[ArcpError], int, str], ...] = (
     (errors.Unauthenticated, 502, "the dashboard was started with a token that does not count"),
     (errors.LinkError, 503, "the runtime is out of reach; try again later"),
     (errors.SessionError, 503, "the session with the runtime is over; start the dashboard again"),
+    (errors.LocalProtocolError, 503, "the client is not connected yet; try again later"),
     (ArcpError, 502, ""),
 )
 _NAMES: Mapping[type[ArcpError], str] = {
     errors.LinkError: "LINK_LOST",
+    errors.LocalProtocolError: "NOT_CONNECTED",
     errors.SessionError: "SESSION_OVER",
     errors.JobError: "RESULT_UNAVAILABLE",
     errors.Unauthenticated: "UNAUTHENTICATED",

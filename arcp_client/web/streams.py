@@ -93,6 +93,10 @@ class EventStream(web.StreamResponse):
 
     Args:
         play: what to tell; called with the stream and the request once the headers are sent.
+
+    Attributes:
+        allowed: whether its reader may still be told anything.
+        wake: set when there may be something to tell.
     """
 
     def __init__(self, play: Callable[[EventStream, web.Request], Awaitable[None]]) -> None:
@@ -108,12 +112,13 @@ class EventStream(web.StreamResponse):
         self._stopped = False
         self._played = False
         self._sent = 0.0
+        self.allowed: Callable[[], bool] = _always
         self.wake = asyncio.Event()
 
     @property
     def stopped(self) -> bool:
         """Whether it is to end."""
-        return self._stopped
+        return self._stopped or not self.allowed()
 
     def stop(self) -> None:
         """Let it end as soon as it is woken up."""
@@ -170,3 +175,7 @@ class EventStream(web.StreamResponse):
         self.wake.clear()
         if time.monotonic() - self._sent >= _BEAT:
             await self.send(frames.BEAT)
+
+
+def _always() -> bool:
+    return True

@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 
 from arcp_client import Client, Runtime, errors, events
 from arcp_client import Event as ArcpEvent
+from arcp_client.transcripts import Scrubber
 from arcp_client.web import ag_ui
-from arcp_client.web.agui import Run
+from arcp_client.web.agui import Run, _masked
 from tests.unit.web.kit import SOON, Gates, agents
 
 ANY: TypeAdapter[Any] = TypeAdapter(Event)
@@ -282,6 +283,13 @@ async def test_secrets_are_masked(client: Client) -> None:
     shown = "".join(encoder.encode(event) for event in run)
     assert secret not in shown
     assert shown.count("\n\n") == len(run)
+
+
+async def test_half_a_character_breaks_nothing() -> None:
+    event = _masked(events.Log(message="a \ud800 b", level="info"), Scrubber())
+    [start, content, end] = list(Run("t", "r").apply(event))
+    assert content.delta == "a ? b"  # type: ignore[attr-defined]
+    assert [start.message_id] == [end.message_id]  # type: ignore[attr-defined]
 
 
 async def test_the_names_of_the_conversation_can_be_chosen() -> None:

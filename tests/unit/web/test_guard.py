@@ -17,7 +17,7 @@ from yarl import URL
 from arcp_client import Client
 from arcp_client.web import TokenRequired, add_routes, serve
 from arcp_client.web.guard import HEADERS, is_loopback
-from tests.unit.web.kit import JSON, SOON, Site, site
+from tests.unit.web.kit import JSON, SOON, Site, Tab, site
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -221,6 +221,25 @@ async def test_a_login_gives_a_cookie_that_no_script_sees_and_no_other_site_send
     assert overview["login"] is True
     assert (await locked.post("logout", {}))[0] == 204
     assert (await locked.get("api/overview"))[0] == 401
+
+
+async def test_logging_out_ends_the_streams_of_that_login(locked: Site) -> None:
+    await locked.post("login", {"token": TOKEN})
+    job = await locked.client.submit("gated", "never")
+    following = asyncio.create_task(locked.tab(job.id).follow())
+    bearer = Tab(locked.http, locked.url(f"api/jobs/{job.id}/stream"))
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as program:
+        bearer.http = program
+        staying = asyncio.create_task(bearer.follow())
+        async with asyncio.timeout(SOON):
+            while not bearer.timeline.numbers:
+                await asyncio.sleep(0.01)
+        await locked.post("logout", {})
+        async with asyncio.timeout(SOON):
+            assert (await following).end is None
+        assert not staying.done()  # a program that knows the token stays
+        await job.cancel()
+        assert (await staying).end == "cancelled"
 
 
 async def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_only(locked: Site) -> None:

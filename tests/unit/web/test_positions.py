@@ -186,7 +186,7 @@ async def test_readers_of_any_pace_have_no_hole_that_they_were_not_told_of(
         agents(runtime, Gates())
         job = await client.submit("echo", None)
         await job.result()
-        feed = Feed(job, memory=10_000)
+        feed = Feed(job, memory=2_000)
         readers: list[list[int]] = [[], [], []]
         places = [0, 0, 0]
         for step, number in steps:

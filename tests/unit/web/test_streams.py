@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from arcp_client import Client
+from arcp_client import Client, events
 from arcp_client.web import frames
+from arcp_client.web.feed import Feed
 from arcp_client.web.routes import _Dashboard
 from arcp_client.web.streams import EventStream, Streams
-from tests.unit.web.kit import SOON, Gates, Site
+from tests.unit.web.kit import SOON, Gates, Parser, Site
 
 
 async def test_a_quiet_stream_has_a_comment_now_and_then(
@@ -94,6 +96,37 @@ async def test_a_stream_is_bytes_that_no_browser_misreads() -> None:
     assert (
         frames.frame("e", b"1", id=frames.Position("ab", 3)) == b"id: ab-3\nevent: e\ndata: 1\n\n"
     )
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["half a \ud800 character", 10**40, float("nan"), float("inf"), {"a": [1e999]}],
+    ids=repr,
+)
+async def test_what_json_can_hardly_hold_is_shown_all_the_same(
+    dashboard: Site, client: Client, value: Any
+) -> None:
+    job = await client.submit("echo", 1)
+    await job.result()
+    feed = Feed(job)
+    told = [
+        events.Log(job_id=job.id, message=str(value)),
+        events.Progress(job_id=job.id, current=1, message=str(value)),
+        events.ToolCall(job_id=job.id, tool="t", call_id="1", args={"value": value}),
+        events.Unknown(job_id=job.id, kind="x-odd", body={"value": value, str(value): 1}),
+        events.Completed(job_id=job.id, value=value),
+    ]
+    for event in told:
+        feed.add(event)
+    found = feed.read(0)
+    assert found is not None
+    [frame] = Parser().feed(found[1])
+    assert len(frame.data) == 5
+    [detail] = Parser().feed(feed.detail.frame)
+    assert detail.data["events"] == 5
+    assert json.loads(frames.encoded({"a": value}))
+    assert len([*feed.lines()]) == 5
+    feed.close()
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
