@@ -112,12 +112,18 @@ export function timelineView(state, { transcript = null } = {}) {
     show(latest, !scroller.follow && !pausedAt);
   }
 
+  function emptiness() {
+    if (!timeline.size) return 'No events yet.';
+    if (end() <= begin()) return 'What was paused here is older than what the page holds. Resume to go on.';
+    return 'No event matches the filter.';
+  }
+
   function draw() {
     scan();
     scroller.render();
     const total = source.count();
     show(empty, total === 0);
-    put(empty, timeline.size ? 'No event matches the filter.' : 'No events yet.');
+    put(empty, emptiness());
     const behind = pausedAt ? (timeline.received - pausedAt.received) : 0;
     const held = match ? `${count(total)} of ${plural(end() - begin(), 'row')}` : plural(total, 'row');
     put(shown, pausedAt ? `${held} · paused, ${count(behind)} new` : held);
