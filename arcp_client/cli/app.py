@@ -5,13 +5,14 @@ Everything heavy is imported when a command runs, so that ``--help`` and complet
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from arcp_client.cli.exits import Complaint, Exit, guarded, tame
+from arcp_client.cli.exits import Complaint, Exit, guarded, page_of, tame
 from arcp_client.cli.options import (
     AgentsOption,
     CancelReason,
@@ -36,7 +37,7 @@ app = typer.Typer(
     epilog=(
         "Exit codes: 0 success · 1 job failed · 2 usage · 3 connection · 4 authentication ·"
         " 5 not found · 6 lease or budget · 7 gap · 124 timed out · 130 interrupted."
-        "  The token comes from ARCP_TOKEN or a file, never from a flag."
+        "  The token comes from ARCP_TOKEN, a file or the keyring, never from a flag."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -51,11 +52,20 @@ def run() -> int:
     try:
         app()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(Exit.FAILED)
+        code = end.code if isinstance(end.code, int) else int(Exit.FAILED)
+        if code == Exit.USAGE and not _begun and sys.argv[1:] not in ([], ["config"]):
+            # No command was reached: its words were wrong, and the parser has said so.
+            print(f"  {page_of(Exit.USAGE)}", file=sys.stderr)
+        return code
     return int(Exit.SUCCESS)
 
 
+_begun: list[bool] = []
+"""Not empty once a command was reached: then it has said its own."""
+
+
 def _do(command: Callable[[], int]) -> NoReturn:
+    _begun.append(True)
     raise typer.Exit(guarded(command))
 
 
