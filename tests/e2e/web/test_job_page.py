@@ -79,6 +79,35 @@ async def test_paused_nothing_moves_and_nothing_is_lost(site: Site, page: Page) 
     assert await all_rows(page) == lines(1, 45)
 
 
+async def test_rows_that_went_while_it_was_paused_are_accounted_for(site: Site, page: Page) -> None:
+    await page.goto(site.url)
+    await page.evaluate(
+        """async () => {
+            const { JobState } = await import('./static/jobstate.js');
+            const { timelineView } = await import('./static/timelineview.js');
+            const state = new JobState({rows: 100});
+            const view = timelineView(state, {transcript: 'api/jobs/j/transcript'});
+            document.querySelector('main').replaceChildren(view.element);
+            let n = 0;
+            window.more = (count) => {
+                const event = () => ({n: (n += 1), at: 0, event: {kind: 'log', message: `line ${n}`}});
+                view.update(state.take('events', Array.from({length: count}, event)));
+            };
+            more(30);
+        }"""  # noqa: E501
+    )
+    shown = page.locator("#timeline-count")
+    await expect(shown).to_have_text("30 rows")
+    await page.get_by_role("button", name="Pause").click()
+    await page.evaluate("more(300)")
+    await expect(shown).to_have_text("0 rows · paused, 300 new")
+    await expect(page.get_by_text("older than what the page holds")).to_be_visible()
+    await page.get_by_role("button", name="Resume").click()
+    kept = await all_rows(page)
+    assert kept == lines(331 - len(kept), 330)
+    await expect(page.get_by_text(f"{330 - len(kept)} older events are not shown")).to_be_visible()
+
+
 async def test_the_filter_hides_kinds_levels_and_what_does_not_match(
     site: Site, page: Page
 ) -> None:
