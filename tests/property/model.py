@@ -60,12 +60,21 @@ class Runtime:
         ignores_cursor: it replays from the beginning, whatever it is asked for.
         live_first: what happens while it replays is sent ahead of the replay.
         control_first: messages without a number overtake events.
+        mixes_histories: a history is sent as two logs, the first of which begins in its middle.
     """
 
-    def __init__(self, *, ignores_cursor: bool, live_first: bool, control_first: bool) -> None:
+    def __init__(
+        self,
+        *,
+        ignores_cursor: bool,
+        live_first: bool,
+        control_first: bool,
+        mixes_histories: bool = False,
+    ) -> None:
         self.ignores_cursor = ignores_cursor
         self.live_first = live_first
         self.control_first = control_first
+        self.mixes_histories = mixes_histories
         self.sessions: dict[str, SessionLog] = {}
         self.jobs: dict[str, Job] = {}
         self.wire: list[bytes] = []
@@ -164,9 +173,15 @@ class Runtime:
             return
         here.feeds.add(job.name)
         start = payload.get("from_event_seq") or 0
-        for number, seq in enumerate(job.seqs, start=1):
-            if payload["history"] and seq > start and number not in job.lost:
-                self._append(here, job, number)
+        past = [
+            number
+            for number, seq in enumerate(job.seqs, start=1)
+            if payload["history"] and seq > start and number not in job.lost
+        ]
+        if self.mixes_histories:
+            past = [*past[len(past) // 2 :], *past]
+        for number in past:
+            self._append(here, job, number)
 
     # -- jobs
 
@@ -212,7 +227,8 @@ class Runtime:
         if number != job.ended:
             kind = dialect.EVENT
             body = {"current": number}
-            payload: dict[str, Any] = {"kind": "progress", "ts": None, "body": body}
+            moment = f"2026-01-01T{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
+            payload: dict[str, Any] = {"kind": "progress", "ts": moment, "body": body}
         elif job.cancelled:
             kind = dialect.JOB_ERROR
             payload = {"final_status": "cancelled", "code": "CANCELLED"}

@@ -35,13 +35,23 @@ class Conversation(RuleBasedStateMachine):
         ignores_cursor=st.booleans(),
         live_first=st.booleans(),
         control_first=st.booleans(),
+        spoken=st.sampled_from(["arcp-client", "go", "java", "unknown"]),
     )
     def begin(
-        self, limit: int, ignores_cursor: bool, live_first: bool, control_first: bool
+        self,
+        limit: int,
+        ignores_cursor: bool,
+        live_first: bool,
+        control_first: bool,
+        spoken: str,
     ) -> None:
-        self.session = Session(limit=limit)
+        self.session = Session(limit=limit, spoken=dialect.DIALECTS[spoken])
+        mixes = self.session.dialect.mixes_histories and not control_first
         self.runtime = Runtime(
-            ignores_cursor=ignores_cursor, live_first=live_first, control_first=control_first
+            ignores_cursor=ignores_cursor,
+            live_first=live_first,
+            control_first=control_first,
+            mixes_histories=mixes and limit == 100,  # a limit below it ends the wait for the rest
         )
         self.now = 0.0
         self.linked = False
