@@ -71,8 +71,8 @@ class Server:
         self._host = host
         self._wanted = port
         self._runner: web.AppRunner | None = None
-        self.url = ""
-        self.port = 0
+        self.url: str = ""
+        self.port: int = 0
 
     async def __aenter__(self) -> Server:
         runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=1.0)

@@ -192,6 +192,7 @@ async def test_readers_of_any_pace_have_no_hole_that_they_were_not_told_of(
         for step, number in steps:
             if step == "add":
                 feed.add(events.Log(job_id=job.id, message="x" * number))
+                assert sum(map(len, feed._entries)) < 2_000 + 4_000  # the limit, and one event
                 continue
             after, reason = feed.start(frames.Position(feed.epoch, places[number]))
             if reason is not None:
