@@ -18,6 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(f"ARCP_{name}", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "config" / "arcp-client").mkdir(parents=True)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -148,3 +149,60 @@ def test_show_never_shows_the_token(
 )
 def test_what_is_this_machine(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+def shown(capsys: pytest.CaptureFixture[str], profile: str | None = None) -> dict[str, str]:
+    """What ``config show --origin`` says, by setting."""
+    show(profile=profile, origin=True, output=None)
+    lines = capsys.readouterr().out.splitlines()
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+
+
+def test_show_names_each_origin(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    default = {
+        "profile": "default  (default)",
+        "url": "ws://127.0.0.1:7777/arcp  (default)",
+        "output": "text  (default)",
+        "token": "none  (default)",
+    }
+    assert shown(capsys) == default
+    # Each place that is added wins over those before.
+    user = user_file(home, 'url = "ws://user/"\noutput = "json"\ntoken_file = "t"')
+    assert shown(capsys) == {
+        "profile": "default  (default)",
+        "url": f"ws://user/  ({user})",
+        "output": f"json  ({user})",
+        "token": f"(set)  ({user})",
+    }
+    Path("arcp.toml").write_text(
+        'url = "ws://local/"\noutput = "jsonl"\n[profiles.p]\nurl = "ws://p/"'
+    )
+    assert shown(capsys) == {
+        "profile": "default  (default)",
+        "url": "ws://local/  (./arcp.toml)",
+        "output": "jsonl  (./arcp.toml)",
+        "token": f"(set)  ({user})",
+    }
+    monkeypatch.setenv("ARCP_PROFILE", "p")
+    monkeypatch.setenv("ARCP_TOKEN_FILE", "t")
+    assert shown(capsys) == {
+        "profile": "p  (ARCP_PROFILE)",
+        "url": "ws://p/  (./arcp.toml)",
+        "output": "jsonl  (./arcp.toml)",
+        "token": "(set)  (ARCP_TOKEN_FILE)",
+    }
+    for name, value in (("URL", "ws://env/"), ("OUTPUT", "text"), ("TOKEN", "secret")):
+        monkeypatch.setenv(f"ARCP_{name}", value)
+    assert shown(capsys) == {
+        "profile": "p  (ARCP_PROFILE)",
+        "url": "ws://env/  (ARCP_URL)",
+        "output": "text  (ARCP_OUTPUT)",
+        "token": "(set)  (ARCP_TOKEN)",
+    }
+    assert shown(capsys, profile="p")["profile"] == "p  (--profile)"
+    flagged = settle(url="ws://flag/", output=Output.JSON, token_file=home / "t")
+    assert flagged.token_from is not None
+    origins = (flagged.url.origin, flagged.output.origin, flagged.token_from.origin)
+    assert origins == ("--url", "--output", "--token-file")
