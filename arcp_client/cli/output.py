@@ -205,7 +205,12 @@ class _Json:
         self._end("success", more)
 
     def failed(self, problem: Complaint, error: Exception | None) -> None:
-        told: dict[str, Any] = {"exit_code": int(problem.code), "message": problem.happened}
+        told: dict[str, Any] = {
+            "exit_code": int(problem.code),
+            "message": problem.happened,
+            "remedy": problem.remedy,
+            "help_url": problem.help_url,
+        }
         for name in ("code", "retryable", "details"):
             value = getattr(error, name, None)
             if value is not None:
