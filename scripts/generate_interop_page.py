@@ -69,9 +69,9 @@ for without a bound (`*` or `**`); of the rest nothing is granted.
 
 Events of a history come in the order in which they were sent, each once. Go mixes the history of a
 job that has several observers, and Java forwards live events among a history, under other ids.
-There the session's events wait from the first of the history to its end, which the answer to a ping tells (if that does not come, two seconds without an event, ten
-in all, or `Buffer.hard` events), and then stand in the order of their times. Their numbers are
-those of the places that they come to.
+There the session's events wait from the first of the history to its end, which the answer to a ping
+tells (if that does not come, two seconds without an event, ten in all, or `Buffer.hard` events),
+and then stand in the order of their times. Their numbers are those of the places that they come to.
 
 Go and Java number an event before they queue it, so events of jobs that run side by side may
 overtake one another. There, and with a runtime that is not recognised, a hole in the numbers has half a second
