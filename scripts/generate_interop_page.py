@@ -74,8 +74,8 @@ tells (if that does not come, two seconds without an event, ten in all, or `Buff
 and then stand in the order of their times. Their numbers are those of the places that they come to.
 
 Go and Java number an event before they queue it, so events of jobs that run side by side may
-overtake one another. There, and with a runtime that is not recognised, a hole in the numbers has half a second
-to fill itself before the session is resumed for it.
+overtake one another. There, and with a runtime that is not recognised, a hole in the numbers has
+half a second to fill itself before the session is resumed for it.
 
 Over a WebSocket the Python and Go runtimes close a link on a frame of more than 1 MiB. Over stdio
 the Python runtime ends at a line of more than 64 KiB, and Go's at one of 1 MiB. A request that is
