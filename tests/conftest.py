@@ -13,6 +13,17 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.alone import COVERAGE, ROOT
+
+TRACED = (
+    "tests/e2e/",
+    "tests/interop/acp/test_command.py",
+    "tests/unit/cli/",
+    "tests/unit/runtime/",
+    "tests/unit/transports/",
+)
+"""Where processes that tests start run the package's own commands."""
+
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile(
     "ci",
@@ -63,6 +74,17 @@ async def no_task_left() -> AsyncIterator[None]:
         await asyncio.sleep(0)
     names = sorted(f"{task.get_name()}: {task.get_coro()}" for task in left)
     pytest.fail(f"tasks left: {names}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def processes_are_traced_where_it_matters(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Coverage takes a quarter of a second of each process; peers and tools are not the package."""
+    where = request.path.relative_to(ROOT).as_posix()
+    with pytest.MonkeyPatch.context() as patch:
+        if not where.startswith(TRACED):
+            for name in COVERAGE:
+                patch.delenv(name, raising=False)
+        yield
 
 
 @pytest.fixture
