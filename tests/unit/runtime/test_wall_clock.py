@@ -1,4 +1,4 @@
-"""The wall clock is set back or forward while a runtime serves (T1). Its own time is virtual."""
+"""The wall clock is set back or forward while a runtime serves. Its own time is virtual."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def in_(seconds: float) -> str:
 
 
 def test_a_lease_that_the_clock_was_set_back_under_ends_in_its_time(wall: WallClock) -> None:
-    """T1: an hour back is no hour longer."""
+    """An hour back is no hour longer."""
     refused: list[float] = []
 
     async def scenario(runtime: Any) -> None:
@@ -84,7 +84,7 @@ def test_a_lease_that_the_clock_was_set_back_under_ends_in_its_time(wall: WallCl
 
 @pytest.mark.parametrize("off", [-HOUR, HOUR])
 def test_heartbeats_and_the_resume_window_do_not_look_at_it(wall: WallClock, off: float) -> None:
-    """T1: a step of an hour ends no link, and makes the window neither shorter nor longer."""
+    """A step of an hour ends no link, and makes the window neither shorter nor longer."""
 
     async def scenario(runtime: Any) -> None:
         peer = await opened(runtime)
