@@ -1,4 +1,4 @@
-"""What is published: a source distribution, and the wheel that is built from it (G1)."""
+"""What is published: a source distribution, and the wheel that is built from it."""
 
 from __future__ import annotations
 

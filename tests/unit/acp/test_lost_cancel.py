@@ -1,4 +1,4 @@
-"""A cancel that cannot be delivered: nobody waits for an answer to it (C6)."""
+"""A cancel that cannot be delivered: nobody waits for an answer to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that no call accepts: refused at once, by name, before anything is sent (G3).
+"""Arguments that no call accepts: refused at once, by name, before anything is sent.
 
 A TypeError for a wrong type, a ValueError for a wrong value. `test_misuse` throws everything at
 every call; here it is written down what each argument is.

@@ -1,4 +1,4 @@
-"""Secrets show in no log, repr, exception, pickle, traceback or store row (A1).
+"""Secrets show in no log, repr, exception, pickle, traceback or store row.
 
 Every secret of these tests is a word that occurs nowhere else, so finding one is finding a leak.
 """

@@ -1,4 +1,4 @@
-"""Collecting the chunks of a result swallows nothing: no other event, and no broken chunk (K6)."""
+"""Collecting the chunks of a result swallows nothing: no other event, and no broken chunk."""
 
 from __future__ import annotations
 

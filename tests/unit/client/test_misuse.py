@@ -1,6 +1,6 @@
 """Wrong arguments of public calls: an error of this package, or a plain TypeError or ValueError.
 
-G3. What the package is built from stays inside: no pydantic error, and nothing from its depth.
+What the package is built from stays inside: no pydantic error, and nothing from its depth.
 """
 
 from __future__ import annotations

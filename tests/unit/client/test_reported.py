@@ -34,7 +34,7 @@ def child(what: str) -> StdioConnector:
     return StdioConnector([sys.executable, str(CHILD), what])
 
 
-# ------------------------------------------------------------------ a child's end (P4)
+# ------------------------------------------------------------------ a child's end
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_p4_whoever_waits_learns_of_the_childs_end_and_how_it_ended(
     await client.close()
 
 
-# ------------------------------------------------------------------ noise on its output (P1)
+# ------------------------------------------------------------------ noise on its output
 
 
 async def test_p1_what_a_child_prints_beside_its_frames_is_reported_and_passed_over(
@@ -84,7 +84,7 @@ async def test_p1_what_a_child_prints_beside_its_frames_is_reported_and_passed_o
         assert piece in reported
 
 
-# ------------------------------------------------------------------ an answer that fails (H5)
+# ------------------------------------------------------------------ an answer that fails
 
 
 async def test_h5_a_pong_that_cannot_be_sent_costs_the_link(clock: VirtualClock) -> None:
@@ -119,7 +119,7 @@ async def test_h5_a_pong_that_cannot_be_sent_costs_the_link(clock: VirtualClock)
             assert "network driver" in str(client.stats().last_disconnect)
 
 
-# ------------------------------------------------------------------ who closes what (L5)
+# ------------------------------------------------------------------ who closes what
 
 
 async def test_l5_clients_are_opened_used_and_closed_by_different_tasks_in_any_order(
@@ -148,7 +148,7 @@ async def test_l5_a_client_entered_in_one_task_is_left_in_another(runtime: Runti
     assert isinstance(client.state, Closed)
 
 
-# ------------------------------------------------------------------ a submit given up (C7)
+# ------------------------------------------------------------------ a submit given up
 
 
 async def test_c7_a_submit_that_was_given_up_leaves_no_job_that_nobody_can_cancel(
@@ -171,7 +171,7 @@ async def test_c7_a_submit_that_was_given_up_leaves_no_job_that_nobody_can_cance
                     await job.result()
 
 
-# ------------------------------------------------------------------ the reader stops (C2, C9)
+# ------------------------------------------------------------------ the reader stops
 
 
 @pytest.mark.parametrize("how", ["close", "detach", "leave"])
@@ -199,7 +199,7 @@ async def test_c2_the_reader_stops_at_any_turn_of_the_loop_while_messages_come(
         assert len(line.attempts) == 1  # that the reader was cancelled is no lost link
 
 
-# ------------------------------------------------------------------ the garbage collector (L10)
+# ------------------------------------------------------------------ the garbage collector
 
 
 async def test_l10_what_runs_is_held_by_somebody_though_the_collector_comes_at_every_moment(
@@ -261,7 +261,7 @@ async def test_s3_of_every_link_the_one_before_is_closed_first(
     assert (line.most, line.open) == (1, 0)
 
 
-# ------------------------------------------------------------------ two drops (R13)
+# ------------------------------------------------------------------ two drops
 
 
 async def test_r13_each_resume_goes_on_from_what_the_last_one_brought() -> None:

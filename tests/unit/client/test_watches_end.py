@@ -1,4 +1,4 @@
-"""However the watching of a job ends, nothing is left of it: denied, dropped, or closed (U7)."""
+"""However the watching of a job ends, nothing is left of it: denied, dropped, or closed."""
 
 from __future__ import annotations
 

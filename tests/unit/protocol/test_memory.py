@@ -1,4 +1,4 @@
-"""What a session remembers is bounded, however many jobs come and go (M4)."""
+"""What a session remembers is bounded, however many jobs come and go."""
 
 from __future__ import annotations
 

@@ -522,7 +522,7 @@ async def test_back_pressure_runs_through_a_chain(clock: VirtualClock) -> None:
     assert channel.stats().outstanding == 0
 
 
-# ---------------------------------------------------------------------- accounts (M1)
+# ---------------------------------------------------------------------- accounts
 
 
 @pytest.mark.parametrize("sized", [False, True])

@@ -1,4 +1,4 @@
-"""stream(): bounded, in order, never a silent gap, and gone when its user is (M5, C9)."""
+"""stream(): bounded, in order, never a silent gap, and gone when its user is."""
 
 from __future__ import annotations
 
