@@ -7,6 +7,28 @@ the rest was not. A *checkpoint* is how far everything was processed.
 A reservation reaches ``every`` events beyond the furthest that any consumer is done with. What is
 above it waits here: the fastest consumer moves it on, a slow one holds nobody back. So a crash
 repeats at most ``every`` events of a lane, and marks at most ``every`` that nobody has seen.
+
+======  ================================================  =======
+events  on                                                next
+======  ================================================  =======
+FLOW    events that are reserved                          FLOW
+FLOW    an event that is not reserved                     WAIT
+FLOW    a welcome                                         TOKEN
+WAIT    events                                            WAIT
+WAIT    saved, and some of what waits is reserved         WAIT
+WAIT    saved, and all of what waits is reserved          FLOW
+WAIT    a save that failed                                WAIT
+WAIT    a welcome                                         TOKEN
+TOKEN   events                                            TOKEN
+TOKEN   a save that failed                                TOKEN
+TOKEN   a welcome                                         TOKEN
+TOKEN   saved, and all of what waits is reserved          FLOW
+TOKEN   saved, and an event that waits is not reserved    WAIT
+any     stopped                                           STOPPED
+======  ================================================  =======
+
+In FLOW an event is published when it comes; otherwise it waits, and in STOPPED it does so for ever.
+A welcome of another session first lets go of all that waits: no resume would bring it again.
 """
 
 from __future__ import annotations
@@ -133,7 +155,7 @@ class Checkpointer:
     def offer(self, events: list[Event]) -> None:
         """Events arrived, in order: publish those that are reserved, hold the others back."""
         self._offered += len(events)
-        if not self._held and not self._token_waits:
+        if not self._held and not self._token_waits and not self._stopped:
             last = max((n for n in map(self._number, events) if n is not None), default=0)
             if self._whole(last) <= self._reserved:
                 self._pass(events)
