@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from arcp_client import (
     ArcpError,
@@ -25,6 +27,7 @@ from arcp_client.cli.family import Family
 from arcp_client.cli.output import Report
 from arcp_client.cli.running import Interrupts, Place, beside, connected, execute
 from arcp_client.cli.verdicts import complaint, is_hole
+from arcp_client.errors import JobNotFound, RequestTimeout
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import JobLine, OutcomeLine, Recording, Scrubber, Writer, outcome
 
@@ -41,12 +44,16 @@ def check(path: Path, *, force: bool) -> None:
     """Refuse at once what would be refused later.
 
     Raises:
-        Complaint: the file is there.
+        Complaint: the file is there, or its directory is not.
     """
-    if not force and str(path) != "-" and path.exists():
+    if str(path) == "-":
+        return
+    if not force and path.exists():
         raise Complaint(
             Exit.USAGE, f"{path} is there already", "--force replaces it, or name another file"
         )
+    if not path.parent.is_dir():
+        raise Complaint(Exit.USAGE, f"{path} cannot be written: there is no {path.parent}")
 
 
 def begin(path: Path, session: SessionInfo, where: Place, *, force: bool = False) -> Recording:
@@ -149,6 +156,11 @@ class Recorded:
         """As the report: the outcome is still to come."""
         self._report.close()
 
+    def finish(self) -> None:
+        """Close the file, whatever was written of it."""
+        with _written(self._path):
+            self._recording.close()
+
     def succeeded(self, result: Result | None, saved: str | None) -> None:
         """The outcome, and the end."""
         self._end("success", None, "complete")
@@ -220,6 +232,16 @@ class _Session:
         self, jobs: Iterable[str], interrupts: Interrupts, *, everything: bool
     ) -> Exit:
         """Until the jobs have ended, or the first signal."""
+        try:
+            return await self._record(jobs, interrupts, everything=everything)
+        finally:
+            if self._recording is not None:
+                with _written(self._path):
+                    self._recording.close()
+
+    async def _record(
+        self, jobs: Iterable[str], interrupts: Interrupts, *, everything: bool
+    ) -> Exit:
         wanted = list(dict.fromkeys(jobs))
         stopped = True
         async with interrupts.stop():
@@ -231,33 +253,48 @@ class _Session:
                 for view in views:
                     await self._adopt(view, stack)
                 if everything:
-                    await stack.enter_async_context(beside(self._look(stack)))
+                    await stack.enter_async_context(
+                        beside(self._ending(partial(self._look, stack)))
+                    )
                 self._endless = everything
                 await self._write()
             stopped = False
         return self._end(wanted, stopped=stopped, everything=everything)
 
-    async def _adopt(self, view: JobView, stack: contextlib.AsyncExitStack) -> None:
+    async def _ending(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something beside the recording, which ends if that fails."""
+        try:
+            await work()
+        except (ArcpError, Complaint):
+            await self._stream.aclose()
+            raise
+
+    async def _adopt(
+        self, view: JobView, stack: contextlib.AsyncExitStack, parent: str | None = None
+    ) -> None:
         assert self._recording is not None
         self._known.add(view.id)
         self._open[view.id] = view
         with _written(self._path):
-            self._recording.began(view)
+            self._recording.began(view, parent_job_id=parent)
         to = "" if str(self._path) == "-" else f" to {self._path}"
         terminal.tell(terminal.err(), f"recording job {view.id} · {view.agent}{to}", "dim")
-        await stack.enter_async_context(beside(self._mind(view)))
+        await stack.enter_async_context(beside(self._ending(partial(self._mind, view))))
 
     async def _look(self, stack: contextlib.AsyncExitStack) -> None:
         """Find the jobs that run, and those that begin."""
         old: set[str] | None = None
         while True:
-            found = [job async for job in self._client.jobs()]
-            if old is None:  # what was over before is not what this session sees
-                old = {job.job_id for job in found if job.status in _ENDED}
-            for job in found:
-                if job.job_id not in old | self._known and len(self._open) < _MOST:
-                    with contextlib.suppress(ArcpError):  # it ended and is forgotten meanwhile
-                        await self._adopt(await self._client.watch(job.job_id, history=True), stack)
+            with contextlib.suppress(RequestTimeout):  # the next time, then
+                found = [job async for job in self._client.jobs()]
+                if old is None:  # what was over before is not what this session sees
+                    old = {job.job_id for job in found if job.status in _ENDED}
+                for job in found:
+                    if job.job_id in old | self._known or len(self._open) >= _MOST:
+                        continue
+                    with contextlib.suppress(JobNotFound):  # it ended and was forgotten meanwhile
+                        view = await self._client.watch(job.job_id, history=True)
+                        await self._adopt(view, stack, job.parent_job_id)
             await asyncio.sleep(_LOOK)
 
     async def _mind(self, view: JobView) -> None:

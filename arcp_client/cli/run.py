@@ -12,7 +12,7 @@ from arcp_client import Client, Job
 from arcp_client.cli import recording, runs, terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.follow import Following, Stream, read_input, read_lease
-from arcp_client.cli.output import reporter
+from arcp_client.cli.output import Report, reporter
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import RequestError, RequestTimeout
 
@@ -150,9 +150,6 @@ class _Running:
         self._stream = stream = client.events()
         job = next(iter(client.open_jobs()), None)
         history = job is None
-        if self._record is not None:
-            began = recording.begin(self._record, client.session, self._where)
-            self._report = recording.Recorded(self._report, began, self._record)
         if job is None:
             job = await self._submitted(client, interrupts)
             if self._kept is not None:
@@ -160,16 +157,24 @@ class _Running:
         if self._detach:
             print(job.id, flush=True)
             return Exit.SUCCESS
+        report: Report = self._report
+        if self._record is not None:
+            began = recording.begin(self._record, client.session, self._where)
+            report = recording.Recorded(report, began, self._record)
         following = Following(
             client,
             stream,
             interrupts,
-            self._report,
+            report,
             back="arcp-client watch" if self._kept is None else "arcp-client run --resume",
             save=self._save,
             over=self._over,
         )
-        return await following.follow(job, history=history)
+        try:
+            return await following.follow(job, history=history)
+        finally:
+            if isinstance(report, recording.Recorded):
+                report.finish()
 
     def _over(self) -> None:
         self._open = False

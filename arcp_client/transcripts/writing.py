@@ -209,3 +209,7 @@ class Recording:
         """Nothing more is recorded, and nothing was cut off; closes the file."""
         self._writer.write(EndLine(at=self._at(), reason=reason))
         self._writer.close()
+
+    def close(self) -> None:
+        """Close the file; without `end` before it, for readers it was cut off. Idempotent."""
+        self._writer.close()

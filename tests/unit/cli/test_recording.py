@@ -16,8 +16,8 @@ from arcp_client.cli import recording
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
 from arcp_client.cli.running import Interrupts, Place
-from arcp_client.errors import JobFailed, JobNotFound
-from arcp_client.testing import ReplayedRuntime
+from arcp_client.errors import FeatureNotNegotiated, JobFailed, JobNotFound
+from arcp_client.testing import ReplayedRuntime, ScriptedRuntime
 from arcp_client.transcripts import EventLine, JobLine, Line, OutcomeLine, read
 
 
@@ -166,6 +166,56 @@ async def test_without_jobs_all_of_them_is_an_empty_recording(
     assert len(lines_of(path)) == 1
 
 
+async def test_delegated_jobs_name_their_parent(
+    runtime: Runtime, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_LOOK", 0.01)
+
+    @runtime.agent("parent")
+    async def parent(input: Any, job: JobContext) -> Any:
+        await job.delegate("waits")
+        await job.cancelled.wait()
+
+    job = await client.submit("parent", lease={"agent.delegate": ["*"]})
+    interrupts = Interrupts()
+    path = tmp_path / "t"
+    task = asyncio.get_running_loop().create_task(
+        record(runtime, path, everything=True, interrupts=interrupts)
+    )
+    while not path.exists() or b"waiting" not in path.read_bytes():
+        await asyncio.sleep(0.01)
+    interrupts._came()
+    await task
+    begun = {
+        each.job_id: each.parent_job_id for each in lines_of(path) if isinstance(each, JobLine)
+    }
+    assert begun == {job.id: None, job.children[0]: job.id}
+
+
+async def test_all_jobs_of_a_runtime_that_lists_none_is_refused(tmp_path: Path) -> None:
+    async with ScriptedRuntime(features=["subscribe"]) as scripted, Client(scripted) as client:
+        session = recording._Session(client, place(), tmp_path / "t", force=False)
+        with pytest.raises(FeatureNotNegotiated):
+            await session.record([], Interrupts(), everything=True)
+
+
+async def test_a_disk_that_fills_up_ends_the_recording(
+    runtime: Runtime, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await client.submit("count", 3)
+    await job.result()
+
+    def full(self: Any, *words: Any, **more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recording.Recording, "event", full)
+    with pytest.raises(Complaint, match="cannot be written: No space left"):
+        await record(runtime, tmp_path / "t", job.id)
+    with read(tmp_path / "t") as reader:
+        list(reader)
+        assert not reader.complete
+
+
 async def test_a_job_that_nobody_knows_leaves_no_file(runtime: Runtime, tmp_path: Path) -> None:
     with pytest.raises(JobNotFound):
         await record(runtime, tmp_path / "t", "job_unknown")
@@ -196,6 +246,8 @@ def test_a_file_that_is_there_is_refused_before_anything_is_done(tmp_path: Path)
     assert path.read_text() == "mine"
     recording.check(path, force=True)
     recording.check(Path("-"), force=False)
+    with pytest.raises(Complaint, match="there is no .*none"):
+        recording.check(tmp_path / "none" / "t", force=True)
 
 
 def test_a_disk_that_is_full_is_said(tmp_path: Path) -> None:
