@@ -74,7 +74,8 @@ def complain(problem: Complaint) -> None:
     console.print(line, soft_wrap=True)
     if problem.remedy:
         tell(console, f"  {problem.remedy}", "dim")
-    tell(console, f"  {problem.help_url}", "dim")
+    more = "" if problem.remedy else "what to do: "
+    tell(console, f"  {more}{problem.help_url}", "dim")
 
 
 def as_json(value: Any) -> str:
