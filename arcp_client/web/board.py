@@ -31,7 +31,6 @@ _SECONDS = 0.25
 _EVERY = 2.0
 _CHANGES = 512
 _MOST = 2000
-_ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
 _SHARE = 20
 """A listing that takes long is asked for less often: at most a 20th of the time is spent on it."""
 
@@ -174,7 +173,7 @@ class Board:
             feed.summary = summary or feed.summary
             return feed.row()
         handle = self._client.job(job_id)
-        if summary is None and (handle is None or (self._lists and handle.status in _ENDED)):
+        if summary is None and (handle is None or (self._lists and handle.status in rows.ENDED)):
             return None  # the runtime does not know it any more
         row: dict[str, Any] = self._scrubber(rows.row(job_id, summary=summary, handle=handle))
         return row

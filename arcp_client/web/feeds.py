@@ -69,6 +69,7 @@ class Feeds:
         self._changed = changed
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._left_alone: OrderedDict[str, None] = OrderedDict()
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._opening: dict[str, asyncio.Task[Feed]] = {}
         self._owner = TaskOwner("arcp_client.web", on_failure=_failed)
         self._closed = False
@@ -118,11 +119,11 @@ class Feeds:
         return feed
 
     @contextmanager
-    def viewing(self, feed: Feed) -> Iterator[None]:
-        """Somebody looks at a feed for as long as the block lasts."""
+    def viewing(self, feed: Feed) -> Iterator[bool]:
+        """Somebody looks at a feed for as long as the block lasts; False if it went meanwhile."""
         kept = self._kept.get(feed.job.id)
         if kept is None or kept.feed is not feed:
-            yield  # it went meanwhile; it is over, and says so
+            yield False
             return
         kept.viewers += 1
         if kept.timer is not None:
@@ -130,7 +131,7 @@ class Feeds:
             kept.timer = None
         self._kept.move_to_end(feed.job.id)
         try:
-            yield
+            yield True
         finally:
             kept.viewers -= 1
             self._left(kept)
@@ -151,10 +152,17 @@ class Feeds:
         if kept is not None and kept.feed.error is not None and not kept.viewers:
             self._drop(kept)  # perhaps it can be had again
             return None
+        if kept is not None and kept.timer is not None:  # whoever asks is about to look
+            kept.timer.cancel()
+            kept.timer = None
+            self._left(kept)
         return kept
 
     async def _watch(self, job_id: str) -> Feed:
         assert self._client is not None
+        leaving = self._leaving.get(job_id)
+        if leaving is not None:  # else it would be left after it was watched again
+            await asyncio.wait({leaving})
         # What somebody else watches over the same session is not ours to leave.
         ours = self._client.job(job_id) is None or job_id in self._left_alone
         view = await self._client.watch(job_id, history=True)
@@ -203,7 +211,9 @@ class Feeds:
         feed.close()
         running = kept.pump is not None and not kept.pump.done()
         if running and not self._closed:
-            self._owner.spawn(self._end(kept), name="unwatch")
+            leaving = self._owner.spawn(self._end(kept), name="unwatch")
+            self._leaving[feed.job.id] = leaving
+            leaving.add_done_callback(lambda _: self._leaving.pop(feed.job.id, None))
 
     async def _end(self, kept: _Kept) -> None:
         if kept.pump is not None:

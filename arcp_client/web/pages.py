@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 
 from aiohttp import web
@@ -9,10 +10,13 @@ from aiohttp import web
 from arcp_client import JobHandle
 from arcp_client.web import frames
 from arcp_client.web.feeds import Feeds
+from arcp_client.web.problems import Problem
 from arcp_client.web.streams import EventStream, Streams
 from arcp_client.web.tabs import tell_job
 
 __all__ = ["asked", "end_streams", "share", "sse"]
+
+_log = logging.getLogger("arcp_client.web")
 
 _FEEDS: weakref.WeakKeyDictionary[web.Application, Feeds] = weakref.WeakKeyDictionary()
 
@@ -39,7 +43,11 @@ def sse(job: JobHandle) -> web.StreamResponse:
         if feeds is None:
             feeds = Feeds()
             share(request.app, feeds)
-        feed = feeds.adopt(job)
+        try:
+            feed = feeds.adopt(job)
+        except Problem as refused:  # the headers are sent: the browser comes again
+            _log.warning("job %s is not streamed: %s", job.id, refused)
+            return
         with feeds.viewing(feed):
             await tell_job(stream, feed, asked(request), link=None)
 

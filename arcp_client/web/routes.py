@@ -340,8 +340,9 @@ class _Dashboard:
 
 def _stream(feeds: Feeds, feed: Feed, link: Link) -> EventStream:
     async def play(stream: EventStream, request: web.Request) -> None:
-        with feeds.viewing(feed):
-            await tell_job(stream, feed, asked(request), link=link)
+        with feeds.viewing(feed) as there:
+            if there:  # else the browser comes again
+                await tell_job(stream, feed, asked(request), link=link)
 
     return EventStream(play)
 

@@ -7,7 +7,10 @@ from typing import Any
 from arcp_client import JobHandle, JobSummary
 from arcp_client.projection import JobProjection
 
-__all__ = ["row"]
+__all__ = ["ENDED", "row"]
+
+ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
+"""The statuses of jobs that have ended."""
 
 
 def row(
@@ -27,18 +30,18 @@ def row(
     """
     agent = (handle.agent if handle is not None else "") or (summary.agent if summary else "")
     name, _, version = agent.partition("@")
-    status = summary.status if summary is not None else ""
-    if handle is not None and handle.status != "pending":
-        status = handle.status
-    if seen is not None and seen.ended:
-        status = seen.status
+    told = [each.status for each in (seen, handle, summary) if each is not None]
+    # Whoever knows of the end knows best: a job that is watched no longer stands still here.
+    ended = [status for status in told if status in ENDED]
+    known = [status for status in reversed(told) if status and status != "pending"]
+    status = next(iter([*ended, *known]), "pending")
     created = summary.created_at if summary is not None else None
     bar = handle.progress if handle is not None else None
     return {
         "job_id": job_id,
         "agent": name,
         "version": version or None,
-        "status": status or (seen.status if seen is not None else "pending"),
+        "status": status,
         "created_at": created.isoformat() if created is not None else None,
         "parent_job_id": summary.parent_job_id if summary is not None else None,
         "progress": None

@@ -139,7 +139,7 @@ class EventStream(web.StreamResponse):
     async def write_eof(self, data: bytes = b"") -> None:
         """Play, then end the response. aiohttp calls it once the handler has returned."""
         request = self._request
-        if not self._played and isinstance(request, web.Request):
+        if not self._played and isinstance(request, web.Request) and request.method != "HEAD":
             self._played = True
             streams = Streams.of(request.app)
             streams.add(self)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from arcp_client import Client, Runtime, errors
+from arcp_client import Client, JobSummary, Runtime, errors
+from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
 from arcp_client.web.board import Board
+from arcp_client.web.rows import row
 from tests.unit.web.kit import SOON, Gates, agents, site
 
 
@@ -150,3 +153,33 @@ async def test_nobody_looks_and_nobody_asks(client: Client, board: Board) -> Non
         while len(board._owner):
             await asyncio.sleep(0)
     await board.close()
+
+
+def handle(status: str) -> Any:
+    return SimpleNamespace(agent="a@1", status=status, progress=None)
+
+
+@pytest.mark.parametrize(
+    ("listed", "held", "seen", "shown"),
+    [
+        ("running", None, None, "running"),
+        ("success", "running", None, "success"),  # it is watched no longer, and has ended since
+        ("running", "success", None, "success"),  # the listing is older
+        ("running", "running", "cancelled", "cancelled"),
+        ("pending", "running", None, "running"),
+        (None, "running", "pending", "running"),
+        (None, "pending", None, "pending"),
+        ("error", "running", "running", "error"),
+    ],
+)
+def test_whoever_knows_of_the_end_knows_best(
+    listed: str | None, held: str | None, seen: str | None, shown: str
+) -> None:
+    projection = JobProjection("job_1", status=seen) if seen is not None else None
+    made = row(
+        "job_1",
+        summary=JobSummary("job_1", status=listed) if listed is not None else None,
+        handle=handle(held) if held is not None else None,
+        seen=projection,
+    )
+    assert made["status"] == shown

@@ -11,6 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from arcp_client import Client
+from arcp_client._tasks import cancel_and_wait
 from arcp_client.errors import JobLost
 from arcp_client.web import add_routes, serve
 from arcp_client.web.feeds import Feeds
@@ -88,6 +89,51 @@ async def test_a_feed_goes_a_while_after_its_last_viewer_and_comes_back_whole(
             while not feed.over:
                 await asyncio.sleep(0.01)
     assert (feed.ended, feed.last) == ("success", 21)
+    await feeds.close()
+
+
+async def test_who_comes_when_a_feed_goes_is_asked_to_come_again(
+    client: Client, other: Client, gates: Gates
+) -> None:
+    job = await other.submit("gated", "one")
+    feeds = Feeds(client, linger=0.01)
+    feed = await feeds.open(job.id)
+    async with asyncio.timeout(SOON):
+        while feeds.get(job.id) is not None:
+            await asyncio.sleep(0.01)
+    with feeds.viewing(feed) as there:
+        assert not there
+    again = await feeds.open(job.id)
+    with feeds.viewing(again) as there:
+        assert there
+    gates["one"].set()
+    await job.result()
+    await feeds.close()
+
+
+async def test_a_job_that_is_just_being_left_can_be_looked_at_again(
+    client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slowly(tasks: list[asyncio.Task[None]]) -> None:
+        await client.ping()
+        await cancel_and_wait(tasks)
+
+    monkeypatch.setattr("arcp_client.web.feeds.cancel_and_wait", slowly)
+    job = await other.submit("gated", "one")
+    feeds = Feeds(client, linger=0.0)
+    await feeds.open(job.id)
+    while feeds.get(job.id) is not None:
+        await asyncio.sleep(0)  # and not a turn longer
+    feeds._linger = SOON
+    feed = await feeds.open(job.id)
+    with feeds.viewing(feed) as there:
+        assert there
+        await client.ping()
+        gates["one"].set()
+        async with asyncio.timeout(SOON):
+            while not feed.over:
+                await asyncio.sleep(0.01)
+    assert feed.ended == "success"
     await feeds.close()
 
 

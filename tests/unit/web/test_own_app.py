@@ -103,3 +103,15 @@ async def test_two_applications_do_not_share(client: Client) -> None:
             await tab.follow()
             epochs.add(tab.parser.last.partition("-")[0])
     assert len(epochs) == 2
+
+
+async def test_asking_for_the_headers_alone_streams_nothing(
+    own: tuple[TestServer, aiohttp.ClientSession], client: Client, gates: Gates
+) -> None:
+    server, http = own
+    job = await client.submit("gated", "one")
+    async with asyncio.timeout(SOON), http.head(server.make_url(f"/follow/{job.id}")) as response:
+        assert response.content_type == "text/event-stream"
+        assert await response.read() == b""
+    gates["one"].set()
+    await job.result()
