@@ -2,6 +2,22 @@
 
 Composes the checkpoints of one client and keeps the lock on them. When and how far to write is
 decided in ``checkpoints``.
+
+=======  ======  =======
+client   on      next
+=======  ======  =======
+OUT      open    HOLDING
+OUT      close   OUT
+HOLDING  start   SAVING
+HOLDING  close   OUT
+SAVING   freeze  FROZEN
+SAVING   close   OUT
+FROZEN   close   OUT
+=======  ======  =======
+
+*open*: the lock is taken, and nobody else gets it before *close*. *start*: checkpoints are saved.
+*freeze*: the client ends, and what it does from now on does not count. *close* saves what counts,
+or deletes it.
 """
 
 from __future__ import annotations
