@@ -74,7 +74,8 @@ def problem(error: ArcpError) -> Problem:
     """What to answer where the package raised an error."""
     kind, status, remedy = next(each for each in _KNOWN if isinstance(error, each[0]))
     code = getattr(error, "code", "") or _NAMES.get(kind, "RUNTIME_ERROR")
-    return Problem(status, str(code), str(getattr(error, "message", "") or error), remedy)
+    message = str(getattr(error, "message", "") or error)
+    return Problem(status, str(code), message, remedy or error.remedy.replace("``", ""))
 
 
 def answer(found: Problem) -> web.Response:
