@@ -111,6 +111,7 @@ ERROR: Final = "error"
 STATUS_CANCELLED: Final = "cancelled"
 TIMED_OUT: Final = "timed_out"
 ENDED: Final = frozenset({SUCCESS, ERROR, STATUS_CANCELLED, TIMED_OUT})
+"""Statuses of a job that has ended; any other may still change."""
 STATUS_ALIASES: Final = {
     "timedout": TIMED_OUT,
     "canceled": STATUS_CANCELLED,

@@ -13,10 +13,9 @@ from arcp_client.cli.options import Output
 from arcp_client.cli.output import SCHEMA, plain, write_result
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import FeatureNotNegotiated, PermissionDenied
+from arcp_client.projection import ENDED
 
 __all__ = ["cancel", "ping", "result", "status"]
-
-_ENDED = ("success", "error", "cancelled", "timed_out")
 
 
 def status(where: Place, job_id: str) -> Exit:
@@ -57,7 +56,7 @@ def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
             view = await client.watch(job_id)
-            if view.status in _ENDED:
+            if view.status in ENDED:
                 terminal.tell(terminal.err(), f"the job has ended already: {view.status}")
                 return Exit.SUCCESS
             run = runs.find(job_id)

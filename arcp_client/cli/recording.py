@@ -28,12 +28,11 @@ from arcp_client.cli.output import Report
 from arcp_client.cli.running import Interrupts, Place, beside, connected, execute
 from arcp_client.cli.verdicts import complaint, is_hole
 from arcp_client.errors import JobNotFound, RequestTimeout
-from arcp_client.projection import JobProjection
+from arcp_client.projection import ENDED, JobProjection
 from arcp_client.transcripts import JobLine, OutcomeLine, Recording, Scrubber, Writer, outcome
 
 __all__ = ["Recorded", "begin", "check", "record"]
 
-_ENDED = ("success", "error", "cancelled", "timed_out")
 _LOOK = 1.0
 """Seconds between two looks at which jobs there are."""
 _MOST = 1024
@@ -288,7 +287,7 @@ class _Session:
             with contextlib.suppress(RequestTimeout):  # the next time, then
                 found = [job async for job in self._client.jobs()]
                 if old is None:  # what was over before is not what this session sees
-                    old = {job.job_id for job in found if job.status in _ENDED}
+                    old = {job.job_id for job in found if job.status in ENDED}
                 for job in found:
                     if job.job_id in old | self._known or len(self._open) >= _MOST:
                         continue

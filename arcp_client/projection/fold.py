@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from arcp_client._wire.dialect import ENDED
 from arcp_client.events import (
     Completed,
     Delegate,
@@ -54,7 +55,6 @@ OTHER = "other"
 _REMAINING = "cost.budget.remaining"
 _COST = "cost."
 _SHORTEST = 10.0  # seconds: a cost in a job's first moments is no rate yet
-_ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
 
 
 class JobProjection:
@@ -207,7 +207,7 @@ class JobProjection:
     @property
     def ended(self) -> bool:
         """Whether the job has ended."""
-        return self.status in _ENDED
+        return self.status in ENDED
 
     @property
     def progress(self) -> list[Bar]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from arcp_client import ArcpError, Client, JobSummary, errors
 from arcp_client._tasks import TaskOwner
+from arcp_client.projection import ENDED
 from arcp_client.transcripts import Scrubber
 from arcp_client.web import frames, rows
 from arcp_client.web.feed import Feed
@@ -173,7 +174,7 @@ class Board:
             feed.summary = summary or feed.summary
             return feed.row()
         handle = self._client.job(job_id)
-        if summary is None and (handle is None or (self._lists and handle.status in rows.ENDED)):
+        if summary is None and (handle is None or (self._lists and handle.status in ENDED)):
             return None  # the runtime does not know it any more
         row: dict[str, Any] = self._scrubber(rows.row(job_id, summary=summary, handle=handle))
         return row

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from arcp_client import JobHandle, JobSummary
-from arcp_client.projection import JobProjection
+from arcp_client.projection import ENDED, JobProjection
 
-__all__ = ["ENDED", "row"]
-
-ENDED = frozenset({"success", "error", "cancelled", "timed_out"})
-"""The statuses of jobs that have ended."""
+__all__ = ["row"]
 
 
 def row(

@@ -341,17 +341,20 @@ def test_states_of_the_link() -> None:
     }
 
 
+SEEN = {
+    "Bar": ["current", "total", "units", "message"],
+    "Call": ["call_id", "tool", "args", "began", "ended", "outcome", "failed"],
+    "Child": ["job_id", "agent"],
+    "Fault": ["code", "message", "retryable"],
+    "Hole": ["first", "last", "reason"],
+    "Meter": ["currency", "granted", "left", "spent", "rate", "seconds_left"],
+}
+
+
 def test_what_is_seen_of_a_job() -> None:
-    found = {name: fields(getattr(projection, name)) for name in projection.__all__[:5]}
-    found["Meter"] = fields(projection.Meter)
-    assert found == {
-        "Bar": ["current", "total", "units", "message"],
-        "Call": ["call_id", "tool", "args", "began", "ended", "outcome", "failed"],
-        "Child": ["job_id", "agent"],
-        "Fault": ["code", "message", "retryable"],
-        "Hole": ["first", "last", "reason"],
-        "Meter": ["currency", "granted", "left", "spent", "rate", "seconds_left"],
-    }
+    assert set(projection.__all__) == {*SEEN, "ENDED", "JobProjection"}
+    assert {name: fields(getattr(projection, name)) for name in SEEN} == SEEN
+    assert sorted(projection.ENDED) == ["cancelled", "error", "success", "timed_out"]
 
 
 def test_results_and_statistics() -> None:
