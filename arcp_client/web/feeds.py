@@ -24,6 +24,7 @@ __all__ = ["Feeds"]
 
 _SLICE = 64
 _REMEMBERED = 1024
+_GOODBYE = 1.0
 
 _log = logging.getLogger("arcp_client.web")
 
@@ -137,10 +138,12 @@ class Feeds:
             self._left(kept)
 
     async def close(self) -> None:
-        """End all of them."""
-        self._closed = True
+        """End all of them, and watch their jobs no longer: the client may go on."""
         for kept in tuple(self._kept.values()):
             self._drop(kept)
+        self._closed = True
+        if self._leaving:
+            await asyncio.wait(self._leaving.values(), timeout=_GOODBYE)
         await self._owner.close()
 
     # ------------------------------------------------------------------
@@ -209,8 +212,7 @@ class Feeds:
             kept.timer.cancel()
             kept.timer = None
         feed.close()
-        running = kept.pump is not None and not kept.pump.done()
-        if running and not self._closed:
+        if kept.pump is not None and not kept.pump.done():
             leaving = self._owner.spawn(self._end(kept), name="unwatch")
             self._leaving[feed.job.id] = leaving
             leaving.add_done_callback(lambda _: self._leaving.pop(feed.job.id, None))

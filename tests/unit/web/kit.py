@@ -18,7 +18,7 @@ from yarl import URL
 from arcp_client import Client, JobContext, Runtime
 from arcp_client.web import add_routes
 
-SOON = 20.0
+SOON = 40.0
 """Seconds after which a test gives up waiting; nothing is expected to take that long."""
 JSON = {"Content-Type": "application/json"}
 

@@ -198,6 +198,19 @@ async def test_the_client_stays_with_whoever_made_it(client: Client) -> None:
         assert (await served.get("api/overview"))[0] == 200
 
 
+async def test_what_was_looked_at_is_watched_no_longer_when_the_client_goes_on(
+    client: Client, other: Client, gates: Gates
+) -> None:
+    job = await other.submit("say", {"lines": 20, "gate": "half"})
+    async with site(client) as served:
+        await served.tab(job.id).follow(lambda timeline: len(timeline.numbers) >= 10)
+    received = client.stats().received
+    gates["half"].set()
+    await job.result()
+    await client.ping()
+    assert client.stats().received == received == 10
+
+
 async def test_an_application_that_never_started_leaves_nothing(client: Client) -> None:
     app = web.Application()
     add_routes(app, client)
