@@ -8,7 +8,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "data-flow.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-WORDS = "checkpoint event job lane lease link notification session watermark"
+WORDS = "checkpoint event job lane lease link notification session transcript watermark"
 
 
 def test_every_station_is_a_module() -> None:
