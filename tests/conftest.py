@@ -16,13 +16,11 @@ from hypothesis import HealthCheck, settings
 from tests.alone import COVERAGE, ROOT
 
 TRACED = (
-    "tests/e2e/",
-    "tests/interop/acp/test_command.py",
     "tests/unit/cli/",
     "tests/unit/runtime/",
     "tests/unit/transports/",
 )
-"""Where processes that tests start run the package's own commands."""
+"""Where processes that tests start run lines of the package that hardly any other test runs."""
 
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile(

@@ -25,7 +25,7 @@ from tests.interop.kit import AT_ONCE, all_of, kinds, numbers
 from tests.interop.reference import ReferenceRuntime
 from tests.interop.rules import rule
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def through(proxy: FaultyProxy) -> AsyncIterator[Client]:
     async with Client(
         proxy.url,
         token="tok-alice",
-        timeouts=Timeouts(request=5, close=2),
+        timeouts=Timeouts(request=30, close=2),
         reconnect=Reconnect(wait=AT_ONCE),
     ) as client:
         yield client
@@ -467,6 +467,7 @@ async def test_events_come_once_and_in_order_however_the_cable_is_cut(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.usefixtures("untraced")
 async def test_many_more_drops(reference: ReferenceRuntime) -> None:
     for start in range(100, 200, 20):
