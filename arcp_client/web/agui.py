@@ -90,9 +90,12 @@ async def ag_ui(
     scrubber = Scrubber(values)
     try:
         async for event in job:
-            if isinstance(event, events.Status):
-                values += [each.value for each in job.credentials.values()]
-                scrubber = Scrubber(values)
+            if isinstance(event, events.Status):  # a credential may have a new value (§9.8)
+                found = [each.value for each in job.credentials.values()]
+                new = [value for value in found if value not in values]
+                if new:
+                    values += new
+                    scrubber = Scrubber(values)
             for made in run.apply(_masked(event, scrubber)):
                 yield made
     except ArcpError as error:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from arcp_client import Client, Runtime, errors, events
+from arcp_client import Client, JobContext, Runtime, errors, events
 from arcp_client import Event as ArcpEvent
 from arcp_client.transcripts import Scrubber
-from arcp_client.web import ag_ui
+from arcp_client.web import ag_ui, agui
 from arcp_client.web.agui import Run, _masked
 from tests.unit.web.kit import SOON, Gates, agents
 
@@ -309,3 +309,27 @@ def test_without_the_extra_there_is_an_instruction(missing: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'arcp-client[ag-ui]'" in done.stdout
+
+
+async def test_a_status_without_a_new_credential_costs_no_new_scrubber(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Scrubber] = []
+
+    class Counted(Scrubber):
+        def __init__(self, *given: Any) -> None:
+            made.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr(agui, "Scrubber", Counted)
+    async with Runtime() as runtime:
+
+        @runtime.agent("phases")
+        async def phases(input: Any, job: JobContext) -> None:
+            for n in range(20):
+                await job.status(f"phase {n}")
+
+        async with Client(runtime) as client:
+            run = [event async for event in ag_ui(await client.submit("phases"))]
+    assert sum(event.type == EventType.STEP_STARTED for event in run) == 20
+    assert len(made) == 1
