@@ -25,6 +25,7 @@ __all__ = [
     "an_instance",
     "arguments",
     "seconds",
+    "several",
     "texts",
 ]
 
@@ -110,6 +111,25 @@ def texts(name: str, value: Any) -> tuple[str, ...]:
     for one in found:
         if not isinstance(one, str):
             raise TypeError(f"{what}, and {_given(one)} is none")
+    return found
+
+
+def several(name: str, value: Any, kind: Any, what: str) -> tuple[Any, ...]:
+    """They are several of some classes, and not one: gives them. What was given is not shown.
+
+    Args:
+        name: what the argument is called.
+        value: what was given.
+        kind: the class of each, or several.
+        what: what they are called in the message.
+    """
+    what = f"{name} is a list of {what}"
+    if isinstance(value, str | bytes | Mapping | kind) or not isinstance(value, Iterable):
+        raise TypeError(f"{what}, not {_class_of(value)}")
+    found = tuple(value)
+    for one in found:
+        if not isinstance(one, kind):
+            raise TypeError(f"{what}, and {_class_of(one)} is none")
     return found
 
 

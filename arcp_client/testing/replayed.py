@@ -18,6 +18,7 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 
+from arcp_client import _arguments as check
 from arcp_client import events
 from arcp_client._tasks import TaskOwner
 from arcp_client.client import Client
@@ -89,8 +90,13 @@ class ReplayedRuntime:
         auth: Mapping[str, str] | None = None,
         on_job: Callable[[JobLine, str], None] | None = None,
     ) -> None:
-        if speed is not None and not speed > 0:
-            raise ValueError("speed is positive, or None for no waiting")
+        check.a_path("path", path)
+        check.an_instance("auth", auth, Mapping, "a mapping of tokens", none=True, secret=True)
+        check.a_function("on_job", on_job, none=True)
+        if speed is not None:
+            check.a_real("speed", speed)
+            if not speed > 0:
+                raise ValueError(f"speed is above 0, or None for no waiting, not {speed}")
         self.jobs: dict[str, str] = {}
         self._path = Path(path)
         self._speed = speed

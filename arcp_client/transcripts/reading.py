@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from arcp_client import _arguments as check
 from arcp_client.errors import TranscriptError
 from arcp_client.transcripts.lines import FAMILY, SCHEMA, EndLine, Header, Line, from_fields
 
@@ -143,6 +144,8 @@ def read(path: str | os.PathLike[str], *, max_line: int = MAX_LINE) -> Reader:
         TranscriptError: it is no transcript, or one of a later version.
         OSError: the file cannot be opened.
     """
+    check.a_path("path", path)
+    check.a_number("max_line", max_line, least=1)
     file = Path(path).open("rb")  # noqa: SIM115  the reader closes it
     try:
         return Reader(file, name=str(path), max_line=max_line)

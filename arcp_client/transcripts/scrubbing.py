@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
+from arcp_client import _arguments as check
+
 __all__ = ["MASK", "Scrubber"]
 
 MASK = "**********"
@@ -102,16 +104,20 @@ class Scrubber:
         secrets: values that are known to be secret. Those of fewer than 4 characters are masked
             only where they stand alone.
         names: further names whose values are secret, in any spelling.
+
+    Raises:
+        TypeError: one text in place of several, or something else than texts.
     """
 
     def __init__(
         self, secrets: Iterable[str | SecretStr] = (), *, names: Iterable[str] = ()
     ) -> None:
         values = [
-            each.get_secret_value() if isinstance(each, SecretStr) else each for each in secrets
+            each.get_secret_value() if isinstance(each, SecretStr) else each
+            for each in check.several("secrets", secrets, SecretStr | str, "texts or SecretStr")
         ]
         self._values = _Values(values)
-        self._names = frozenset(tuple(_words(name)) for name in names)
+        self._names = frozenset(tuple(_words(name)) for name in check.texts("names", names))
 
     def __call__(self, value: Any) -> Any:
         """The value with its secrets masked; dicts and lists in it are new ones."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from arcp_client import _arguments as check
 from arcp_client.events import Event, Gap
 from arcp_client.job import JobHandle
 from arcp_client.transcripts.lines import (
@@ -49,6 +50,7 @@ class Writer:
     Raises:
         FileExistsError: there is a file, and ``overwrite`` was not given.
         OSError: the file cannot be made.
+        TypeError: an argument is none of these.
     """
 
     def __init__(
@@ -59,6 +61,11 @@ class Writer:
         scrubber: Scrubber | None = _BY_NAME,
         overwrite: bool = False,
     ) -> None:
+        check.an_instance("first", first, Header, "a Header", none=True)
+        check.an_instance("scrubber", scrubber, Scrubber, "a Scrubber", none=True, secret=True)
+        check.a_flag("overwrite", overwrite)
+        if not hasattr(target, "write"):
+            check.a_path("target", target)
         self._scrubber = scrubber
         self._owned = isinstance(target, str | os.PathLike)
         self._whole = 0
@@ -70,7 +77,8 @@ class Writer:
         try:
             self.write(first or header(scrubbed=scrubber is not None))
         except BaseException:
-            self._file.close()
+            if self._owned:
+                self._file.close()
             raise
 
     def write(self, line: Line) -> None:
@@ -180,6 +188,8 @@ class Recording:
     """
 
     def __init__(self, writer: Writer, *, clock: Callable[[], float] = time.monotonic) -> None:
+        check.an_instance("writer", writer, Writer, "a Writer")
+        check.a_function("clock", clock)
         self._writer = writer
         self._clock = clock
         self._began = clock()

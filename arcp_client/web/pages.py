@@ -8,6 +8,7 @@ import weakref
 from aiohttp import web
 
 from arcp_client import JobHandle
+from arcp_client import _arguments as check
 from arcp_client.web import frames
 from arcp_client.web.feeds import Feeds
 from arcp_client.web.problems import Problem
@@ -36,7 +37,11 @@ def sse(job: JobHandle) -> web.StreamResponse:
 
     Args:
         job: the job, of any client.
+
+    Raises:
+        TypeError: it is no job, such as the ``None`` of a client that does not know it.
     """
+    check.an_instance("job", job, JobHandle, "a JobHandle")
 
     async def play(stream: EventStream, request: web.Request) -> None:
         feeds = _FEEDS.get(request.app)

@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from pydantic import SecretStr
 
 from arcp_client import ArcpError, Client, Live, SessionInfo
+from arcp_client import _arguments as check
 from arcp_client.transcripts import Scrubber
 from arcp_client.web import bodies, downloads, frames
 from arcp_client.web.board import Board
@@ -64,6 +65,15 @@ class Options:
     linger: float = LINGER
     everything: bool = False
 
+    def __post_init__(self) -> None:
+        check.a_text("prefix", self.prefix, empty=True)
+        check.an_instance(
+            "token", self.token, (str, SecretStr), "a text or a SecretStr", none=True, secret=True
+        )
+        check.a_flag("allow_control", self.allow_control)
+        check.a_number("memory", self.memory, least=1)
+        check.seconds("linger", self.linger)
+
 
 def add_routes(
     app: web.Application,
@@ -99,13 +109,14 @@ def add_routes(
 
     Raises:
         ValueError: the prefix is no path, or the token is empty.
+        TypeError: an argument is none of these.
     """
     options = Options(
         prefix=prefix,
         token=token,
         allow_control=allow_control,
-        hosts=tuple(hosts),
-        secrets=tuple(secrets),
+        hosts=check.texts("hosts", hosts),
+        secrets=check.several("secrets", secrets, SecretStr | str, "texts or SecretStr"),
         memory=memory,
         linger=linger,
         everything=bool(prefix),
@@ -115,6 +126,8 @@ def add_routes(
 
 def mount(app: web.Application, client: Client, options: Options) -> None:
     """Do what `add_routes` says."""
+    check.an_instance("app", app, web.Application, "an aiohttp.web.Application")
+    check.an_instance("client", client, Client, "a Client")
     prefix, token = options.prefix, options.token
     if prefix and not re.fullmatch(r"(?:/[A-Za-z0-9._~-]+)+", prefix):
         raise ValueError("prefix is a path such as /dashboard, without a slash at its end")

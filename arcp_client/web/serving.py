@@ -9,6 +9,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from arcp_client import Client
+from arcp_client import _arguments as check
 from arcp_client.web.guard import is_loopback
 from arcp_client.web.routes import Options, mount
 
@@ -43,15 +44,18 @@ def serve(
     Raises:
         TokenRequired: other machines could reach it, and there is no token.
         ValueError: the token is empty.
+        TypeError: an argument is none of these.
     """
+    check.a_text("host", host, empty=True)
+    check.a_number("port", port, least=0)
     if token is None and not is_loopback(host):
         raise TokenRequired(f"whoever reaches {host} could see every job: a token is needed")
     app = web.Application()
     options = Options(
         token=token,
         allow_control=allow_control,
-        hosts=tuple(hosts),
-        secrets=tuple(secrets),
+        hosts=check.texts("hosts", hosts),
+        secrets=check.several("secrets", secrets, SecretStr | str, "texts or SecretStr"),
         everything=True,
     )
     mount(app, client, options)

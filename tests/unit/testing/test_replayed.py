@@ -323,8 +323,23 @@ async def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         await ReplayedRuntime(path).__aenter__()
     with pytest.raises(FileNotFoundError):
         await ReplayedRuntime(tmp_path / "none").__aenter__()
-    with pytest.raises(ValueError, match="speed"):
-        ReplayedRuntime(path, speed=0)
+
+
+WRONG: dict[str, list[Any]] = {
+    "path": [None, 5, "", "a\0b"],
+    "speed": [0, -1, float("nan"), "5", True],
+    "auth": [5, "sesame", ["sesame"], {5: "me"}],
+    "on_job": [5, "print"],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
+    for value in WRONG[name]:
+        with pytest.raises((TypeError, ValueError), match=name) as caught:
+            ReplayedRuntime(**{"path": "t.jsonl", name: value})
+        assert type(caught.value) in (TypeError, ValueError), value
+        assert "sesame" not in str(caught.value)
 
 
 async def test_a_recording_without_jobs_plays_nothing(tmp_path: Path) -> None:
