@@ -63,7 +63,6 @@ def clean(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFac
 def test_both_hold_every_file_of_the_package_and_the_mark_that_it_is_typed(
     distributions: tuple[Path, Path],
 ) -> None:
-    """G1."""
     assert "arcp_client/py.typed" in MODULES
     source, wheel = distributions
     with zipfile.ZipFile(wheel) as opened:
@@ -75,7 +74,7 @@ def test_both_hold_every_file_of_the_package_and_the_mark_that_it_is_typed(
 
 
 def test_a_type_checker_reads_the_types_of_what_was_installed(clean: Path, tmp_path: Path) -> None:
-    """G1: without the mark, mypy --strict refuses the import."""
+    """Without the mark, mypy --strict refuses the import."""
     (tmp_path / "program.py").write_text(PROGRAM)
     python = clean / "bin" / "python"
     arguments = ["--strict", "--cache-dir", tmp_path / "cache", "--python-executable", python]

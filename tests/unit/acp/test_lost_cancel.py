@@ -23,7 +23,7 @@ def deaf_to_cancels(agent: FakeAgent) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "task"])
-async def test_c6_a_prompt_whose_cancel_cannot_be_written_ends(how: str) -> None:
+async def test_a_prompt_whose_cancel_cannot_be_written_ends(how: str) -> None:
     async with connected() as (agent, client):
         session = await opened(agent, client)
         prompting = asyncio.ensure_future(session.prompt("go"))

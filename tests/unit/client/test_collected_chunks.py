@@ -35,7 +35,7 @@ async def result(job: Job, _: Path) -> Any:
 async def test_events_between_chunks_reach_the_handler_whatever_collects_the_chunks(
     collected: Callable[[Job, Path], Awaitable[Any]], tmp_path: Path
 ) -> None:
-    """K6: log events between chunks, and the chunks themselves, in the order of the wire."""
+    """Log events between chunks, and the chunks themselves, in the order of the wire."""
     handled: list[str] = []
     async with (
         ScriptedRuntime(agents={"mixed": SCRIPT}) as runtime,
@@ -84,7 +84,7 @@ async def test_a_chunk_that_cannot_be_read_makes_the_result_incomplete_and_is_sh
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """K6: a malformed chunk is not passed over; the handler gets it raw."""
+    """A malformed chunk is not passed over; the handler gets it raw."""
     raw: list[events.Unknown] = []
     async with (
         ScriptedRuntime(agents={"broken": script}) as runtime,

@@ -27,7 +27,7 @@ class OnePage(Script):
 
 
 async def test_a_listing_whose_cursor_repeats_ends_with_an_error() -> None:
-    """U8: the pages would go on for ever."""
+    """The pages would go on for ever."""
     script = OnePage()
     async with serving(script) as peer, Client(peer.url) as client:
         listed = []
@@ -43,7 +43,7 @@ async def test_a_listing_whose_cursor_repeats_ends_with_an_error() -> None:
 async def test_a_request_above_the_peers_limit_fails_once_and_the_session_goes_on(
     key: str | None,
 ) -> None:
-    """F5: it is neither sent again after the reconnect nor waited for."""
+    """It is neither sent again after the reconnect nor waited for."""
     script = Script()
     async with serving(script, largest=100_000) as peer, Client(peer.url) as client:
         with pytest.raises(LocalProtocolError, match="more than this runtime takes"):
@@ -55,7 +55,7 @@ async def test_a_request_above_the_peers_limit_fails_once_and_the_session_goes_o
 
 
 async def test_what_was_not_negotiated_is_never_sent() -> None:
-    """V3: without ``ack`` and ``heartbeat`` in the welcome there are no acks and no pings."""
+    """Without ``ack`` and ``heartbeat`` in the welcome there are no acks and no pings."""
     script = Script(features=[name for name in FEATURES if name not in ("ack", "heartbeat")])
     handled: list[int | None] = []
     async with serving(script) as peer, Client(peer.url, buffer=Buffer(soft=64)) as client:

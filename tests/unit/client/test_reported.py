@@ -40,7 +40,7 @@ def child(what: str) -> StdioConnector:
 @pytest.mark.parametrize(
     ("what", "code", "said"), [("exit 0", 0, ""), ("exit 1", 1, "last words"), ("SIGKILL", -9, "")]
 )
-async def test_p4_whoever_waits_learns_of_the_childs_end_and_how_it_ended(
+async def test_whoever_waits_learns_of_the_childs_end_and_how_it_ended(
     what: str, code: int, said: str
 ) -> None:
     once = Reconnect(wait=wait_none(), stop=stop_after_attempt(1), classify=lambda _: False)
@@ -69,7 +69,7 @@ async def test_p4_whoever_waits_learns_of_the_childs_end_and_how_it_ended(
 # ------------------------------------------------------------------ noise on its output
 
 
-async def test_p1_what_a_child_prints_beside_its_frames_is_reported_and_passed_over(
+async def test_what_a_child_prints_beside_its_frames_is_reported_and_passed_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "arcp_client"):
@@ -87,7 +87,7 @@ async def test_p1_what_a_child_prints_beside_its_frames_is_reported_and_passed_o
 # ------------------------------------------------------------------ an answer that fails
 
 
-async def test_h5_a_pong_that_cannot_be_sent_costs_the_link(clock: VirtualClock) -> None:
+async def test_a_pong_that_cannot_be_sent_costs_the_link(clock: VirtualClock) -> None:
     class Mute:
         """Frames of this side that hold a pong fail, as if the socket had just died."""
 
@@ -122,7 +122,7 @@ async def test_h5_a_pong_that_cannot_be_sent_costs_the_link(clock: VirtualClock)
 # ------------------------------------------------------------------ who closes what
 
 
-async def test_l5_clients_are_opened_used_and_closed_by_different_tasks_in_any_order(
+async def test_clients_are_opened_used_and_closed_by_different_tasks_in_any_order(
     runtime: Runtime,
 ) -> None:
     async def opened() -> list[Client]:
@@ -141,7 +141,7 @@ async def test_l5_clients_are_opened_used_and_closed_by_different_tasks_in_any_o
         assert isinstance(client.state, Closed)
 
 
-async def test_l5_a_client_entered_in_one_task_is_left_in_another(runtime: Runtime) -> None:
+async def test_a_client_entered_in_one_task_is_left_in_another(runtime: Runtime) -> None:
     client = await asyncio.create_task(Client(runtime).__aenter__())
     await client.ping()
     await asyncio.create_task(client.__aexit__(None, None, None))
@@ -151,7 +151,7 @@ async def test_l5_a_client_entered_in_one_task_is_left_in_another(runtime: Runti
 # ------------------------------------------------------------------ a submit given up
 
 
-async def test_c7_a_submit_that_was_given_up_leaves_no_job_that_nobody_can_cancel(
+async def test_a_submit_that_was_given_up_leaves_no_job_that_nobody_can_cancel(
     runtime: Runtime,
 ) -> None:
     async with Client(runtime) as client:
@@ -175,7 +175,7 @@ async def test_c7_a_submit_that_was_given_up_leaves_no_job_that_nobody_can_cance
 
 
 @pytest.mark.parametrize("how", ["close", "detach", "leave"])
-async def test_c2_the_reader_stops_at_any_turn_of_the_loop_while_messages_come(
+async def test_the_reader_stops_at_any_turn_of_the_loop_while_messages_come(
     runtime: Runtime, how: str
 ) -> None:
     for ticks in range(51):
@@ -202,7 +202,7 @@ async def test_c2_the_reader_stops_at_any_turn_of_the_loop_while_messages_come(
 # ------------------------------------------------------------------ the garbage collector
 
 
-async def test_l10_what_runs_is_held_by_somebody_though_the_collector_comes_at_every_moment(
+async def test_what_runs_is_held_by_somebody_though_the_collector_comes_at_every_moment(
     runtime: Runtime,
 ) -> None:
     seen: list[str] = []
@@ -264,7 +264,7 @@ async def test_s3_of_every_link_the_one_before_is_closed_first(
 # ------------------------------------------------------------------ two drops
 
 
-async def test_r13_each_resume_goes_on_from_what_the_last_one_brought() -> None:
+async def test_each_resume_goes_on_from_what_the_last_one_brought() -> None:
     asked: list[int] = []
     gates = [asyncio.Event() for _ in range(3)]
     async with Runtime() as runtime:

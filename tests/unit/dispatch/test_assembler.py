@@ -44,20 +44,20 @@ def test_text_is_joined_to_text_and_anything_else_to_bytes() -> None:
 
 
 def test_chunks_ahead_of_a_missing_one_wait_for_it() -> None:
-    """K1: order is that of ``chunk_seq``."""
+    """Order is that of ``chunk_seq``."""
     assert joined(text(2, "c"), text(0, "a"), text(1, "b")) == "abc"
 
 
 @pytest.mark.parametrize("numbers", [(0, 2), (1, 2)])
 def test_a_missing_chunk_makes_the_result_incomplete(numbers: tuple[int, ...]) -> None:
-    """K1: never joined over a hole, nor from the middle on."""
+    """Never joined over a hole, nor from the middle on."""
     with pytest.raises(ResultIncomplete) as caught:
         joined(*(text(n, str(n)) for n in numbers))
     assert caught.value.missing == tuple(n for n in range(max(numbers)) if n not in numbers)
 
 
 def test_an_equal_repeat_is_tolerated_and_a_different_one_is_not() -> None:
-    """K2: repeats come with a resume."""
+    """Repeats come with a resume."""
     assert joined(text(0, "a"), text(1, "b"), text(0, "a"), text(1, "b")) == "ab"
     for repeated in (text(0, "A"), text(1, "B")):
         with pytest.raises(ResultIncomplete, match="twice"):
@@ -67,7 +67,6 @@ def test_an_equal_repeat_is_tolerated_and_a_different_one_is_not() -> None:
 
 
 def test_base64_is_read_strictly() -> None:
-    """K3."""
     junk = ResultChunk(result_id="res_1", chunk_seq=0, data="ab$=", encoding="base64", more=True)
     with pytest.raises(ResultIncomplete, match="cannot be decoded"):
         joined(junk)
@@ -93,7 +92,6 @@ def test_the_terminal_event_says_what_is_the_end_and_not_the_last_chunk() -> Non
 
 
 def test_chunks_of_another_result_make_it_incomplete() -> None:
-    """K5."""
     with pytest.raises(ResultIncomplete, match="two results"):
         joined(text(0, "a"), text(1, "b", result="res_2"))
     with pytest.raises(ResultIncomplete, match="res_2"):
@@ -101,7 +99,7 @@ def test_chunks_of_another_result_make_it_incomplete() -> None:
 
 
 def test_a_character_cut_in_two_is_one_again() -> None:
-    """K7: a runtime that slices by UTF-16 units."""
+    """A runtime that slices by UTF-16 units."""
     assert joined(text(0, "\ud83d"), text(1, "\ude00")) == "😀"
     assert joined(text(0, "a\ud83d"), text(1, "b")) == "a\ufffdb"
     assert joined(text(0, "a\ud83d")) == "a\ufffd"

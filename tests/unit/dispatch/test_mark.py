@@ -186,7 +186,7 @@ async def test_an_rx_consumer_is_done_when_its_handler_has_ended() -> None:
 
 
 async def test_every_path_through_a_consumer_ends_its_account_at_zero() -> None:
-    """M1: counted in one place, and it returns to zero."""
+    """Counted in one place, and it returns to zero."""
     hub, tape = Hub(), Tape()
     seen = 0
     hub.subscribe(tape.free)

@@ -108,7 +108,7 @@ async def test_the_closed_table_has_no_timer(table: JobTable, clock: VirtualCloc
 async def test_twenty_thousand_short_jobs_leave_nothing_behind(
     table: JobTable, clock: VirtualClock
 ) -> None:
-    """M4: what is tracked returns to a bounded number."""
+    """What is tracked returns to a bounded number."""
     for n in range(20_000):
         job_id = f"job_{n}"
         if n % 2:

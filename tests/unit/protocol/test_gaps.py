@@ -316,7 +316,7 @@ def fresh_session(table: Strict) -> None:
 
 
 def test_s5_a_fresh_session_tells_the_token_first_then_the_gap_then_asks_for_the_jobs() -> None:
-    """R17: the outcome is an unknown gap, not none."""
+    """The outcome is an unknown gap, not none."""
     table = live()
     table.replay(1, 3)
     fresh_session(table)
@@ -402,7 +402,7 @@ def test_s5_a_second_fresh_session_asks_in_the_numbers_of_the_first_and_repeats_
     assert table.numbers == [1, 2, 3, "gap", 4, "gap", 5]
 
 
-def test_u1_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
+def test_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
     table = Strict()
     table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
     table.confirm(JOB)
@@ -414,7 +414,7 @@ def test_u1_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
     assert table.numbers == [1, "gap", 2]
 
 
-def test_r16_a_copy_under_another_id_is_known_by_its_content() -> None:
+def test_a_copy_under_another_id_is_known_by_its_content() -> None:
     java = Strict(spoken="java")
     java.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
     subscribe, ping = java.said(dialect.SUBSCRIBE), java.said(dialect.PING)
@@ -456,7 +456,7 @@ def test_two_events_of_one_content_at_different_times_are_two() -> None:
     assert len(java.events) == 2
 
 
-def test_u2_a_subscription_that_is_refused_for_now_is_asked_for_again() -> None:
+def test_a_subscription_that_is_refused_for_now_is_asked_for_again() -> None:
     table = live()
     fresh_session(table)
     for _ in range(TRIES - 1):

@@ -46,7 +46,7 @@ def test_features_are_those_that_both_sides_offer() -> None:
     assert not table.session.negotiated("subscribe")
 
 
-def test_r14_a_session_is_resumed_before_its_first_event_too() -> None:
+def test_a_session_is_resumed_before_its_first_event_too() -> None:
     table = live()
     table.resumed(0)
     table.replay(1, 2)
@@ -108,7 +108,7 @@ def test_a_close_in_the_handshake_asks_for_another_link(kind: str) -> None:
 
 
 @rule("accept-4")
-def test_r8_any_error_in_the_handshake_refuses_it_at_once_whatever_its_form() -> None:
+def test_any_error_in_the_handshake_refuses_it_at_once_whatever_its_form() -> None:
     for kind in (dialect.SESSION_ERROR, dialect.JOB_ERROR):
         table = live()
         table.cut()
@@ -190,7 +190,7 @@ def test_s5_a_resume_token_that_is_refused_as_if_it_were_the_bearer_ends_in_a_fr
     assert "resume" not in table.connect(session_id="sess_2")["payload"]
 
 
-def test_r4_a_token_that_was_rotated_and_never_delivered_leads_to_one_fresh_hello() -> None:
+def test_a_token_that_was_rotated_and_never_delivered_leads_to_one_fresh_hello() -> None:
     table = live()
     table.replay(1, 3)
     table.cut()
@@ -205,7 +205,7 @@ def test_r4_a_token_that_was_rotated_and_never_delivered_leads_to_one_fresh_hell
     assert gaps(table) == [(4, None, "unknown_end")]
 
 
-def test_r4_a_resume_that_is_cut_off_again_and_again_is_bounded() -> None:
+def test_a_resume_that_is_cut_off_again_and_again_is_bounded() -> None:
     table = live()
     table.replay(1, 3)
     table.cut()

@@ -24,7 +24,6 @@ def test_s3_events_in_order_are_given_at_once() -> None:
 
 
 def test_s3_nothing_is_given_past_a_hole_and_the_session_is_resumed_from_before_it() -> None:
-    """R1."""
     table = live()
     table.replay(1, 2)
     table.event(4, JOB, 4)
@@ -38,7 +37,6 @@ def test_s3_nothing_is_given_past_a_hole_and_the_session_is_resumed_from_before_
 
 
 def test_s3_what_came_meanwhile_is_kept_and_asked_for_once() -> None:
-    """R12."""
     table = live()
     table.event(1, JOB, 1)
     for seq in (3, 4, 5):
@@ -87,7 +85,7 @@ def test_s3_without_a_heartbeat_the_patience_with_a_silent_link_is_bounded() -> 
 
 
 def test_s3_a_hole_is_never_lost_before_a_link_was_resumed() -> None:
-    """R19: frames that still come over the old link, and links that fail, prove nothing."""
+    """Frames that still come over the old link, and links that fail, prove nothing."""
     table = live()
     table.event(1, JOB, 1)
     table.event(3, JOB, 3)
@@ -113,7 +111,6 @@ def test_s3_a_held_hole_sets_no_timer_while_there_is_no_link() -> None:
 
 @rule("accept-18")
 def test_s3_live_events_ahead_of_the_replay_are_held_until_it_has_caught_up() -> None:
-    """R11."""
     table = live()
     table.replay(1, 10)
     table.resumed(10)
@@ -126,7 +123,6 @@ def test_s3_live_events_ahead_of_the_replay_are_held_until_it_has_caught_up() ->
 
 
 def test_s3_a_second_drop_while_behind_asks_from_where_the_first_replay_came_to() -> None:
-    """R13."""
     table = live()
     table.replay(1, 5)
     table.resumed(5)
@@ -253,7 +249,7 @@ def test_s3_an_end_without_a_number_behind_a_hole_waits_too() -> None:
 # ------------------------------------------------------------------ repeats
 
 
-def test_r15_a_peer_that_ignores_the_cursor_repeats_nothing_and_is_warned_of_once() -> None:
+def test_a_peer_that_ignores_the_cursor_repeats_nothing_and_is_warned_of_once() -> None:
     table = live()
     table.replay(1, 5)
     table.resumed(5)
@@ -294,7 +290,7 @@ def test_each_hole_has_its_moment_and_one_that_stays_is_asked_for(spoken: str) -
     assert table.numbers == [1, 2, 3, 4]
 
 
-def test_r2_the_end_of_an_open_job_is_no_repeat_whatever_its_number() -> None:
+def test_the_end_of_an_open_job_is_no_repeat_whatever_its_number() -> None:
     table = live()
     table.replay(1, 5)
     table.resumed(5)
@@ -345,7 +341,7 @@ def test_an_end_that_names_no_job_is_reported() -> None:
 # ------------------------------------------------------------------ numbers on other frames
 
 
-def test_r10_control_frames_without_a_number_move_no_cursor() -> None:
+def test_control_frames_without_a_number_move_no_cursor() -> None:
     table = live()
     table.replay(1, 3)
     table.hear({"type": dialect.PING, "payload": {"nonce": "n"}})
@@ -497,10 +493,10 @@ def test_d14_a_rotation_without_a_value_is_just_an_event() -> None:
     assert len(table.events) == 1
 
 
-# ------------------------------------------------------------------ R20, and odd frames
+# ------------------------------------------------------------------ odd frames
 
 
-def test_r20_holes_are_looked_for_in_the_session_before_events_are_told_by_job() -> None:
+def test_holes_are_looked_for_in_the_session_before_events_are_told_by_job() -> None:
     table = live()
     table.submit("job_b")
     table.event(1, JOB, 1)

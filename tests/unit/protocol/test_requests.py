@@ -94,7 +94,7 @@ def test_cancels_and_lists_and_pings_sent_during_an_outage_go_out_on_the_next_li
 # ------------------------------------------------------------------ whose answer
 
 
-def test_u3_an_error_for_the_second_of_two_submits_leaves_the_first_alone() -> None:
+def test_an_error_for_the_second_of_two_submits_leaves_the_first_alone() -> None:
     table = Strict()
     first, second = table.ask(dialect.SUBMIT), table.ask(dialect.SUBMIT)
     payload = {"code": "AGENT_NOT_AVAILABLE", "request_id": second.ids[0]}

@@ -148,7 +148,7 @@ def test_a_refused_first_hello_has_nothing_to_fall_back_on() -> None:
     assert state.refused(refusal(dialect.PERMISSION_DENIED), None) is Next.GIVE_UP
 
 
-def test_r4_a_resume_that_is_cut_off_again_and_again_is_given_up_once() -> None:
+def test_a_resume_that_is_cut_off_again_and_again_is_given_up_once() -> None:
     """The token may have been rotated and never delivered: nobody can know."""
     state = live()
     tries = 0
@@ -161,14 +161,14 @@ def test_r4_a_resume_that_is_cut_off_again_and_again_is_given_up_once() -> None:
     assert presented(state) is None
 
 
-def test_r4_once_the_window_has_passed_one_cut_is_enough() -> None:
+def test_once_the_window_has_passed_one_cut_is_enough() -> None:
     state = live()
     state.block(7, BEARER)
     state.left(701.0)
     assert not state.possible
 
 
-def test_r4_without_a_stated_window_only_the_cuts_count() -> None:
+def test_without_a_stated_window_only_the_cuts_count() -> None:
     state = ResumeState()
     state.welcomed(welcome(window=None))
     state.left(0.0)
@@ -178,7 +178,7 @@ def test_r4_without_a_stated_window_only_the_cuts_count() -> None:
     assert state.possible
 
 
-def test_r19_a_link_that_was_never_greeted_on_says_nothing_about_the_session() -> None:
+def test_a_link_that_was_never_greeted_on_says_nothing_about_the_session() -> None:
     state = live()
     for attempt in range(1000):
         state.left(100.0 + attempt)

@@ -94,7 +94,7 @@ def test_a_close_ends_with_its_link() -> None:
     assert len(table.of(effects.Ended)) == 1
 
 
-def test_h3_a_close_that_nobody_confirms_is_bounded() -> None:
+def test_a_close_that_nobody_confirms_is_bounded() -> None:
     table = closing("arcp-client")
     table.wait(PATIENCE - 0.1)
     assert table.session.state is State.CLOSING
@@ -136,7 +136,7 @@ def test_an_unknown_runtime_that_refuses_the_first_form_gets_the_other_at_once()
     assert table.session.state is State.ENDED
 
 
-def test_r9_where_any_message_would_cancel_the_jobs_none_is_sent() -> None:
+def test_where_any_message_would_cancel_the_jobs_none_is_sent() -> None:
     table = closing("java")
     assert table.session.dialect.name == "java"
     assert kinds(table) == []
@@ -225,7 +225,6 @@ def test_a_job_of_its_own_is_not() -> None:
 
 @rule("accept-25")
 def test_s12_an_idle_link_is_pinged_and_left_after_two_silent_intervals() -> None:
-    """H8."""
     table = Strict()
     table.wait(INTERVAL)
     assert kinds(table) == [dialect.PING]
@@ -238,7 +237,6 @@ def test_s12_an_idle_link_is_pinged_and_left_after_two_silent_intervals() -> Non
 
 
 def test_s12_nothing_of_it_is_carried_into_the_next_link() -> None:
-    """H4."""
     table = Strict()
     table.wait(2 * INTERVAL)
     table.resumed(0)
@@ -269,7 +267,6 @@ def test_s12_pings_of_the_runtime_are_answered_negotiated_or_not() -> None:
 
 @pytest.mark.parametrize("interval", [None, 0, -1, "30", True, 1e300])
 def test_s12_an_interval_that_is_none_means_no_heartbeat(interval: object) -> None:
-    """H10."""
     table = Strict(connect=False)
     table.connect(heartbeat_interval_sec=interval)
     assert table.session.deadline is None
@@ -298,7 +295,7 @@ def test_d7_a_paused_reader_hears_nothing_and_proves_nothing() -> None:
     assert table.causes == ["HeartbeatLost"]
 
 
-def test_t3_after_the_machine_slept_the_runtime_is_asked_first() -> None:
+def test_after_the_machine_slept_the_runtime_is_asked_first() -> None:
     table = Strict()
     table.now += 3600
     table.session.tick(table.now)

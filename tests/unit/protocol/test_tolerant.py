@@ -173,7 +173,7 @@ def test_s6_without_subscriptions_an_old_jobs_outcome_cannot_be_had() -> None:
     assert [type(told.error) for told in table.of(effects.JobGone)] == [ResultUnavailable]
 
 
-def test_u4_watching_a_job_that_has_ended_ends_at_once() -> None:
+def test_watching_a_job_that_has_ended_ends_at_once() -> None:
     table = Strict()
     table.ask(dialect.SUBSCRIBE, job_id=JOB, history=False)
     table.confirm(JOB, "success")
@@ -183,7 +183,7 @@ def test_u4_watching_a_job_that_has_ended_ends_at_once() -> None:
     assert table.numbers == ["result"]
 
 
-def test_u4_a_history_may_bring_the_end_before_its_confirmation() -> None:
+def test_a_history_may_bring_the_end_before_its_confirmation() -> None:
     table = live(spoken="typescript")
     table.ask(dialect.SUBSCRIBE, job_id="job_w", history=True)
     subscribe = table.said(dialect.SUBSCRIBE)

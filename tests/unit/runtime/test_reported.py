@@ -51,7 +51,7 @@ def runtime(make: Any, tmp_path: Path, account: Account) -> Runtime:
     return made
 
 
-async def test_a7_a_rotation_revokes_nothing_and_the_end_of_the_job_revokes_once(
+async def test_a_rotation_revokes_nothing_and_the_end_of_the_job_revokes_once(
     runtime: Runtime, open_peer: Any, account: Account
 ) -> None:
     peer = await open_peer(runtime, token="t")
@@ -66,7 +66,7 @@ async def test_a7_a_rotation_revokes_nothing_and_the_end_of_the_job_revokes_once
     assert account.revoked == [(job_id, "c1")]
 
 
-async def test_i3_of_a_job_that_was_refused_nothing_is_heard_later(
+async def test_of_a_job_that_was_refused_nothing_is_heard_later(
     clock: VirtualClock, runtime: Runtime, open_peer: Any, account: Account
 ) -> None:
     runs: list[Any] = []
@@ -98,7 +98,7 @@ async def test_i3_of_a_job_that_was_refused_nothing_is_heard_later(
     assert len(runs) == 1
 
 
-def test_a3_no_secret_is_compared_in_a_time_that_tells_how_much_was_right() -> None:
+def test_no_secret_is_compared_in_a_time_that_tells_how_much_was_right() -> None:
     secret = ("token", "secret", "bearer", "password")
     found = []
     for path in sorted((PACKAGE / "runtime").rglob("*.py")):

@@ -320,7 +320,7 @@ async def test_a_task_inside_receive_gets_what_comes_before_the_peers_goodbye() 
 
 
 @pytest.mark.parametrize("first", ["theirs", "ours"])
-async def test_l8_why_a_link_ended_is_told_whoever_closes_first(first: str) -> None:
+async def test_why_a_link_ended_is_told_whoever_closes_first(first: str) -> None:
     async def serve(ws: RawSocket) -> None:
         if first == "ours":
             await ws.receive_close()
