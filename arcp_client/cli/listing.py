@@ -17,7 +17,7 @@ from arcp_client import Client, JobSummary, LinkState, Reconnecting
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
-from arcp_client.cli.render import duration
+from arcp_client.cli.render import duration, local
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import RequestTimeout
 
@@ -114,8 +114,8 @@ def _table(found: Sequence[JobSummary], now: datetime | None = None) -> Table:
         at = job.created_at
         when = ""
         if at is not None:
-            local = f"{at.astimezone():%m-%d %H:%M:%S}"
-            when = local if now is None else duration((now - at).total_seconds())
+            age = duration((now - at).total_seconds()) if now is not None else ""
+            when = age or local(at, "%m-%d %H:%M:%S")
         table.add_row(
             Text(terminal.harmless(job.job_id)),
             Text(terminal.harmless(job.status), style=_COLOURS.get(job.status, "red")),

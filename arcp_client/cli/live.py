@@ -208,7 +208,10 @@ class _View:
         if self._heard is None:
             return datetime.now(UTC)
         moment, at = self._heard
-        return moment + timedelta(seconds=monotonic() - at)
+        try:
+            return moment + timedelta(seconds=monotonic() - at)
+        except OverflowError:  # a runtime whose clock stands at the end of all days
+            return moment
 
     def _link(self) -> str:
         if self._state is None:

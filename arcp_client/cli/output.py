@@ -114,7 +114,7 @@ class Lines:
         job = family.apply(event)
         line = Text()
         if event.ts is not None:
-            line.append(event.ts.astimezone().strftime("%H:%M:%S "), style="dim")
+            line.append(render.local(event.ts, "%H:%M:%S "), style="dim")
         if event.redelivered:
             line.append("↻ ", style="yellow")
         if job is not family.root:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from rich.text import Text
@@ -13,7 +14,7 @@ from arcp_client import Connecting, LinkState, Live, Reconnecting, events
 from arcp_client.cli.terminal import harmless
 from arcp_client.projection import Call
 
-__all__ = ["bar", "duration", "event_text", "number", "result_text", "state_text"]
+__all__ = ["bar", "duration", "event_text", "local", "number", "result_text", "state_text"]
 
 _BAR = 12
 _LONG = 600
@@ -58,6 +59,14 @@ def duration(seconds: float) -> str:
     if whole < 2 * 86_400:
         return f"{whole // 3600} h {whole // 60 % 60:02} min"
     return f"{whole // 86_400:,} days"
+
+
+def local(moment: datetime, form: str) -> str:
+    """A moment by the clock on the wall; by its own where the calendar has no day for it."""
+    try:
+        return moment.astimezone().strftime(form)
+    except (ValueError, OverflowError):  # the first day of all, seen from west of it
+        return moment.strftime(form)
 
 
 def _value(value: Any) -> str:

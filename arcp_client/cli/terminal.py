@@ -22,13 +22,17 @@ from arcp_client.cli.exits import Complaint, is_utf8
 __all__ = ["as_json", "complain", "err", "harmless", "log_to_stderr", "out", "tell"]
 
 _CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def _picture(match: re.Match[str]) -> str:
     code = ord(match[0])
     return chr(0x2400 + code) if code < 0x20 else f"\\u{code:04x}"
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def harmless(text: str, *, lines: bool = False) -> str:
@@ -79,11 +83,9 @@ def complain(problem: Complaint) -> None:
 
 
 def as_json(value: Any) -> str:
-    """One line of JSON that the present stdout can take."""
-    text = json.dumps(value, ensure_ascii=not is_utf8(sys.stdout))
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        return json.dumps(value)  # half a character: nothing but an escape can say it
-    return text
+    """One line of JSON that the present stdout can take; a terminal obeys nothing in it."""
+    # JSON escapes none of the controls beyond ASCII, and half a character cannot be written.
+    return _CONTROLS.sub(_escape, json.dumps(value, ensure_ascii=not is_utf8(sys.stdout)))
 
 
 class _ToStderr(logging.Handler):

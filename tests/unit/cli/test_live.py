@@ -121,3 +121,11 @@ def test_at_the_end_there_is_one_line_about_all_of_it(
     report.close()
     assert written.plain.rstrip().endswith("2 events in 0 s")
     assert written.getvalue().count("\x1b[?25h") == 2, "the cursor was never left hidden"
+
+
+def test_a_clock_at_the_end_of_the_calendar_stands_still() -> None:
+    report, written = begun()
+    report.event(events.Log(job_id=JOB, message="last", ts=datetime.max.replace(tzinfo=UTC)))
+    report.event(events.Progress(job_id=JOB, current=1, total=2))
+    report.close()
+    assert "last" in written.plain

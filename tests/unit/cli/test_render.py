@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
 import pytest
 
 from arcp_client import events
-from arcp_client.cli.render import event_text
-from arcp_client.cli.terminal import harmless
+from arcp_client.cli.render import event_text, local
+from arcp_client.cli.terminal import as_json, harmless
 
 SAMPLES = [
     (events.Log(message="reading"), "reading"),
@@ -43,7 +49,8 @@ def test_every_kind_has_a_line_of_its_own() -> None:
     assert {type(event) for event, _ in SAMPLES} == {*events.KINDS.values(), events.Unknown}
 
 
-HOSTILE = "\x1b[2J\x1b]0;owned\x07\r\nnext\u202eevil\x9b31m\ud800"
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\r\nnext\u202eevil\x9b31m\x7f\u061c\u2028\u2029\ud800"
+OBEYED = frozenset("\x1b\x07\r\n\u202e\x9b\x7f\u061c\u2028\u2029\ud800")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\r\nnext\u202eevil\x9b31m\ud800"
 )
 def test_control_characters_are_shown_not_obeyed(event: events.Event) -> None:
     text = event_text(event).plain
-    assert not set(text) & set("\x1b\x07\r\n\u202e\x9b\ud800")
+    assert not set(text) & OBEYED
     text.encode()
 
 
@@ -80,3 +87,32 @@ def test_a_megabyte_is_cut() -> None:
 
 def test_line_ends_can_be_kept() -> None:
     assert harmless("a\r\nb\tc\x1b", lines=True) == "a\nb\tc␛"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_json_holds_nothing_that_a_terminal_obeys(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    text = as_json({HOSTILE: [HOSTILE, "ä"]})
+    assert not set(text) & OBEYED
+    assert json.loads(text) == {HOSTILE: [HOSTILE, "ä"]}
+
+
+@pytest.fixture(params=["UTC", "America/New_York", "Asia/Tokyo"])
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A clock on the wall."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize(
+    "moment",
+    [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)],
+)
+def test_the_ends_of_the_calendar_have_a_time_everywhere(moment: datetime) -> None:
+    assert len(local(moment, "%m-%d %H:%M:%S")) == len("01-01 00:00:00")
