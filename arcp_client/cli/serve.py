@@ -17,11 +17,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from arcp_client import ArcpError, Runtime, SqliteEventLog
+from arcp_client._hosts import is_loopback
 from arcp_client.cli import terminal
 from arcp_client.cli.acp_hosted import hosted_agents
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.samples import NAMES, sample_runtime
-from arcp_client.cli.settings import is_loopback, read_token
+from arcp_client.cli.settings import read_token
 from arcp_client.cli.stopping import Stopping
 from arcp_client.cli.verdicts import complaint
 

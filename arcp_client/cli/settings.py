@@ -6,7 +6,6 @@ the default. The token comes from a file, the environment or the keyring; it is 
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -18,11 +17,12 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import SecretStr
 
+from arcp_client._hosts import is_loopback
 from arcp_client.cli import keys
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
 
-__all__ = ["Setting", "Settled", "is_loopback", "read_token", "settle", "show", "to_token"]
+__all__ = ["Setting", "Settled", "read_token", "settle", "show", "to_token"]
 
 DEFAULT_URL = "ws://127.0.0.1:7777/arcp"
 _LOCAL = "./arcp.toml"
@@ -76,16 +76,6 @@ class Settled:
                 f"{_LOCAL} names {host}, and a token would be sent there",
                 "if that is right, say so with --url or ARCP_URL",
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, seen from itself."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(path: Path) -> SecretStr:

@@ -12,11 +12,12 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from arcp_client import ArcpError, Client
+from arcp_client._hosts import is_loopback
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.replaying import read_speed
 from arcp_client.cli.running import Interrupts, Place, connected, execute
-from arcp_client.cli.settings import is_loopback, read_token
+from arcp_client.cli.settings import read_token
 from arcp_client.testing import ReplayedRuntime
 from arcp_client.web import Server, serve
 

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from arcp_client import ArcpError
+from arcp_client._hosts import is_loopback
 from arcp_client.web.logins import LIFETIME, Logins
 from arcp_client.web.problems import Problem, answer, problem
 from arcp_client.web.streams import EventStream
 
-__all__ = ["HEADERS", "Guard", "Handler", "is_loopback"]
+__all__ = ["HEADERS", "Guard", "Handler"]
 
 _log = logging.getLogger("arcp_client.web")
 
@@ -227,18 +228,6 @@ def _is_local(request: web.Request) -> bool:
     if isinstance(peer, tuple):
         return is_loopback(str(peer[0]))
     return isinstance(transport.get_extra_info("sockname"), str)  # a Unix socket
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, seen from itself."""
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def _is_address(host: str) -> bool:

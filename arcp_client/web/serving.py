@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from arcp_client import Client
 from arcp_client import _arguments as check
-from arcp_client.web.guard import is_loopback
+from arcp_client._hosts import is_loopback
 from arcp_client.web.routes import Options, mount
 
 __all__ = ["Server", "TokenRequired", "serve"]

@@ -8,7 +8,7 @@ import pytest
 
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
-from arcp_client.cli.settings import is_loopback, read_token, settle, show
+from arcp_client.cli.settings import read_token, settle, show
 
 
 @pytest.fixture(autouse=True)
@@ -130,25 +130,6 @@ def test_show_never_shows_the_token(
     text = capsys.readouterr().out
     assert "ARCP_TOKEN" in text
     assert "sesame" not in text
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("[::1]", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("10.0.0.1", False),
-        ("localhost.evil.example", False),
-        ("", False),
-    ],
-)
-def test_what_is_this_machine(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 def shown(capsys: pytest.CaptureFixture[str], profile: str | None = None) -> dict[str, str]:
