@@ -22,10 +22,12 @@ from arcp_client.web import frames, rows
 from arcp_client.web.frames import Position
 from arcp_client.web.signals import Shown, Signal
 
-__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "Feed", "Reset"]
+__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "Feed", "Reset"]
 
 Reset = Literal["start", "expired", "restarted"]
 
+MEMORY = 8 << 20
+"""Bytes of events that are kept of each job."""
 BATCH_EVENTS = 500
 BATCH_BYTES = 64 * 1024
 _BATCH_SECONDS = 0.05
@@ -58,7 +60,7 @@ class Feed:
     """
 
     def __init__(
-        self, job: JobHandle, *, secrets: Iterable[str | SecretStr] = (), memory: int = 8 << 20
+        self, job: JobHandle, *, secrets: Iterable[str | SecretStr] = (), memory: int = MEMORY
     ) -> None:
         self.job = job
         self.started = transcripts.job(job)

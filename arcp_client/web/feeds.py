@@ -17,11 +17,13 @@ from pydantic import SecretStr
 
 from arcp_client import ArcpError, Client, JobHandle, JobView, errors
 from arcp_client._tasks import TaskOwner, cancel_and_wait
-from arcp_client.web.feed import Feed
+from arcp_client.web.feed import MEMORY, Feed
 from arcp_client.web.problems import Problem
 
-__all__ = ["Feeds"]
+__all__ = ["LINGER", "Feeds"]
 
+LINGER = 60.0
+"""Seconds that the events of a job are kept once nobody looks at it."""
 _SLICE = 64
 _REMEMBERED = 1024
 _GOODBYE = 1.0
@@ -58,8 +60,8 @@ class Feeds:
         *,
         secrets: Iterable[str | SecretStr] = (),
         limit: int = 32,
-        memory: int = 8 << 20,
-        linger: float = 60.0,
+        memory: int = MEMORY,
+        linger: float = LINGER,
         changed: Callable[[Feed], None] = lambda _: None,
     ) -> None:
         self._client = client

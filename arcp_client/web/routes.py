@@ -18,8 +18,8 @@ from arcp_client import _arguments as check
 from arcp_client.transcripts import Scrubber
 from arcp_client.web import bodies, downloads, frames
 from arcp_client.web.board import Board
-from arcp_client.web.feed import Feed
-from arcp_client.web.feeds import Feeds
+from arcp_client.web.feed import MEMORY, Feed
+from arcp_client.web.feeds import LINGER, Feeds
 from arcp_client.web.guard import Guard, Handler
 from arcp_client.web.link import Link
 from arcp_client.web.logins import Logins
@@ -41,11 +41,6 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _FRESH = 2.0
-
-MEMORY = 8 << 20
-"""Bytes of events that are kept of each job."""
-LINGER = 60.0
-"""Seconds that they are kept once nobody looks at the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

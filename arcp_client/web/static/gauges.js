@@ -53,7 +53,7 @@ export function leasePanel() {
 }
 
 /** How a meter of the projection looks. Amounts are exact decimals, so they come as texts. */
-export function meterLook(meter) {
+function meterLook(meter) {
   const currency = oneLine(meter.currency, 16);
   const granted = numeric(meter.granted);
   const left = numeric(meter.left);
