@@ -37,11 +37,12 @@ from arcp_client.state import Live
 from arcp_client.stores.base import CheckpointStore
 from arcp_client.transports.base import Connector
 
-__all__ = ["Conversation", "NewSession"]
+__all__ = ["GRACE", "Conversation", "NewSession"]
 
 _log = logging.getLogger("arcp_client.client")
 
-_GRACE = 1.0
+GRACE = 1.0
+"""Seconds that the end of a session waits for the store, the link and the runtime, each."""
 
 
 class NewSession(Protocol):
@@ -200,7 +201,7 @@ class Conversation:
         assert self._line is not None
         if not tell:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE):
+                async with asyncio.timeout(GRACE):
                     await self.kept()
         self._line.acks.now()
         if tell:
@@ -208,7 +209,7 @@ class Conversation:
             self._line.driver.carry()
             return self._line.manager.link is not None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(GRACE):
                 await self.flushed()
         return False
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from arcp_client._client.consumers import Consumers
-from arcp_client._client.conversation import Conversation
+from arcp_client._client.conversation import GRACE, Conversation
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import States
 from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere
@@ -21,8 +21,6 @@ from arcp_client.state import Closed, Live
 __all__ = ["Life"]
 
 _log = logging.getLogger("arcp_client.client")
-
-_GRACE = 1.0
 
 
 class Life:
@@ -192,7 +190,7 @@ class Life:
                     self._consumers.backlog,
                 )
         if await conversation.say_goodbye(tell=tell):
-            await asyncio.wait({running}, timeout=max(min(seconds, _GRACE), 0.0))
+            await asyncio.wait({running}, timeout=max(min(seconds, GRACE), 0.0))
         await cancel_and_wait([running])
         conversation.finish(None)
         await conversation.let_go(forget=tell and not failed)
