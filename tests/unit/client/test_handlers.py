@@ -116,7 +116,9 @@ async def test_failures_go_to_the_hooks_with_the_event_and_the_cause(client: Cli
         raise ValueError(event.message)
 
     await (await client.submit("say", ["a", "b"])).result()
-    await asyncio.sleep(0.01)
+    async with asyncio.timeout(5.0):
+        while len(failures) < 2:
+            await asyncio.sleep(0)
     assert [str(failure.__cause__) for failure in failures] == ["a", "b"]
     assert [failure.event.message for failure in failures] == ["a", "b"]
     assert "broken" in (failures[0].handler or "")
