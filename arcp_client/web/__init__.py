@@ -6,7 +6,7 @@
     add_routes(app, client, prefix="/dashboard")     # the dashboard, under a path of your own app
 
     async def follow(request):                       # a stream for your own page
-        return sse(client.job(request.match_info["id"]))
+        return sse(job)
 
     async for event in ag_ui(job):                   # for a front end that speaks AG-UI
         ...
