@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
@@ -39,7 +40,15 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Server": "arcp-client",
 }
-_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
+_FORWARDED = (
+    "Forwarded",
+    "Via",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Real-IP",
+)
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
 
 class Guard:
@@ -239,15 +248,9 @@ def _is_address(host: str) -> bool:
 
 
 def _hostname(host: str) -> str | None:
-    try:
-        parts = urlsplit(f"//{host}")
-        name = parts.hostname
-        _ = parts.port
-    except ValueError:
-        return None
-    if not name or parts.netloc != host or "@" in host:
-        return None
-    return name.rstrip(".")
+    found = _HOST.fullmatch(host)
+    name = (found[1] or found[2]).lower().rstrip(".") if found is not None else ""
+    return name or None
 
 
 def _netloc(origin: str) -> str | None:

@@ -21,6 +21,8 @@ _MOST = 256
 _WAITING = 8
 _FIRST = 0.1
 _LONGEST = 2.0
+_FORGOTTEN = 60.0
+"""Seconds after the last wrong token from which on the next one counts as the first."""
 
 
 class Logins:
@@ -43,6 +45,7 @@ class Logins:
         self._sessions: OrderedDict[bytes, float] = OrderedDict()
         self._waiting = 0
         self._wrong = 0
+        self._wrong_at = 0.0
 
     def __repr__(self) -> str:
         return f"<Logins {len(self._sessions)}>"
@@ -75,8 +78,11 @@ class Logins:
                 headers={"Retry-After": "5"},
             )
         if hmac.compare_digest(_digest(token), self._digest):
+            return  # it says nothing about whoever tries the wrong ones
+        now = asyncio.get_running_loop().time()
+        if now - self._wrong_at > _FORGOTTEN:
             self._wrong = 0
-            return
+        self._wrong_at = now
         self._waiting += 1
         try:
             await asyncio.sleep(min(_FIRST * 2**self._wrong, _LONGEST))

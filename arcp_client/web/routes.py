@@ -252,6 +252,7 @@ class _Dashboard:
         """``GET ./api/overview/stream``."""
         _room(request)
         await self._fresh()
+        _room(request)  # others came meanwhile
 
         def whole() -> bytes:
             return frames.frame("overview", frames.encoded(self._told()))
@@ -261,7 +262,9 @@ class _Dashboard:
     async def job_stream(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/stream``."""
         _room(request)
-        return _stream(self.feeds, await self._feed(request), self.link)
+        feed = await self._feed(request)
+        _room(request)  # others came meanwhile
+        return _stream(self.feeds, feed, self.link)
 
     async def transcript(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/transcript``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -11,6 +13,8 @@ from pydantic import SecretStr
 from arcp_client import Client
 from arcp_client import _arguments as check
 from arcp_client._hosts import is_loopback
+from arcp_client.web.door import Door, logger
+from arcp_client.web.guard import Handler
 from arcp_client.web.routes import Options, mount
 
 __all__ = ["Server", "TokenRequired", "serve"]
@@ -75,19 +79,28 @@ class Server:
         self._host = host
         self._wanted = port
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
+        self._door: Door | None = None
         self.url: str = ""
         self.port: int = 0
 
     async def __aenter__(self) -> Server:
-        runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=1.0)
+        self._app.middlewares.append(self._heard)
+        runner = web.AppRunner(
+            self._app, access_log=None, logger=logger, keepalive_timeout=75.0, shutdown_timeout=1.0
+        )
         await runner.setup()
+        assert runner.server is not None
+        door = Door(runner.server)
         try:
-            await web.TCPSite(runner, self._host, self._wanted).start()
+            listening = await asyncio.get_running_loop().create_server(
+                door, self._host, self._wanted, reuse_address=os.name == "posix"
+            )
         except BaseException:
             await runner.cleanup()
             raise
-        self._runner = runner
-        self.port = runner.addresses[0][1]
+        self._runner, self._door, self._listening = runner, door, listening
+        self.port = listening.sockets[0].getsockname()[1]
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{host}:{self.port}/"
         return self
@@ -103,5 +116,15 @@ class Server:
     async def close(self) -> None:
         """Stop listening, and end the streams. Idempotent."""
         runner, self._runner = self._runner, None
+        if self._listening is not None:
+            self._listening.close()
+        if self._door is not None:
+            self._door.close()
         if runner is not None:
             await runner.cleanup()
+
+    @web.middleware
+    async def _heard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._door is not None:
+            self._door.heard(request.protocol)
+        return await handler(request)

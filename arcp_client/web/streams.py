@@ -167,12 +167,19 @@ class EventStream(web.StreamResponse):
             raise ConnectionResetError("the reader takes nothing") from None
 
     async def rest(self) -> None:
-        """Wait until there may be something to tell, a second at most."""
+        """Wait until there may be something to tell, a second at most.
+
+        Raises:
+            ConnectionError: the reader has gone.
+        """
         if not self._stopped:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await self.wake.wait()
         self.wake.clear()
+        transport = self._request.transport if self._request is not None else None
+        if transport is None or transport.is_closing():  # its place is free at once
+            raise ConnectionResetError("the reader has gone")
         if time.monotonic() - self._sent >= _BEAT:
             await self.send(frames.BEAT)
 

@@ -88,7 +88,9 @@ async def test_with_a_token_other_machines_are_served(client: Client) -> None:
             assert response.status == 200
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
+@pytest.mark.parametrize(
+    "header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Proto"]
+)
 async def test_without_a_token_what_a_proxy_passes_on_is_refused(
     dashboard: Site, header: str
 ) -> None:
@@ -99,7 +101,14 @@ async def test_without_a_token_what_a_proxy_passes_on_is_refused(
 # ------------------------------------------------------------------------- other names and sites
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "192.0.2.1:80", "a b"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "localhost.evil.example", "192.0.2.1:80", "a b", "0.0.0.0", "127.1", "."),
+        *("[::1]evil.example", "evil[::1]", "evil.example:[::1]", "127.0.0.1%00", "[::1"),
+        *("localhost@evil.example", "evil.example@localhost", "localhost/", "localhost:80:80"),
+    ],
+)
 async def test_a_name_that_was_made_to_point_here_is_refused(dashboard: Site, host: str) -> None:
     for path in ("", "api/overview", "static/app.js", "api/none"):
         status, body = await dashboard.get(path, Host=host)
@@ -107,7 +116,9 @@ async def test_a_name_that_was_made_to_point_here_is_refused(dashboard: Site, ho
         assert body["error"]["code"] in ("HOST_NOT_ALLOWED", "BAD_HOST")
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:9", "[::1]:80"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "localhost.", "127.0.0.1:9", "[::1]:80", "[::1]"]
+)
 async def test_names_of_this_machine_are_not(dashboard: Site, host: str) -> None:
     assert (await dashboard.get("api/overview", Host=host))[0] == 200
 

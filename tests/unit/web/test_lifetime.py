@@ -217,3 +217,21 @@ async def test_an_application_that_never_started_leaves_nothing(client: Client) 
     app.freeze()
     await app.shutdown()
     await app.cleanup()
+
+
+async def test_the_place_of_a_reader_that_has_gone_is_free_at_once(
+    client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arcp_client.web.streams._BEAT", float("inf"))
+    job = await other.submit("gated", "one")
+    async with site(client) as served, asyncio.timeout(SOON):
+        streams = Streams.of(served.server.app)
+        for path in (f"api/jobs/{job.id}/stream", "api/overview/stream"):
+            async with served.http.get(served.url(path)) as response:
+                await response.content.readany()
+                assert len(streams) == 1
+                response.close()
+            while len(streams):
+                await asyncio.sleep(0.01)
+    gates["one"].set()
+    await job.result()

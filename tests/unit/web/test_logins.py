@@ -87,3 +87,27 @@ async def test_there_is_a_limit_to_the_number_of_logins(logins: Logins) -> None:
 def test_it_shows_neither_token_nor_values(logins: Logins) -> None:
     assert TOKEN not in repr(logins)
     assert TOKEN not in str(vars(logins))
+
+
+async def test_one_who_has_the_right_one_makes_it_no_faster_for_others(
+    logins: Logins, clock: VirtualClock
+) -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(6):
+        await wrong(logins)
+        await logins.check(TOKEN)
+    began = loop.time()
+    await wrong(logins)
+    assert loop.time() - began == pytest.approx(2.0)
+
+
+async def test_wrong_ones_are_forgotten_after_a_while(logins: Logins, clock: VirtualClock) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await wrong(logins)
+    first = loop.time() - began
+    await wrong(logins)
+    await asyncio.sleep(61.0)
+    began = loop.time()
+    await wrong(logins)
+    assert loop.time() - began == pytest.approx(first)

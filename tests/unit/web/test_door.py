@@ -1,0 +1,102 @@
+"""Connections that ask nothing are few and are hung up on; what they send is in no log."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from contextlib import AsyncExitStack, closing
+
+import pytest
+from aiohttp import web
+
+from arcp_client import Client
+from arcp_client.web import Server, serve
+from arcp_client.web.door import Door, logger
+from tests.unit.web.kit import SOON
+
+FULL = b"HTTP/1.1 503"
+
+
+async def ask(stack: AsyncExitStack, server: Server, data: bytes) -> asyncio.StreamReader:
+    """A connection over which this was sent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    stack.enter_context(closing(writer))
+    writer.write(data)
+    await writer.drain()
+    return reader
+
+
+async def test_there_is_room_for_so_many_and_for_another_when_one_has_gone(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arcp_client.web.serving.Door", functools.partial(Door, limit=3))
+    page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            stack.enter_context(closing(writer))
+            writer.write(b"GET /")
+        refused = await (await ask(stack, server, b"")).read()
+        assert refused.startswith(FULL)
+        writer.close()
+        while True:
+            answer = await (await ask(stack, server, page)).read()
+            if not answer.startswith(FULL):
+                break
+        assert answer.startswith(b"HTTP/1.1 404")
+
+
+async def test_a_connection_without_a_request_is_hung_up_on(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arcp_client.web.serving.Door", functools.partial(Door, first=0.2))
+    stream = b"GET /api/overview/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
+        asked = await ask(stack, server, stream)
+        assert await asked.readuntil(b"event: overview\n")
+        slow = [await ask(stack, server, sent) for sent in (b"", b"GET / HTT", stream[:-2])]
+        for each in slow:
+            assert await each.read() == b""
+        await client.close()  # the one that asked is still told
+        assert await asked.readuntil(b'"state":"closed"')
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer se\0cret\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: secret\r\n\r\n",
+        b"secret / HTTP/1.1\r\n\r\n",
+        b"GET /" + b"secret" * 5000 + b" HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_is_refused_and_in_no_log(
+    client: Client, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
+            answer = await (await ask(stack, server, sent)).read()
+            assert b" 400 " in answer.partition(b"\r\n")[0]
+    assert "cret" not in caplog.text
+
+
+def test_what_fails_here_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logger.error("it failed", exc_info=ValueError("here"))
+    assert "ValueError: here" in caplog.text
+
+
+async def test_without_a_server_of_its_own_nothing_is_left() -> None:
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    server = web.Server(handle)
+    door = Door(server)
+    protocol = door()
+    assert isinstance(protocol, web.RequestHandler)
+    door.heard(protocol)
+    door.heard(protocol)
+    door()
+    door.close()
+    door.close()
+    await server.shutdown()
