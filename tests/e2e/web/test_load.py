@@ -10,7 +10,11 @@ from playwright.async_api import CDPSession, Page, expect
 
 from tests.e2e.web.site import Puppet, Site
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(180),
+    pytest.mark.usefixtures("untraced"),
+]
 
 EVENTS = 10_000
 MIB = 2**20

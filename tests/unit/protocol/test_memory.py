@@ -98,6 +98,7 @@ class Small(Table):
     "spoken", ["arcp-client", "unknown", "go", "java", "python", "typescript", "csharp", "ruby"]
 )
 @pytest.mark.parametrize("kind", ["own", "watched", "left", "foreign"])
+@pytest.mark.usefixtures("untraced")
 def test_what_is_remembered_of_ended_jobs_is_bounded(spoken: str, kind: str) -> None:
     table = Small(spoken)
     do: Any = getattr(table, kind)
