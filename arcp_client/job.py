@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import secrets
 from collections.abc import AsyncIterator
 from os import PathLike
 from pathlib import Path
@@ -31,10 +33,10 @@ E4 = TypeVar("E4", bound=Event)
 
 async def _save(job: JobHandle, path: str | PathLike[str]) -> int:
     target = Path(path)
-    part = target.with_name(f".{target.name}.part")
+    part = _beside(target)
     written = 0
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:  # nothing that others laid there is written through
             async for chunk in job.chunks():
                 written += file.write(chunk)
             if not written:
@@ -45,6 +47,13 @@ async def _save(job: JobHandle, path: str | PathLike[str]) -> int:
     finally:
         part.unlink(missing_ok=True)
     return written
+
+
+def _beside(target: Path) -> Path:
+    """Where a file is written before it gets its name."""
+    if target.exists() and not target.is_file():  # root could replace even a device
+        raise FileExistsError(errno.EEXIST, "it is no file that could be replaced", str(target))
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
 
 
 def _as_bytes(value: Any) -> bytes:
@@ -181,6 +190,7 @@ class JobHandle:
 
         Raises:
             JobError: as `result` does.
+            OSError: it cannot be written, or is no file, such as a device or a directory.
         """
         check.a_path("path", path)
         self._record.owner.at_home()

@@ -47,6 +47,8 @@ def check(path: Path, *, force: bool) -> None:
     """
     if str(path) == "-":
         return
+    if path.exists() and not path.is_file():
+        raise Complaint(Exit.USAGE, f"{path} is no file to be replaced", "- writes to stdout")
     if not force and path.exists():
         raise Complaint(
             Exit.USAGE, f"{path} is there already", "--force replaces it, or name another file"
@@ -78,7 +80,7 @@ def _written(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError:
-        check(path, force=False)
+        check(path, force=False)  # it was not there a moment ago
         raise
     except BrokenPipeError:
         raise

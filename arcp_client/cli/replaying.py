@@ -7,6 +7,7 @@ import base64
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +120,14 @@ def _scene(path: Path, job_id: str | None) -> _Scene:
             "" if not cast else f"it holds {', '.join(list(cast)[:5])}",
         )
     root = cast[job_id] if job_id is not None else next(iter(cast.values()))
-    members = {root.job_id}
+    members, strangers = {root.job_id}, set[str]()
     for each in cast:
-        seen: list[str] = []
+        way: set[str] = set()
         up: str | None = each
-        while up is not None and up not in members and up not in seen:
-            seen.append(up)
+        while up is not None and up not in members and up not in strangers and up not in way:
+            way.add(up)
             up = parents.get(up)
-        if up in members:
-            members.update(seen)
+        (members if up in members else strangers).update(way)
     others = [each for each in cast if each not in members]
     if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -298,7 +298,8 @@ class _Replay:
         job_id = self._scene.root.job_id
         if not chunks:
             raise ResultUnavailable("no chunk of the result was recorded", job_id=job_id)
-        missing = tuple(n for n in range(max(chunks) + 1) if n not in chunks)[:1000]
+        holes = (n for n in range(max(chunks) + 1) if n not in chunks)
+        missing = tuple(islice(holes, 1000))  # a number may be anything that a file can hold
         if missing or all(chunk.more for chunk in chunks.values()):
             raise ResultIncomplete(
                 "chunks of the result were not recorded", missing=missing, job_id=job_id

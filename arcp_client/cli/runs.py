@@ -20,8 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
+import msgspec
 import platformdirs
 
 from arcp_client import SqliteStore
@@ -38,6 +39,26 @@ _MOST = 256
 _EVERY = 16
 _INTERVAL = 0.1
 """A crash shows at most so many events again, or those of so many seconds, if that is fewer."""
+
+
+class _Submit(msgspec.Struct, forbid_unknown_fields=True):
+    """The arguments of ``Client.submit``."""
+
+    agent: str
+    input: Any = msgspec.UNSET
+    idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
+    lease: dict[str, list[str]] | msgspec.UnsetType | None = msgspec.UNSET
+    max_runtime: float | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    schema: Literal["arcp-client.run/1"]
+    url: str
+    submit: _Submit
+    began: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    profile: str | None = None
+    save: str | None = None
+    job_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -128,12 +149,13 @@ class Run:
     def read(cls, directory: Path) -> Self | None:
         """The run that a directory holds, if it does."""
         try:
-            record = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
-            if record.pop("schema") != _SCHEMA or not isinstance(record["submit"], dict):
-                return None
-            return cls(directory=directory, **record)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            data = (directory / _RECORD).read_bytes()
+            record = msgspec.json.decode(data, type=_Record)
+        except (OSError, ValueError, RecursionError):  # damaged, or a later version's
             return None
+        fields = msgspec.structs.asdict(record)
+        del fields["schema"]
+        return cls(directory=directory, **{**fields, "submit": msgspec.to_builtins(record.submit)})
 
 
 class _ShownFirst(SqliteStore):

@@ -298,6 +298,10 @@ _CLASSES: dict[str, type[Line]] = {
 }
 
 
+_LATEST = 1e15
+"""Seconds: an integer in JSON may be larger than any float."""
+
+
 def from_fields(fields: dict[str, Any]) -> Line:
     """The line that a JSON object is; the object is used up.
 
@@ -308,7 +312,7 @@ def from_fields(fields: dict[str, Any]) -> Line:
     if not kind:
         raise ValueError("a line has a type")
     at = fields.pop("at", 0.0)
-    if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf:
+    if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at <= _LATEST:
         raise ValueError("at is a number of seconds, not negative")
     cls = _CLASSES.get(kind)
     if cls is None:

@@ -38,8 +38,11 @@ _SECRET = _set(
 )
 _CREDENTIAL = _set("credential credentials")
 _TOKEN = _set("token tokens auth")
+# Written in one, as in PGPASSWORD; or in more than they are, as in PassWord.
+_ENDS_SECRET = ("password", "passwd", "passphrase", "secret", "apikey", "privatekey", "accesskey")
+_ENDS_CREDENTIAL = ("credential", "credentials")
 _KEYS = _set("key keys")
-_OF_KEYS = _set("api access private signing encryption session account master")
+_OF_KEYS = _set("api access private signing encryption session account master ssh deploy")
 # What only speaks of a secret: token_type, password_file, max_tokens (a number), cookie_name.
 _ABOUT = _set(
     "type url uri endpoint file path count limit usage used name names expires ttl required "
@@ -47,6 +50,8 @@ _ABOUT = _set(
 )
 _PUBLIC = _set("id scheme endpoint profile constraints type kind expires_at")
 """Fields of a credential that say which one it is (§9.8)."""
+
+_VALUES = _set("value values")
 
 _HINTS = _set(
     "pass pwd secret token key auth cookie bearer basic jwt credential :// sk- gho_ ghp_ ghs_ ghu_"
@@ -69,11 +74,12 @@ _QUERY = re.compile(r"(?<=[?&;])([\w.-]{1,80})=([^&#\s\"'<>;]{1,8192})")
 # The value is looked for only behind a name that counts: so no text takes more than one pass.
 _NAMED = re.compile(
     r"(?<![\w-])([\w-]{2,80})"
-    r"((?:\\{0,4}[\"'])?[ \t]{0,4}[:=][ \t]{0,4}|(?<=\w)[ \t]{1,4}(?=[^\s-]))"
+    r"((?:\\{0,4}[\"'])?[ \t]{0,4}(?:[:=]>|:=|[:=])[ \t]{0,4}|(?<=\w)[ \t]{1,4}(?=[^\s-]))"
 )
 _QUOTED = re.compile(r"(\\{0,4}[\"'])(.*?)(?<!\\)\1", re.DOTALL)
 _BARE = re.compile(r"[^\s,;&\"'{}\[\]\\]{1,65536}")
 _LINE = re.compile(r"[^\r\n\"'\\]{1,65536}")
+_TAG = re.compile(r"(<([\w.:-]{2,80})(?:\s[^<>]{0,200})?>)([^<>]{1,8192})(?=</)")
 _COUNT = re.compile(r"[0-9.,]{1,12}|true|false|null|None")
 
 
@@ -90,10 +96,11 @@ class Scrubber:
 
     - whatever stands under a name such as ``password``, ``secret``, ``authorization``, ``cookie``,
       ``api_key``, ``private_key``, and texts under ``token``, in any spelling (``apiKey``,
-      ``X-Api-Key``); of ``credentials`` all but what says which one it is;
-    - in texts: ``name=value`` and ``"name": "value"`` under such a name, ``Bearer …`` and
-      ``Basic …``, passwords in URLs, private keys in PEM, tokens of well-known forms (JWT, GitHub,
-      Slack, AWS, ``sk-…``);
+      ``X-Api-Key``, ``PGPASSWORD``); of ``credentials`` all but what says which one it is; the
+      ``value`` beside such a ``name`` or ``key``, and in lists of pairs what stands behind it;
+    - in texts: ``name=value``, ``"name": "value"`` and ``<name>value</name>`` under such a name,
+      ``Bearer …`` and ``Basic …``, passwords in URLs, private keys in PEM, tokens of well-known
+      forms (JWT, GitHub, Slack, AWS, ``sk-…``);
     - the values of ``secrets``, wherever they stand, also in names, percent-encoded or in base64.
 
     Not found is what none of these tells: a password in prose, a secret that is compressed,
@@ -136,6 +143,7 @@ class Scrubber:
         text = _KNOWN_FORMS.sub(MASK, text)
         text = _USERINFO.sub(MASK, text)
         text = _QUERY.sub(self._query, text)
+        text = _TAG.sub(self._tag, text)
         text = self._pairs(text)
         return _BASIC.sub(_basic, _BEARER.sub(_bearer, text))
 
@@ -149,13 +157,21 @@ class Scrubber:
         if not isinstance(value, dict):
             return self._items(value, depth + 1)
         found: dict[Any, Any] = {}
+        # An environment, or headers, as records.
+        of = next((value[each] for each in ("name", "key") if self._kind(value.get(each))), None)
         for name, each in value.items():
             shown = self._name(name, found)
-            found[shown] = self._under(name, each, depth + 1)
+            named = of if of is not None and name in _VALUES else name
+            found[shown] = self._under(named, each, depth + 1)
         return found
 
     def _items(self, values: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
         found, before = [], ""
+        if all(map(_is_pair, values)):  # headers, as lists
+            return [
+                [self._walk(name, depth + 1), self._under(name, each, depth + 1)]
+                for name, each in values
+            ]
         for each in values:
             if isinstance(each, str) and before.startswith("-") and self._kind(before):
                 found.append(MASK)  # an argument list: --password, and what it is
@@ -208,6 +224,9 @@ class Scrubber:
             return "secret"
         return _kind(name)
 
+    def _tag(self, found: re.Match[str]) -> str:
+        return f"{found[1]}{MASK}" if self._kind(found[2]) else found[0]
+
     def _query(self, found: re.Match[str]) -> str:
         words = _words(found[1])
         signed = bool(words) and words[-1] in {"sig", "signature", "code", "key"}
@@ -240,6 +259,10 @@ class Scrubber:
         return "".join([*pieces, text[done:]]) if pieces else text
 
 
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
 def _hinted(text: str) -> bool:
     # A pass in C for each hint takes a tenth of one with a regular expression for all.
     folded = text.lower() if text.isascii() else text.casefold()
@@ -270,12 +293,12 @@ def _kind(name: str) -> str:
     words = _words(name)
     if not words or words[-1] in _ABOUT:
         return ""
-    there = set(words)
-    if there & _SECRET:
+    there = {*words, *(a + b for a, b in itertools.pairwise(words))}
+    if there & _SECRET or any(word.endswith(_ENDS_SECRET) for word in words):
         return "secret"
-    if there & _CREDENTIAL:
+    if there & _CREDENTIAL or any(word.endswith(_ENDS_CREDENTIAL) for word in words):
         return "credential" if words[-1] not in {"id", "ids"} else ""
-    if there & _TOKEN:
+    if there & _TOKEN or any(word.endswith("token") for word in words):
         return "token"
     pairs = itertools.pairwise(words)
     return "secret" if any(a in _OF_KEYS and b in _KEYS for a, b in pairs) else ""

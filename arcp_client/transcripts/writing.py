@@ -45,10 +45,10 @@ class Writer:
         target: a path, or a file that is open for writing bytes, which stays open.
         first: the header; a plain one by default.
         scrubber: masks secrets; one that knows their usual names by default. ``None`` keeps all.
-        overwrite: replace a file that is there.
+        overwrite: replace a file that is there, but no device, pipe or directory.
 
     Raises:
-        FileExistsError: there is a file, and ``overwrite`` was not given.
+        FileExistsError: there is something of that name that is not to be replaced.
         OSError: the file cannot be made.
         TypeError: an argument is none of these.
     """
@@ -140,7 +140,7 @@ def _made(path: Path, *, overwrite: bool) -> IO[bytes]:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:
-        if not overwrite:
+        if not overwrite or (path.exists() and not path.is_file()):  # a device, a pipe
             raise
         path.unlink()  # a new file: neither its old mode nor whoever has it open sees the new one
         descriptor = os.open(path, flags, 0o600)

@@ -273,3 +273,26 @@ def test_what_is_no_transcript(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         path.write_text(text)
     assert show(path) == Exit.USAGE
+
+
+def test_a_number_of_a_chunk_may_be_anything(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    chunk = events.ResultChunk(
+        result_id="r", chunk_seq=10**15, data="a", more=False, seq=1, job_id="j"
+    )
+    done = events.Completed(result_id="r", seq=2, job_id="j")
+    write(path, [*of(chunk, done), outcome("j", "success", 3.0), EndLine(at=3.0)])
+    assert show(path) == Exit.GAP
+
+
+def test_any_number_of_strangers_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a time that grew with the cube of their number, this would take days."""
+    path, most = tmp_path / "t", 20_000
+    strangers = [
+        JobLine(at=0.0, job_id=f"s{n}", parent_job_id=f"s{(n + 1) % most}") for n in range(most)
+    ]
+    write(path, [*of(DONE), *strangers, outcome("j", "success", 3.0), EndLine(at=3.0)])
+    assert show(path) == 0
+    assert "s2 and 19997 more" in capsys.readouterr().err

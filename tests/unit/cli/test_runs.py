@@ -16,6 +16,11 @@ from arcp_client.models import Checkpoint
 
 SUBMIT: dict[str, Any] = {"agent": "a", "input": {"secret": 1}, "idempotency_key": "k"}
 
+RECORD: dict[str, Any] = {
+    "schema": "arcp-client.run/1", "url": "u", "submit": SUBMIT, "began": 1.0,
+    "profile": None, "save": None, "job_id": "j",
+}  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -140,12 +145,36 @@ def test_what_nobody_came_back_for_is_swept_away(
     ["", "{", "[]", "{}", "null", '{"schema": "arcp-client.run/1"}',
      json.dumps({"schema": "arcp-client.run/1", "url": "u", "submit": [], "odd": 1}),
      json.dumps({"schema": "arcp-client.run/1", "url": "u", "submit": {}, "odd": 1}),
-     json.dumps({"schema": "arcp-client.run/9", "url": "u", "submit": {}})],
+     json.dumps({"schema": "arcp-client.run/9", "url": "u", "submit": {}}), "[" * 100_000,
+     *(json.dumps({**RECORD, **wrong}) for wrong in (
+         {"began": "x"}, {"began": None}, {"began": 1e300}, {"began": -1}, {"url": 1}, {"save": 1},
+         {"job_id": 1}, {"profile": []}, {"submit": {"agent": 1}}, {"submit": {**SUBMIT, "x": 1}},
+         {"submit": {**SUBMIT, "lease": [1]}}, {"submit": {**SUBMIT, "max_runtime": "1"}},
+     ))],
 )  # fmt: skip
 def test_what_is_no_record_is_passed_over(home: Path, record: str) -> None:
     (home / "x").mkdir(parents=True)
     (home / "x" / "run.json").write_text(record)
     assert runs.unfinished() == []
+    begun("job_1").release()  # and it stands in nobody's way
+    assert runs.find("job_1") is not None
+
+
+@pytest.mark.parametrize(
+    "submit",
+    [
+        {"agent": "a"},
+        SUBMIT,
+        {**SUBMIT, "input": None, "lease": {"fs.read": ["/x"]}, "max_runtime": 2.5},
+        {**SUBMIT, "lease": None, "max_runtime": None},
+    ],
+    ids=str,
+)
+def test_what_was_submitted_is_kept_as_it_was(submit: dict[str, Any]) -> None:
+    runs.begin(url="u", submit=submit, profile="p").release()
+    [run] = runs.unfinished()
+    assert run.submit == submit
+    assert (run.url, run.profile, run.job_id) == ("u", "p", None)
 
 
 def test_where_nothing_can_be_kept_that_is_said(home: Path) -> None:

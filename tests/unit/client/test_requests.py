@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -196,6 +198,26 @@ async def test_chunks_can_be_read_while_they_come_and_saved_to_a_file(
     inline = await client.submit("echo", {"a": 1})
     await inline.save(path)
     assert path.read_text() == '{\n  "a": 1\n}'
+
+
+async def test_a_result_replaces_files_only_and_writes_through_nothing(
+    client: Client, tmp_path: Path
+) -> None:
+    job = await client.submit("echo", "result")
+    await job.result()
+    pipe, precious = tmp_path / "pipe", tmp_path / "precious"
+    os.mkfifo(pipe)
+    precious.write_text("mine")
+    (tmp_path / ".to.part").symlink_to(precious)
+    (tmp_path / "to").symlink_to(precious)
+    for path in (pipe, tmp_path):
+        with pytest.raises(FileExistsError):
+            await job.save(path)
+    await job.save(tmp_path / "to")
+    assert pipe.is_fifo()
+    assert precious.read_text() == "mine"
+    assert (tmp_path / "to").read_text() == "result"
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 async def test_jobs_lists_page_by_page_with_filters(client: Client) -> None:

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,7 @@ def test_any_fields_are_read_or_refused(kind: str, fields: dict[str, Any]) -> No
         (bytes_of(Header(), b'{"type":"end","at":-1}\n'), 2, "at is"),
         (bytes_of(Header(), b'{"type":"end","at":NaN}\n'), 2, "no JSON value"),
         (bytes_of(Header(), b'{"type":"end","at":1e999}\n'), 2, "at is"),
+        (bytes_of(Header(), b'{"type":"end","at":' + b"9" * 400 + b"}\n"), 2, "at is"),
         (bytes_of(Header(), b'{"type":"job","job_id":"j","expires_at":"soon"}\n'), 2, "no moment"),
         (bytes_of(Header(), b'{"type":"job","job_id":"j","lease":{"a":[1]}}\n'), 2, "texts"),
         (bytes_of(Header(), b'"\xff"\n'), 2, "no JSON object"),
@@ -319,6 +321,18 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     link.symlink_to(target)
     Writer(link, overwrite=True).close()
     assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_never_replaced(make: Callable[[Path], None], tmp_path: Path) -> None:
+    special, link = tmp_path / "special", tmp_path / "link"
+    make(special)
+    link.symlink_to(special)
+    for path in (special, link):
+        with pytest.raises(FileExistsError):
+            Writer(path, overwrite=True)
+    assert special.exists()
+    assert link.is_symlink()
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ NAMES = [
     "api_key", "apiKey", "X-Api-Key", "APIKey", "authorization", "Proxy-Authorization", "cookie",
     "Set-Cookie", "private_key", "aws_secret_access_key", "accessKey", "token", "access_token",
     "refreshToken", "ARCP_TOKEN", "resume_token", "x-auth-token", "auth", "passphrase", "jwt",
+    "PassWord", "APIkey", "PGPASSWORD", "clientsecret", "authtoken", "ssh_key",
 ]  # fmt: skip
 
 
@@ -51,6 +52,10 @@ def test_what_stands_under_a_secret_name_is_masked(name: str, value: Any) -> Non
         "Basic training for a bearer of tokens; see the key, and the secretary's passage.",
         "max_tokens: 4096, tokens=12",
         "https://host:8080/path?x=1&y=a:b@c",
+        {"name": "region", "value": "x", "key": "k"},
+        {"name": "max_tokens", "value": 1},
+        [["Accept", "x"], ["Host", "y"]],
+        "a <key>k</key> and a <b>word</b>, x => y",
         "a mail from me@host, a time 12:30:00, C:\\path",
         "",
     ],
@@ -74,6 +79,10 @@ def test_what_is_not_secret_is_left_as_it_is(plain: Any) -> None:
         "Authorization: Digest username=me, response=c4n4ry",
         "Cookie: theme=dark; session=c4n4ry",
         "login --password c4n4ry --user me",
+        "{:password => 'c4n4ry', user: 1}",
+        "password := c4n4ry",
+        "<server><password>c4n4ry</password></server>",
+        '<add><api-key type="x">\n c4n4ry\n</api-key></add>',
         "https://host/?a=1&api_key=c4n4ry#f",
         "https://bucket/x?X-Amz-Signature=c4n4ry&a=1",
         "bearer c4n4ry.c4n4ry",
@@ -95,6 +104,23 @@ def test_secrets_in_texts_are_masked(text: str) -> None:
 def test_an_argument_list_is_read_as_one() -> None:
     found = Scrubber()(["login", "--password", "c4n4ry", "--user", "me"])
     assert found == ["login", "--password", MASK, "--user", "me"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env": [{"name": "DB_PASSWORD", "value": "c4n4ry"}]},
+        {"headers": [["Accept", "x"], ["X-Api-Key", "c4n4ry"]]},
+        [("authorization", ["c4n4ry"])],
+        {"name": "n", "key": "secret", "values": ["c4n4ry"]},
+        {"name": "access_token", "value": {"of": "c4n4ry"}},
+    ],
+    ids=str,
+)
+def test_what_stands_beside_a_secret_name_is_masked(given: Any) -> None:
+    shown = json.dumps(Scrubber()(given))
+    assert "c4n4ry" not in shown
+    assert MASK in shown
 
 
 def test_a_credential_keeps_what_says_which_one_it_is() -> None:
@@ -184,7 +210,7 @@ def test_what_is_too_deep_to_be_looked_at_is_masked() -> None:
 HOSTILE = [
     "eyJ", "eyJaaaaaaaaaa.", "a=", 'password="', 'aa:"', r"aa:\"", "://", "://a:", "bearer ",
     "basic ", "-----BEGIN ", "?a=", "token token", "--password ", "a-", "\\", "sk-", "password: ",
-    "cookie:", "'\"", "a", "aa: ", "password=\\",
+    "cookie:", "'\"", "a", "<password>", "<password x", "aa: ", "password=\\",
 ]  # fmt: skip
 
 

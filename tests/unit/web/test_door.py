@@ -34,7 +34,7 @@ async def test_there_is_room_for_so_many_and_for_another_when_one_has_gone(
     page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
         for _ in range(3):
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             stack.enter_context(closing(writer))
             writer.write(b"GET /")
         refused = await (await ask(stack, server, b"")).read()
