@@ -129,6 +129,7 @@ class Link:
         finally:
             self._intake.link_lost()
             self._driver.detach()
+            self._idle.set()  # what is left goes nowhere: nobody is to wait for that
 
     # -- for the driver
 
@@ -143,7 +144,7 @@ class Link:
             self._over.set_result(cause)
 
     async def flushed(self) -> None:
-        """Wait until everything was handed to the transport."""
+        """Wait until everything was handed to the transport, or the link is gone."""
         await self._idle.wait()
 
     # -- tasks

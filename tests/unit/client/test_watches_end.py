@@ -10,7 +10,8 @@ from tenacity import wait_fixed
 
 from arcp_client import Client, JobContext, Reconnect, Runtime, events
 from arcp_client.errors import ClientClosed, JobLost, PermissionDenied
-from arcp_client.testing import FaultyProxy
+from arcp_client.testing import Cut, FaultyConnector, FaultyProxy
+from arcp_client.transports import WebSocketConnector
 
 TOKENS = {"t-alice": "alice", "t-bob": "bob"}
 AT_ONCE = Reconnect(wait=wait_fixed(0))
@@ -69,6 +70,25 @@ async def test_a_watch_outlives_a_drop_and_ends_with_unsubscribe() -> None:
             assert (await view.result()).value == "done"
             await again.result()
             assert observer.stats().reconnects == 1
+
+
+async def test_to_watch_no_longer_does_not_wait_for_a_link_that_ends_meanwhile() -> None:
+    served, gate = runtime()
+    async with served, served.serve() as server, Client(served, token="t-alice") as submitter:
+        job = await submitter.submit("gated")
+        # The greeting and the subscription go out, and nothing behind them.
+        connector = FaultyConnector(
+            WebSocketConnector(server.url),
+            plan=lambda link: [] if link else [Cut(after=2, way="out")],
+        )
+        async with Client(connector, token="t-alice", reconnect=AT_ONCE) as observer:
+            view = await observer.watch(job.id)
+            async with asyncio.timeout(10):
+                await view.unsubscribe()
+            with pytest.raises(JobLost, match="watched no longer"):
+                await view.result()
+        gate.set()
+        await job.result()
 
 
 async def test_to_watch_no_longer_what_a_closed_client_watched_is_refused() -> None:
