@@ -77,6 +77,7 @@ class Delivery:
         self.reserved = 0
         self._processed.clear()
         self.plain = True
+        self.repeats.restarted()
 
     def deliver(self, frame: Incoming, data: bytes) -> None:
         again = False
@@ -157,19 +158,26 @@ class Delivery:
             self._out.report(f"a {frame.type} names no job; it was dropped")
             return
         here = frame.session_id == self._terms.session_id
-        if self._recovery.keep(job_id, (frame, data), here=here) or not self._jobs.end(job_id):
+        if self._recovery.keep(job_id, (frame, data), here=here):
+            return
+        if not self._jobs.end(job_id):
+            self.repeats.ended(job_id)
             return
         self._recovery.ended(job_id)
-        self.forget(job_id)
+        self._forget(job_id)
+        self.repeats.ended(job_id)
         self._out.emit(event)
         self._ended.append(job_id)
 
     def forget(self, job_id: str) -> None:
-        """Nothing more comes of a job."""
+        """Nothing more comes of a job, or it is to be told anew."""
+        self._forget(job_id)
+        self.repeats.forget(job_id)
+
+    def _forget(self, job_id: str) -> None:
         self._doubtful.pop(job_id, None)
         self._latest.pop(job_id, None)
         self._skipping.pop(job_id, None)
-        self.repeats.forget(job_id)
 
     def _bad(self, frame: BadFrame) -> None:
         """Report what could not be read; where its number could, it counts as received (S3)."""

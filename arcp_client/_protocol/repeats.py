@@ -17,6 +17,10 @@ __all__ = ["Repeats"]
 
 REMEMBERED: Final = 65536
 """Envelope ids, and contents, remembered of one job."""
+LATER: Final = 4 * REMEMBERED
+"""How many are remembered of all jobs that have ended and are told again."""
+LATER_JOBS: Final = 256
+"""How many such jobs there are."""
 
 
 class Repeats:
@@ -24,7 +28,8 @@ class Repeats:
 
     Attributes:
         tolerant: the present order, where numbers cannot be trusted; it knows every envelope id.
-        ids: envelope ids by job, where every event of the job must be looked at.
+        ids: envelope ids by job, where every event of the job must be looked at; also of one that
+            has ended, as long as another history of it may come.
         found: how many repeats were found by these.
     """
 
@@ -33,6 +38,8 @@ class Repeats:
         self.found = 0
         self._copies: Copies | None = None
         self._by_content = False
+        self._to_come: dict[str, int] = {}
+        self._later: OrderedDict[str, None] = OrderedDict()
         self.ids: Final[dict[str | None, OrderedDict[str, None]]] = {}
 
     def begun(self, *, renamed: bool) -> None:
@@ -54,7 +61,11 @@ class Repeats:
     def opened(self, job_id: str, *, history: bool) -> None:
         """A subscription is asked for."""
         self.remember(job_id)
-        if history and self._copies is not None:
+        if not history:
+            return
+        if job_id in self.ids:
+            self._to_come[job_id] = self._to_come.get(job_id, 0) + 1
+        if self._copies is not None:
             self._copies.opened(job_id)
 
     def closed(self, job_id: str) -> None:
@@ -62,8 +73,31 @@ class Repeats:
         if self._copies is not None:
             self._copies.closed(job_id)
 
+    def restarted(self) -> None:
+        """A new session: no history that was asked for in the one before comes in it."""
+        self._to_come.clear()
+
+    def ended(self, job_id: str) -> None:
+        """The end of a job came, for the first time or once more: one history less is to come.
+
+        A subscription whose answer was lost is sent again, and both may be answered with all of
+        the job: the first time by the replay, and the second time nothing of it is new.
+        """
+        to_come = self._to_come.get(job_id, 0) - 1
+        if to_come <= 0:
+            self.forget(job_id)
+            return
+        self._to_come[job_id] = to_come
+        self._later[job_id] = None
+        while len(self._later) > 1 and (
+            len(self._later) > LATER_JOBS or sum(len(self.ids[job]) for job in self._later) > LATER
+        ):
+            self.forget(next(iter(self._later)))
+
     def forget(self, job_id: str) -> None:
-        """Nothing more comes of a job."""
+        """Nothing more comes of a job, or it is to be told anew."""
+        self._later.pop(job_id, None)
+        self._to_come.pop(job_id, None)
         self.ids.pop(job_id, None)
         if self._copies is not None:
             self._copies.forget(job_id)

@@ -309,6 +309,8 @@ class Session:
         if self.state in (State.CLOSING, State.ENDED):
             raise LocalProtocolError(f"the session is {self.state.value}")
         if request.kind == dialect.SUBSCRIBE and request.job_id and request.payload.get("history"):
+            if self.jobs.has_ended(request.job_id):
+                self._delivery.forget(request.job_id)
             self.jobs.again(request.job_id)
         self.requests.add(request)
         self._answers.flush(now)
