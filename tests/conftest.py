@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, settings
 from tests.alone import COVERAGE, ROOT
 
 TRACED = (
+    "tests/e2e/test_commands.py",
+    "tests/e2e/test_doctor.py",
+    "tests/interop/acp/test_command.py",
     "tests/unit/cli/",
     "tests/unit/runtime/",
     "tests/unit/transports/",
