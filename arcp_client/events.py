@@ -113,10 +113,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The event's fields as plain JSON-ready values, for logs, files and responses."""
+        """The event's fields as plain JSON-ready values, for logs, files and responses.
+
+        A value that is nested too deeply to be followed has a text in place of its depths.
+        """
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         del fields["_frame"]
-        plain: dict[str, Any] = msgspec.to_builtins(fields)
+        try:
+            plain: dict[str, Any] = msgspec.to_builtins(fields)
+        except RecursionError:  # the frame was read where there was a little more room
+            plain = msgspec.to_builtins({name: _cut(value) for name, value in fields.items()})
         return plain
 
     @classmethod
@@ -171,6 +177,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 _QUIET = frozenset({"kind", "session_id", "trace_id", "_frame"})
 _USUAL = frozenset({"id", "redelivered"})
+_DEEPEST = 200
 """Not worth a word in a repr when empty or false."""
 
 _repr = reprlib.Repr()
@@ -194,6 +201,16 @@ def _number(text: str) -> int | float | str:
     except ValueError:
         value = float(text)
     return text if math.isinf(value) else value
+
+
+def _cut(value: Any, depth: int = 0) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if depth >= _DEEPEST:
+        return "(nested too deeply)"
+    if isinstance(value, list):
+        return [_cut(each, depth + 1) for each in value]
+    return {name: _cut(each, depth + 1) for name, each in value.items()}
 
 
 def _short(value: Any) -> str:

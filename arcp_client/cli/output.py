@@ -180,7 +180,8 @@ class _Json:
         if isinstance(event, events.Gap):
             self._gaps.append({"first": event.first, "last": event.last, "reason": event.reason})
         if self._lines:
-            self._line("event", event=event.to_dict())
+            document = {"schema": SCHEMA, "type": "event", "event": event.to_dict()}
+            self._write(terminal.as_json(document, cut=True))
 
     def link(self, state: LinkState) -> None:
         text = render.state_text(state)
@@ -229,6 +230,8 @@ class _Json:
         self._line("outcome", **facts, **more)
 
     def _line(self, kind: str, **fields: Any) -> None:
-        document = {"schema": SCHEMA, "type": kind, **fields}
-        sys.stdout.write(f"{terminal.as_json(document)}\n")
+        self._write(terminal.as_json({"schema": SCHEMA, "type": kind, **fields}))
+
+    def _write(self, line: str) -> None:
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

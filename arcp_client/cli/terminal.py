@@ -21,6 +21,7 @@ from arcp_client.cli.exits import Complaint, is_utf8
 
 __all__ = ["as_json", "complain", "err", "harmless", "log_to_stderr", "out", "tell"]
 
+_DEEPEST = 200
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -82,10 +83,32 @@ def complain(problem: Complaint) -> None:
     tell(console, f"  {more}{problem.help_url}", "dim")
 
 
-def as_json(value: Any) -> str:
-    """One line of JSON that the present stdout can take; a terminal obeys nothing in it."""
+def as_json(value: Any, *, cut: bool = False) -> str:
+    """One line of JSON that the present stdout can take; a terminal obeys nothing in it.
+
+    Args:
+        value: what it says.
+        cut: what is nested too deeply to be written becomes a text; else it is an error.
+    """
+    plain = not is_utf8(sys.stdout)
+    try:
+        text = json.dumps(value, ensure_ascii=plain)
+    except RecursionError:
+        if not cut:
+            raise
+        text = json.dumps(_shallow(value), ensure_ascii=plain)
     # JSON escapes none of the controls beyond ASCII, and half a character cannot be written.
-    return _CONTROLS.sub(_escape, json.dumps(value, ensure_ascii=not is_utf8(sys.stdout)))
+    return _CONTROLS.sub(_escape, text)
+
+
+def _shallow(value: Any, depth: int = 0) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if depth >= _DEEPEST:
+        return "(nested too deeply)"
+    if isinstance(value, list):
+        return [_shallow(each, depth + 1) for each in value]
+    return {name: _shallow(each, depth + 1) for name, each in value.items()}
 
 
 class _ToStderr(logging.Handler):

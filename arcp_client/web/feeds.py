@@ -185,6 +185,10 @@ class Feeds:
                     await asyncio.sleep(0)  # thousands may be waiting; others want to run
         except ArcpError as error:
             feed.fail(error)
+        except Exception as error:  # noqa: BLE001  nobody waits for what never comes
+            _failed(error)
+            lost = "the dashboard failed over an event of the job; see its log"
+            feed.fail(errors.JobLost(lost, job_id=feed.job.id))
         else:
             if not feed.over:
                 feed.fail(errors.JobLost("the job is watched no longer", job_id=feed.job.id))

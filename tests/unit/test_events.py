@@ -193,6 +193,18 @@ def test_the_dict_of_an_event_is_plain_json(event: Event) -> None:
             assert value == getattr(event, name)
 
 
+@pytest.mark.parametrize("depth", [*range(950, 1010, 3), 100_000])
+def test_a_dict_is_made_of_what_is_nested_too_deeply(depth: int) -> None:
+    args: Any = 1
+    for _ in range(depth):
+        args = [args]
+    plain = ToolCall(tool="t", args={"a": args, "b": {"c": [1]}}).to_dict()
+    assert plain["tool"] == "t"
+    assert plain["args"]["b"] == {"c": [1]}
+    if depth >= 1000:
+        assert "nested too deeply" in json.dumps(plain)
+
+
 def test_a_dict_shares_nothing_with_its_event() -> None:
     event = ToolCall(args={"a": [1]})
     event.to_dict()["args"]["a"].append(2)

@@ -116,3 +116,17 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 )
 def test_the_ends_of_the_calendar_have_a_time_everywhere(moment: datetime) -> None:
     assert len(local(moment, "%m-%d %H:%M:%S")) == len("01-01 00:00:00")
+
+
+@pytest.mark.parametrize("depth", [*range(900, 1010, 5), 100_000])
+def test_what_is_nested_too_deeply_is_said_to_be(depth: int) -> None:
+    args: list[object] = []
+    for _ in range(depth):
+        args = [args]
+    assert "→ t" in event_text(events.ToolCall(tool="t", args=args)).plain
+    told = json.loads(as_json({"a": args, "b": 1}, cut=True))
+    assert told["b"] == 1
+    if depth >= 1000:
+        assert "(nested too deeply)" in event_text(events.Unknown(kind="x", body=args)).plain
+        with pytest.raises(RecursionError):
+            as_json(args)

@@ -144,3 +144,36 @@ async def test_old_clients_are_streamed_to_as_well(
     writer.close()
     await writer.wait_closed()
     assert b"event: end\n" in told
+
+
+@pytest.mark.parametrize("depth", [*range(950, 1010, 5), 100_000])
+async def test_no_depth_of_an_event_ends_a_feed(other: Client, depth: int) -> None:
+    job = await other.submit("echo", 1)
+    await job.result()
+    args: list[object] = []
+    for _ in range(depth):
+        args = [args]
+    feed = Feed(job)
+    feed.add(events.ToolCall(job_id=job.id, tool="t", args=args))
+    told = feed.read(0)
+    assert told is not None
+    [frame] = Parser().feed(told[1])
+    assert frame.data[0]["event"]["tool"] == "t"
+    feed.close()
+
+
+async def test_whoever_looks_learns_that_a_feed_has_failed(
+    dashboard: Site,
+    other: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("that was unexpected")
+
+    monkeypatch.setattr(Feed, "add", fail)
+    job = await other.submit("echo", 1)
+    timeline = await dashboard.tab(job.id).follow()
+    assert timeline.end == "lost"
+    assert timeline.details[-1]["error"]["code"] == "JOB_LOST"
+    assert "that was unexpected" in caplog.text
