@@ -19,6 +19,7 @@ from arcp_client.cli.options import (
     ConnectTimeout,
     InputOption,
     JobArgument,
+    JsonOption,
     KeyOption,
     LeaseOption,
     OutputOption,
@@ -27,6 +28,7 @@ from arcp_client.cli.options import (
     SaveOption,
     TokenFile,
     UrlOption,
+    chosen,
 )
 
 __all__ = ["app", "run"]
@@ -176,6 +178,7 @@ def run_(
     input: InputOption = "null",
     url: UrlOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
     lease: LeaseOption = None,
     max_runtime: Annotated[
         float | None, typer.Option(help="Seconds after which the runtime ends the job.")
@@ -215,7 +218,7 @@ def run_(
 
         def at(url: str | None, profile: str | None) -> Place:
             return place(
-                url=url, token_file=token_file, profile=profile, output=output,
+                url=url, token_file=token_file, profile=profile, output=chosen(output, json),
                 connect_timeout=connect_timeout, reconnect_for=reconnect_for,
             )  # fmt: skip
 
@@ -240,6 +243,7 @@ def watch(
     job: JobArgument,
     url: UrlOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
     history: Annotated[
         bool, typer.Option(help="Begin with what the runtime still holds of it.")
     ] = True,
@@ -255,7 +259,7 @@ def watch(
         from arcp_client.cli.running import place
 
         where = place(
-            url=url, token_file=token_file, profile=profile, output=output,
+            url=url, token_file=token_file, profile=profile, output=chosen(output, json),
             connect_timeout=connect_timeout, reconnect_for=reconnect_for,
         )  # fmt: skip
         return body(where, job, history=history)
@@ -277,6 +281,7 @@ def jobs(
     ] = 2.0,
     url: UrlOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -292,7 +297,7 @@ def jobs(
         from arcp_client.cli.running import place
 
         where = place(
-            url=url, token_file=token_file, profile=profile, output=output,
+            url=url, token_file=token_file, profile=profile, output=chosen(output, json),
             connect_timeout=connect_timeout,
         )  # fmt: skip
         return body(where, status=status or [], agent=agent, watch=watch, every=every)
@@ -305,6 +310,7 @@ def status(
     job: JobArgument,
     url: UrlOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -316,7 +322,7 @@ def status(
         from arcp_client.cli.running import place
 
         where = place(
-            url=url, token_file=token_file, profile=profile, output=output,
+            url=url, token_file=token_file, profile=profile, output=chosen(output, json),
             connect_timeout=connect_timeout,
         )  # fmt: skip
         return body(where, job)
@@ -353,6 +359,7 @@ def result(
     save: SaveOption = None,
     url: UrlOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -365,7 +372,7 @@ def result(
         from arcp_client.cli.running import place
 
         where = place(
-            url=url, token_file=token_file, profile=profile, output=output,
+            url=url, token_file=token_file, profile=profile, output=chosen(output, json),
             connect_timeout=connect_timeout, reconnect_for=reconnect_for,
         )  # fmt: skip
         return body(where, job, save=save)
@@ -377,6 +384,7 @@ def result(
 def ping(
     url: UrlOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -388,7 +396,7 @@ def ping(
         from arcp_client.cli.running import place
 
         where = place(
-            url=url, token_file=token_file, profile=profile, output=output,
+            url=url, token_file=token_file, profile=profile, output=chosen(output, json),
             connect_timeout=connect_timeout,
         )  # fmt: skip
         return body(where)
@@ -449,6 +457,7 @@ def replay(
         int, typer.Option(min=0, max=65535, help="For --serve; 0 takes a free one.")
     ] = 7777,
     output: OutputOption = None,
+    json: JsonOption = False,
     profile: ProfileOption = None,
 ) -> None:
     """Show a recorded job as watch would have, or play the whole recording as a runtime.
@@ -464,7 +473,7 @@ def replay(
         pace = replaying.read_speed(speed)
         if serve:
             return replaying.serve(file, port=port, speed=pace)
-        settled = settle(profile=profile, output=output)
+        settled = settle(profile=profile, output=chosen(output, json))
         return replaying.replay(
             file, job_id=job, speed=pace, start=start, output=Output(settled.output.value)
         )
@@ -478,8 +487,8 @@ def doctor(
         str | None,
         typer.Argument(metavar="URL", help="The runtime's; else as for --url elsewhere."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
     output: OutputOption = None,
+    json: JsonOption = False,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
@@ -491,12 +500,11 @@ def doctor(
 
     def command() -> int:
         from arcp_client.cli.doctor import doctor as body
-        from arcp_client.cli.options import Output
         from arcp_client.cli.running import place
 
         where = place(
             url=url, token_file=token_file, profile=profile,
-            output=Output.JSON if json else output, connect_timeout=connect_timeout,
+            output=chosen(output, json), connect_timeout=connect_timeout,
         )  # fmt: skip
         return body(where)
 
@@ -586,13 +594,13 @@ def logout(url: UrlOption = None, profile: ProfileOption = None) -> None:
 
 
 @app.command()
-def version(output: OutputOption = None) -> None:
+def version(output: OutputOption = None, json: JsonOption = False) -> None:
     """Print the versions of this command, Python and the key libraries."""
 
     def command() -> int:
         from arcp_client.cli.version import version as body
 
-        return body(output)
+        return body(chosen(output, json))
 
     _do(command)
 
@@ -606,12 +614,13 @@ def config_show(
     origin: Annotated[bool, typer.Option("--origin", help="Also say where each is from.")] = False,
     profile: ProfileOption = None,
     output: OutputOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Show the settings that commands would use. The token is never shown."""
 
     def command() -> int:
         from arcp_client.cli.settings import show as body
 
-        return body(profile=profile, origin=origin, output=output)
+        return body(profile=profile, origin=origin, output=chosen(output, json))
 
     _do(command)

@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
+from arcp_client.cli.exits import Complaint, Exit
+
 __all__ = [
     "AgentsOption",
     "CancelReason",
     "ConnectTimeout",
     "InputOption",
     "JobArgument",
+    "JsonOption",
     "KeyOption",
     "LeaseOption",
     "Output",
@@ -23,6 +26,7 @@ __all__ = [
     "SaveOption",
     "TokenFile",
     "UrlOption",
+    "chosen",
 ]
 
 
@@ -43,6 +47,7 @@ OutputOption = Annotated[
     Output | None,
     typer.Option("--output", help="text for people, json as one document, jsonl line by line."),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 TokenFile = Annotated[
     Path | None,
     typer.Option(help="A file with the bearer token; else ARCP_TOKEN or ARCP_TOKEN_FILE."),
@@ -81,3 +86,12 @@ SaveOption = Annotated[
     Path | None, typer.Option("--save", "-o", help="Write the result to this file.")
 ]
 CancelReason = Annotated[str | None, typer.Option(help="Why, for the job's record.")]
+
+
+def chosen(output: Output | None, json: bool) -> Output | None:
+    """What ``--output`` and ``--json`` ask for together; ``None`` leaves it to the settings."""
+    if json and output not in (None, Output.JSON):
+        raise Complaint(
+            Exit.USAGE, f"--json and --output {output} contradict each other", "give one of them"
+        )
+    return Output.JSON if json else output
