@@ -61,7 +61,7 @@ export function millis(value) {
 
 // C0 and C1 controls but tab and line feed, and the marks that reorder text: with them an agent
 // could make one thing read as another.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 /** Foreign text with every invisible control made visible. */
 export function visible(value) {
@@ -126,5 +126,11 @@ export function preview(value, limit = 160) {
 /** A JSON value written out for reading, at most `limit` characters. */
 export function pretty(value, limit = 20000) {
   if (typeof value === 'string') return clip(value, limit);
-  return clip(JSON.stringify(value, null, 2) ?? '', limit);
+  let text;
+  try {
+    text = JSON.stringify(value, null, 2) ?? '';
+  } catch {                                  // JSON.parse takes what is nested deeper than this does
+    return preview(value, limit);
+  }
+  return clip(text, limit);
 }

@@ -43,17 +43,26 @@ export function readTranscript(text) {
       continue;
     }
     const t = typeof fields.at === 'number' && fields.at >= 0 ? fields.at : 0;
-    if (fields.type === 'job' && fields.job_id) job(fields.job_id).start = fields;
+    if (fields.type === 'job' && named(fields.job_id)) job(fields.job_id).start = { ...fields, lease: lists(fields.lease) };
     else if (fields.type === 'event' && fields.event && typeof fields.event === 'object') {
-      const id = fields.event.job_id;
-      if (id) add(job(id), t, fields.event, line.length);
+      const id = fields.event.job_id ?? fields.job_id;   // a gap is in the stream of a job
+      if (named(id)) add(job(id), t, fields.event, line.length);
       else for (const one of jobs.values()) add(one, t, fields.event, line.length);
-    } else if (fields.type === 'outcome' && fields.job_id) job(fields.job_id).status = fields.status ?? null;
+    } else if (fields.type === 'outcome' && named(fields.job_id)) job(fields.job_id).status = fields.status ?? null;
     else if (fields.type === 'end') found.complete = fields.reason === 'complete';
   }
   if (found.header === null) throw new Error('The file is empty.');
   found.jobs = [...jobs.values()];
   return found;
+}
+
+const named = (id) => typeof id === 'string' && id !== '';
+
+/** Of a lease what is one: namespaces with lists of texts. */
+function lists(lease) {
+  if (!lease || typeof lease !== 'object') return {};
+  return Object.fromEntries(Object.entries(lease).filter(([, found]) => Array.isArray(found))
+    .map(([name, found]) => [name, found.filter((each) => typeof each === 'string')]));
 }
 
 function* lines(text) {

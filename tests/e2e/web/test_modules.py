@@ -324,6 +324,13 @@ class TestText:
     async def test_controls_and_marks_that_reorder_are_made_visible(self, modules: Page) -> None:
         body = "return m.visible(x)"
         assert await run(modules, "text.js", body, "a\x1b[31mb\u202ec\nd") == "a␛[31mb⟨U+202E⟩c\nd"
+        marks = "\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\x7f\x9b"
+        assert not set(await run(modules, "text.js", body, marks)) & set(marks)
+
+    async def test_what_is_nested_too_deeply_is_shown_as_far_as_can_be(self, modules: Page) -> None:
+        body = "return m.pretty(JSON.parse('['.repeat(x) + ']'.repeat(x)))"
+        assert (await run(modules, "text.js", body, 100_000)).startswith("[[")
+        assert await run(modules, "text.js", body, 1) == "[]"
 
     async def test_a_preview_stays_short_and_never_splits_a_pair(self, modules: Page) -> None:
         value = {"a": ["😀" * 500, {"deep": [[[[[1]]]]]}], "b" * 5000: 1}
@@ -392,6 +399,44 @@ class TestReplay:
         ]
         assert job["entries"][0]["at"] == 1767225600500
         assert (found["skipped"], found["complete"], job["status"]) == (1, True, "success")
+
+    async def test_a_gap_is_in_the_stream_of_its_job(self, modules: Page) -> None:
+        gap = {"kind": "gap", "first": 3, "last": 4}
+        text = self.lines(
+            HEADER,
+            {"type": "job", "at": 0, "job_id": "j", "agent": "a@1"},
+            {"type": "job", "at": 0, "job_id": "k", "agent": "a@1"},
+            {"type": "event", "at": 1, "event": gap, "job_id": "k"},
+        )
+        found = await run(modules, "transcript.js", "return m.readTranscript(x)", text)
+        assert [len(job["entries"]) for job in found["jobs"]] == [0, 1]
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"type": "job", "job_id": {}},
+            {"type": "job", "job_id": "j", "lease": 5},
+            {"type": "job", "job_id": "j", "lease": {"cost.budget": 5, "a": None, "b": [1, "x"]}},
+            {"type": "job", "job_id": "__proto__", "lease": {"__proto__": ["x"]}},
+            {"type": "event", "event": {"job_id": {}, "kind": "log"}},
+            {"type": "event", "at": "x", "event": {"job_id": "__proto__", "kind": "__proto__"}},
+            {"type": "outcome", "job_id": []},
+        ],
+        ids=str,
+    )
+    async def test_odd_lines_of_a_transcript_stop_nothing(
+        self, modules: Page, odd: dict[str, Any]
+    ) -> None:
+        body = """
+            const jobs = m.readTranscript(x).jobs;
+            return jobs.map(({id, start}) => [typeof id, Object.values(start.lease ?? {})]);
+        """
+        job = {"type": "job", "job_id": "k", "lease": {"cost.budget": ["USD:1"]}}
+        found = await run(modules, "transcript.js", body, self.lines(HEADER, odd, job))
+        assert found[-1] == ["string", [["USD:1"]]]
+        for kind, grants in found:
+            assert kind == "string"
+            assert all(isinstance(each, str) for grant in grants for each in grant)
 
     @pytest.mark.parametrize("text", ["", "hello", "[1]\n", '{"schema":"other/1"}\n'])
     async def test_what_is_no_transcript_is_refused(self, modules: Page, text: str) -> None:
