@@ -120,6 +120,9 @@ def page_of(code: Exit) -> str:
     return f"{DOCS_URL}reference/errors/exit-codes.html#exit-{int(code)}"
 
 
+_FULL = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
+
+
 def guarded(command: Callable[[], int]) -> int:
     """Run a command; whatever happens becomes an exit code and a line or two."""
     try:
@@ -129,13 +132,14 @@ def guarded(command: Callable[[], int]) -> int:
         return _complained(problem)
     except KeyboardInterrupt:
         return _complained(Complaint(Exit.INTERRUPTED, "interrupted"))
-    except OSError as error:
-        if error.errno != errno.EPIPE:
-            raise
-        # Whoever read stdout has gone: say nothing more there, not even at interpreter's end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return int(Exit.INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            # Nothing more is said there, not even at the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if error.errno == errno.EPIPE:  # whoever read it has gone
+                return int(Exit.INTERRUPTED)
+            happened = f"the output cannot be written: {error.strerror}"
+            return _complained(Complaint(Exit.FAILED, happened, "see where stdout goes"))
         if os.environ.get("ARCP_DEBUG"):
             raise
         happened = f"unexpected {type(error).__name__}: {error}"

@@ -37,6 +37,10 @@ def run(
     if record is not None:
         if detach:
             raise Complaint(Exit.USAGE, "--detach leaves nothing to --record", "see `record`")
+        if str(record) == "-":
+            raise Complaint(
+                Exit.USAGE, "stdout has the result of a run", "name a file to --record it to"
+            )
         recording.check(record, force=False)
     submit: dict[str, Any] = {
         "agent": agent,

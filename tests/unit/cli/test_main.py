@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from arcp_client.cli.exits import Exit
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -47,3 +50,16 @@ def test_testing_needs_no_extra() -> None:
         "import arcp_client.testing"
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("command", [["version", "--output", "json"], ["config", "show"]])
+def test_a_full_disk_behind_stdout_is_said(command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "arcp_client.cli", *command],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == Exit.FAILED
+    assert "the output cannot be written: No space left" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from arcp_client import Client, JobContext, Runtime, events
 from arcp_client.cli import recording
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
+from arcp_client.cli.run import run
 from arcp_client.cli.running import Interrupts, Place
 from arcp_client.errors import FeatureNotNegotiated, JobFailed, JobNotFound
 from arcp_client.testing import ReplayedRuntime, ScriptedRuntime
@@ -229,6 +231,23 @@ async def test_a_recording_can_be_played(runtime: Runtime, client: Client, tmp_p
         await replayed.played()
         view = await other.watch(replayed.jobs[job.id], history=True)
         assert (await view.result()).value == 5
+
+
+def test_a_run_is_not_recorded_to_where_its_result_goes() -> None:
+    with pytest.raises(Complaint, match="stdout has the result") as refused:
+        run(
+            place(), "a", "1", lease=[], max_runtime=None, key=None, save=None, detach=False,
+            ephemeral=True, profile=None, record=Path("-"),
+        )  # fmt: skip
+    assert refused.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_file_is_not_recorded_to(tmp_path: Path, force: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(Complaint, match="no file to be replaced"):
+            recording.check(path, force=force)
 
 
 def test_what_is_to_be_recorded_has_to_be_said(tmp_path: Path) -> None:
