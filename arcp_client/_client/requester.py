@@ -7,14 +7,15 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
+import msgspec
 
 from arcp_client._client.conversation import Conversation
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.life import Life
-from arcp_client._client.submission import Submission, is_own_key, refused
+from arcp_client._client.submission import Submission, is_own_key
 from arcp_client._protocol.requests import Request
 from arcp_client._wire import dialect as wire
+from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import new_id, new_trace_id, now_text, time_text
 from arcp_client._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
 from arcp_client._wire.replies import JobPage
@@ -84,8 +85,8 @@ class Requester:
         start = from_seq if history else None
         try:
             subscribe = Subscribe(job_id=job_id, history=history, from_event_seq=start)
-        except ValidationError as error:
-            raise refused("watch", error) from None
+        except Malformed as error:
+            raise ValueError(f"watch: {error}") from None
         request = Request(
             kind=wire.SUBSCRIBE,
             payload=subscribe.wire(),
@@ -127,8 +128,8 @@ class Requester:
         """The jobs that match, page by page."""
         try:
             wanted = JobFilter(status=status or None, agent=agent, created_after=created_after)
-        except ValidationError as error:
-            raise refused("jobs", error) from None
+        except Malformed as error:
+            raise ValueError(f"jobs: {error}") from None
         listing = ListJobs(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
         seen: set[str] = set()
         while True:
@@ -144,7 +145,7 @@ class Requester:
             if page.next_cursor in seen:
                 raise RemoteProtocolError("the runtime's job listing repeats a cursor (§6.6)")
             seen.add(page.next_cursor)
-            listing = listing.model_copy(update={"cursor": page.next_cursor})
+            listing = msgspec.structs.replace(listing, cursor=page.next_cursor)
 
     async def ping(self, *, timeout: float | None) -> float:
         """Ask for a sign of life; gives the round trip in seconds."""

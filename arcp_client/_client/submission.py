@@ -16,11 +16,12 @@ from pydantic import ValidationError
 
 from arcp_client import _arguments as check
 from arcp_client._wire.codec import snapshot
+from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import new_id, time_text
 from arcp_client._wire.messages import Submit
 from arcp_client.models import Lease
 
-__all__ = ["Submission", "is_own_key", "refused"]
+__all__ = ["Submission", "is_own_key"]
 
 _OWN = "auto-"
 
@@ -76,8 +77,8 @@ class Submission(msgspec.Struct, frozen=True):
                 max_runtime_sec=None if max_runtime is None else math.ceil(max_runtime),
                 parent_job_id=parent,
             )
-        except ValidationError as error:
-            raise refused("submit", error) from None
+        except Malformed as error:
+            raise ValueError(f"submit: {error}") from None
         # `input` is always there: one runtime insists on it, null or not.
         try:
             fields = {**message.wire(), "input": snapshot(input)}
@@ -90,12 +91,6 @@ class Submission(msgspec.Struct, frozen=True):
             payload=msgspec.Raw(payload),
             fingerprint=hashlib.sha256(payload).hexdigest(),
         )
-
-
-def refused(call: str, error: ValidationError) -> ValueError:
-    """Says which argument of the call it was."""
-    first = error.errors()[0]
-    return ValueError(f"{call}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 
 def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[str]] | None:

@@ -1,30 +1,39 @@
 """Requests of a client (§6, §7): built and checked here by the client, checked again by a runtime.
 
-One frozen pydantic model a message, named after its type. Unknown fields survive, and null is the
-same as absent. `wire()` gives the payload in the form that every known runtime accepts: absent
-fields are left out, and where runtimes look for a value under several names it stands under each.
+One frozen struct a message, named after its type, and checked however it is made. Unknown fields
+survive, and null is the same as absent. `wire()` gives the payload in the form that every known
+runtime accepts: absent fields are left out, and where runtimes look for a value under several names
+it stands under each.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, Final, Self
 
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+import msgspec
+from pydantic import SecretStr
 
 from arcp_client._wire import dialect
-from arcp_client._wire.ids import in_utc, parse_time, parse_utc, time_text
+from arcp_client._wire.fields import (
+    Malformed,
+    Reader,
+    an_object,
+    bounded,
+    encodable,
+    flag,
+    maybe,
+    moment,
+    secret,
+    text,
+    texts,
+    whole,
+    within,
+)
+from arcp_client._wire.ids import parse_utc, time_text
 from arcp_client.models import ClientInfo, Lease, LeaseConstraints
 
 __all__ = [
@@ -38,6 +47,7 @@ __all__ = [
     "Hello",
     "JobFilter",
     "ListJobs",
+    "Message",
     "Ping",
     "Pong",
     "Request",
@@ -50,8 +60,9 @@ __all__ = [
     "parse_amount",
 ]
 
-Text = Annotated[str, Field(min_length=1, max_length=1024)]
-Seq = Annotated[int, Field(ge=0, le=2**63 - 1, strict=True)]
+_MAYBE_TEXT: Final = maybe(text)
+_NAME: Final = bounded(1, 1024)
+_SEQ: Final = whole(0, 2**63 - 1)
 
 _AGENT = re.compile(r"[a-z0-9][a-z0-9._-]*(@[a-zA-Z0-9.+_-]+)?")
 _AMOUNT = re.compile(r"([^:\s]+):([0-9]{1,40}(?:\.[0-9]{1,40})?)")
@@ -83,92 +94,170 @@ def parse_amount(text: str) -> tuple[str, Decimal]:
     return match[1], Decimal(match[2])
 
 
-class _Lenient(BaseModel):
-    """Reads null as absent, as several peers send it, and keeps what it does not know."""
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What messages and their parts share.
 
-    # Built when first used: a client never checks half of these, a runtime never the rest.
-    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True, defer_build=True)
+    Attributes:
+        readers: field to what checks it, run whenever a message is made. A field without one holds
+            anything.
+        extra: the fields that came with it and are not known here. No repr shows them: whatever a
+            peer adds may be a secret.
 
-    @model_validator(mode="before")
+    Raises:
+        Malformed: a field does not fit; says which.
+    """
+
+    readers: ClassVar[dict[str, Reader]] = {}
+
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, read in self.readers.items():
+            given = getattr(self, name)
+            value = within(name, read, given)
+            if value is not given:
+                msgspec.structs.force_setattr(self, name, value)
+
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        return {name: value for name, value in data.items() if value is not None}
+    def read(cls, payload: Any) -> Self:
+        """A message from what a peer sent.
 
+        Raises:
+            Malformed: it does not fit; says where, and what was expected.
+        """
+        known: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        stated = {name: value for name, value in an_object(payload).items() if value is not None}
+        for name, value in cls._every_form(stated).items():
+            own = name != "extra" and name in cls.__struct_fields__
+            (known if own else extra)[name] = value
+        for name in _required(cls):
+            if name not in known:
+                raise Malformed("is missing", (name,))
+        return cls(**known, extra=extra)
 
-class Request(_Lenient):
-    """What all payloads of requests share."""
-
-    type: ClassVar[str]
+    @classmethod
+    def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
+        """The fields under the specification's names; ``stated`` may be changed."""
+        return stated
 
     def wire(self) -> dict[str, Any]:
         """The payload to send, ready for JSON."""
-        return self.model_dump(mode="json", exclude_none=True, by_alias=True)
+        payload = {}
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name != "extra" and value is not None:
+                payload[name] = _plain(value)
+        return {**payload, **self.extra}
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={getattr(self, n)!r}" for n in self.__struct_fields__ if n != "extra"]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class Auth(_Lenient):
-    """The bearer token (§6.1); masked in every repr, like whatever else a scheme may need."""
+@cache
+def _required(cls: type[Message]) -> tuple[str, ...]:
+    return tuple(field.name for field in msgspec.structs.fields(cls) if field.required)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value.wire()
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return list(value) if isinstance(value, tuple) else value
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """What the payloads of requests share."""
+
+    type: ClassVar[str]
+
+
+class Auth(Message, frozen=True, kw_only=True):
+    """The bearer token (§6.1), masked in every repr."""
+
+    readers = {"scheme": text, "token": secret}
 
     scheme: str = "bearer"
     token: SecretStr = SecretStr("")
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        return [("scheme", self.scheme), ("token", self.token)]
 
-
-class Capabilities(_Lenient):
+class Capabilities(Message, frozen=True, kw_only=True):
     """Encodings and features of one side (§6.2)."""
+
+    readers = {"encodings": texts, "features": texts}
 
     encodings: tuple[str, ...] = ("json",)
     features: tuple[str, ...] = ()
 
 
-class ResumeBlock(_Lenient):
+class ResumeBlock(Message, frozen=True, kw_only=True):
     """What a resume presents inside a hello."""
 
+    readers = {"session_id": _MAYBE_TEXT, "resume_token": secret, "last_event_seq": _SEQ}
+
     session_id: str | None = None
-    resume_token: SecretStr = Field(validation_alias=AliasChoices("resume_token", "token"))
-    last_event_seq: Seq = 0
+    resume_token: SecretStr
+    last_event_seq: int = 0
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        # Not what came under another name beside it: peers send the token twice.
-        return [(name, getattr(self, name)) for name in type(self).model_fields]
+    @classmethod
+    def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
+        # Some peers send the token under the other name, some under both.
+        token = stated.pop("token", None)
+        if token is not None:
+            stated.setdefault("resume_token", token)
+        return stated
 
 
-class Hello(Request):
+def _client(value: Any) -> ClientInfo:
+    """Name and version alone: what else clients say of themselves is of no use here."""
+    if isinstance(value, ClientInfo):
+        return value
+    stated = an_object(value)
+    return ClientInfo(
+        **{
+            name: within(name, encodable, stated[name])
+            for name in ("name", "version")
+            if stated.get(name)
+        }
+    )
+
+
+def _part(kind: type[Message]) -> Reader:
+    return lambda value: value if isinstance(value, kind) else kind.read(value)
+
+
+class Hello(Request, frozen=True, kw_only=True):
     """``session.hello``; with ``resume`` it asks to go on with a session."""
 
     type = dialect.HELLO
+    readers = {
+        "client": _client,
+        "auth": _part(Auth),
+        "capabilities": _part(Capabilities),
+        "resume": maybe(_part(ResumeBlock)),
+    }
 
-    client: ClientInfo = Field(default_factory=ClientInfo)
-    auth: Auth = Field(default_factory=Auth)
-    capabilities: Capabilities = Field(default_factory=Capabilities)
+    client: ClientInfo = msgspec.field(default_factory=ClientInfo)
+    auth: Auth = msgspec.field(default_factory=Auth)
+    capabilities: Capabilities = msgspec.field(default_factory=Capabilities)
     resume: ResumeBlock | None = None
 
-    @model_validator(mode="before")
     @classmethod
-    def _every_form(cls, data: Any) -> Any:
+    def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
         """Read the names of other dialects where the specification's own are absent."""
-        if not isinstance(data, Mapping):
-            return data
-        hello = dict(data)
         flat = {
-            name.removeprefix("client_"): hello.pop(name, None)
+            name.removeprefix("client_"): stated.pop(name, None)
             for name in ("client_name", "client_version")
         }
-        hello.setdefault("client", flat)
-        token, last = hello.pop("resume_token", None), hello.pop("last_event_seq", None)
-        if token is not None and hello.get("resume") is None:
-            hello["resume"] = {"resume_token": token, "last_event_seq": last}
-        return hello
-
-    @field_validator("client", mode="before")
-    @classmethod
-    def _only_known(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: value[key] for key in ("name", "version") if value.get(key)}
-        return value
+        stated.setdefault("client", flat)
+        token, last = stated.pop("resume_token", None), stated.pop("last_event_seq", None)
+        if token is not None:
+            stated.setdefault("resume", {"resume_token": token, "last_event_seq": last})
+        return stated
 
     def wire(self) -> dict[str, Any]:
         """The payload, with every dialect's names for the client and the resume block."""
@@ -197,68 +286,78 @@ class Hello(Request):
         return payload
 
 
-class Resume(Request):
+class Resume(Request, frozen=True, kw_only=True):
     """``session.resume``, the specification's own form (§6.3)."""
 
     type = dialect.RESUME
+    readers = {
+        "resume_token": secret,
+        "last_event_seq": _SEQ,
+        "session_id": _MAYBE_TEXT,
+        "auth": maybe(_part(Auth)),
+        "client": maybe(an_object),
+        "capabilities": maybe(_part(Capabilities)),
+    }
 
     resume_token: SecretStr
-    last_event_seq: Seq = 0
+    last_event_seq: int = 0
     session_id: str | None = None
     auth: Auth | None = None
     client: dict[str, Any] | None = None
     capabilities: Capabilities | None = None
 
 
-class Ping(Request):
+class Ping(Request, frozen=True, kw_only=True):
     """``session.ping`` (§6.4)."""
 
     type = dialect.PING
+    readers = {"nonce": text, "sent_at": _MAYBE_TEXT}
 
     nonce: str = ""
     sent_at: str | None = None
 
 
-class Pong(Request):
+class Pong(Request, frozen=True, kw_only=True):
     """``session.pong`` (§6.4)."""
 
     type = dialect.PONG
+    readers = {"ping_nonce": text, "received_at": _MAYBE_TEXT}
 
     ping_nonce: str = ""
     received_at: str | None = None
 
 
-class Ack(Request):
+class Ack(Request, frozen=True, kw_only=True):
     """``session.ack`` (§6.5)."""
 
     type = dialect.ACK
+    readers = {"last_processed_seq": _SEQ}
 
-    last_processed_seq: Seq
+    last_processed_seq: int
 
 
-class JobFilter(_Lenient):
+class JobFilter(Message, frozen=True, kw_only=True):
     """Which jobs to list (§6.6). Absent means any, and so does an empty ``status``."""
+
+    readers = {"status": maybe(texts), "agent": _MAYBE_TEXT, "created_after": maybe(moment)}
 
     status: tuple[str, ...] | None = None
     agent: str | None = None
     created_after: datetime | None = None
 
-    @field_validator("created_after", mode="before")
-    @classmethod
-    def _moment(cls, value: Any) -> Any:
-        moment = value if isinstance(value, datetime) else parse_time(value)
-        if moment is None:
-            raise ValueError("created_after is no time in RFC 3339")
-        return in_utc(moment)
 
-
-class ListJobs(Request):
+class ListJobs(Request, frozen=True, kw_only=True):
     """``session.list_jobs`` (§6.6)."""
 
     type = dialect.LIST_JOBS
+    readers = {
+        "filter": maybe(_part(JobFilter)),
+        "limit": maybe(whole(1, 1000)),
+        "cursor": _MAYBE_TEXT,
+    }
 
     filter: JobFilter | None = None
-    limit: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
+    limit: int | None = None
     cursor: str | None = None
 
     def wire(self) -> dict[str, Any]:
@@ -270,23 +369,63 @@ class ListJobs(Request):
         return {**payload, "filter": chosen} if chosen else payload
 
 
-class Close(Request):
+class Close(Request, frozen=True, kw_only=True):
     """``session.close`` (§6.7)."""
 
     type = dialect.CLOSE
+    readers = {"reason": _MAYBE_TEXT}
 
     reason: str | None = None
 
 
-class Bye(Request):
+class Bye(Request, frozen=True, kw_only=True):
     """``session.bye``, the same in other dialects."""
 
     type = dialect.BYE
+    readers = {"reason": text}
 
     reason: str = "client.close"
 
 
-class Submit(Request):
+def _reference(value: Any) -> str:
+    reference: str = _NAME(value)
+    parse_agent(reference)
+    return reference
+
+
+def _grants(value: Any) -> dict[str, list[str]]:
+    grants = {}
+    for name, patterns in an_object(value.root if isinstance(value, Lease) else value).items():
+        grants[name] = list(within(name, texts, patterns))
+    if dialect.BUDGETS in grants:
+        within(dialect.BUDGETS, _amounts, grants[dialect.BUDGETS])
+    return grants
+
+
+def _amounts(value: list[str]) -> None:
+    for at, amount in enumerate(value):
+        within(at, parse_amount, amount)
+
+
+def _bounds(value: Any) -> dict[str, Any]:
+    """With ``expires_at`` as a text in UTC: one that cannot be read must not mean "never"."""
+    if isinstance(value, LeaseConstraints):
+        value = {**(value.model_extra or {}), "expires_at": value.expires_at}
+    bounds = {name: bound for name, bound in an_object(value).items() if bound is not None}
+    if "expires_at" in bounds:
+        bounds["expires_at"] = within("expires_at", _end, bounds["expires_at"])
+    return bounds
+
+
+def _end(value: Any) -> str:
+    if isinstance(value, datetime):
+        return time_text(value)
+    if not isinstance(value, str) or parse_utc(value) is None:
+        raise Malformed("must be a time in UTC such as 2026-05-13T23:42:00Z (§9.5)")
+    return value
+
+
+class Submit(Request, frozen=True, kw_only=True):
     """``job.submit`` (§7.1).
 
     ``idempotency_key`` is bounded as the reference runtime bounds it, ``max_runtime_sec`` by what a
@@ -294,75 +433,55 @@ class Submit(Request):
     """
 
     type = dialect.SUBMIT
+    readers = {
+        "agent": _reference,
+        "lease_request": maybe(_grants),
+        "lease_constraints": maybe(_bounds),
+        "idempotency_key": maybe(bounded(1, 256)),
+        "max_runtime_sec": maybe(whole(1, 2**31 - 1)),
+        "parent_job_id": _MAYBE_TEXT,
+        "delegate_id": _MAYBE_TEXT,
+    }
 
-    agent: Text
+    agent: str
     input: Any = None
     lease_request: dict[str, list[str]] | None = None
     lease_constraints: dict[str, Any] | None = None
-    idempotency_key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    max_runtime_sec: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)] | None = None
+    idempotency_key: str | None = None
+    max_runtime_sec: int | None = None
     parent_job_id: str | None = None
     delegate_id: str | None = None
 
-    @field_validator("agent")
-    @classmethod
-    def _reference(cls, value: str) -> str:
-        parse_agent(value)
-        return value
-
-    @field_validator("lease_request", mode="before")
-    @classmethod
-    def _grants(cls, value: Any) -> Any:
-        return value.root if isinstance(value, Lease) else value
-
-    @field_validator("lease_request")
-    @classmethod
-    def _amounts(cls, value: dict[str, list[str]] | None) -> dict[str, list[str]] | None:
-        for amount in (value or {}).get(dialect.BUDGETS, ()):
-            parse_amount(amount)
-        return value
-
-    @field_validator("lease_constraints", mode="before")
-    @classmethod
-    def _bounds(cls, value: Any) -> Any:
-        """With ``expires_at`` as a text in UTC: one that cannot be read must not mean "never"."""
-        if isinstance(value, LeaseConstraints):
-            value = {**(value.model_extra or {}), "expires_at": value.expires_at}
-        if not isinstance(value, Mapping):
-            return value
-        bounds = {name: bound for name, bound in value.items() if bound is not None}
-        end = bounds.get("expires_at")
-        if isinstance(end, datetime):
-            bounds["expires_at"] = time_text(end)
-        elif end is not None and (not isinstance(end, str) or parse_utc(end) is None):
-            raise ValueError("expires_at is no time in UTC such as 2026-05-13T23:42:00Z (§9.5)")
-        return bounds
-
     def wire(self) -> dict[str, Any]:
         """The payload. ``input`` is always there, as it is: it may be JSON already."""
-        payload = self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude={"input"})
-        return {"agent": payload.pop("agent"), "input": self.input, **payload}
+        payload = {"agent": self.agent, "input": None, **super().wire()}
+        payload["input"] = self.input
+        return payload
 
 
-class _OfJob(Request):
-    job_id: Text
+class _OfJob(Request, frozen=True, kw_only=True):
+    readers = {"job_id": _NAME}
+
+    job_id: str
 
 
-class Cancel(_OfJob):
+class Cancel(_OfJob, frozen=True, kw_only=True):
     """``job.cancel`` (§7.4); ``reason`` is always sent, one runtime insists on it."""
 
     type = dialect.CANCEL
+    readers = {**_OfJob.readers, "reason": text}
 
     reason: str = "client.cancel"
 
 
-class Subscribe(_OfJob):
+class Subscribe(_OfJob, frozen=True, kw_only=True):
     """``job.subscribe`` (§7.6)."""
 
     type = dialect.SUBSCRIBE
+    readers = {**_OfJob.readers, "history": flag, "from_event_seq": maybe(_SEQ)}
 
     history: bool = False
-    from_event_seq: Seq | None = None
+    from_event_seq: int | None = None
 
     def wire(self) -> dict[str, Any]:
         """The payload; a starting point is only sent along with ``history``."""
@@ -372,7 +491,7 @@ class Subscribe(_OfJob):
         return payload
 
 
-class Unsubscribe(_OfJob):
+class Unsubscribe(_OfJob, frozen=True, kw_only=True):
     """``job.unsubscribe`` (§7.6)."""
 
     type = dialect.UNSUBSCRIBE
@@ -395,4 +514,4 @@ REQUESTS: dict[str, type[Request]] = {
         Unsubscribe,
     )
 }
-"""Message type to the model that its payload is checked with."""
+"""Message type to the struct that its payload is read into."""

@@ -80,7 +80,7 @@ class Admission:
         key = submit.idempotency_key
         if key is None:
             return self._accept(session, submit, trace_id)
-        parameters = fingerprint(submit.model_dump())
+        parameters = fingerprint(submit.wire())
         known = self._keys.find(session.principal, key, parameters)
         if known is not None:
             return self._repeat(session, known)

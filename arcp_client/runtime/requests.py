@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from pydantic import ValidationError
-
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import (
     Ack,
     Cancel,
@@ -282,8 +281,7 @@ def checked(model: type[M], frame: ControlFrame) -> M:
         InvalidRequest: it does not fit; says where, without the value.
     """
     try:
-        return model.model_validate(frame.payload)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "payload"
-        raise InvalidRequest(f"{frame.type}: {place[:120]}: {first['msg'][:300]}") from None
+        return model.read(frame.payload)
+    except Malformed as error:
+        place = ".".join(error.place) or "payload"
+        raise InvalidRequest(f"{frame.type}: {place[:120]}: {error.reason[:300]}") from None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from arcp_client import events
 from arcp_client._wire import dialect
@@ -18,6 +17,7 @@ from arcp_client._wire.bodies import KINDS, LooseEvent, TypedEvent
 from arcp_client._wire.build import terminal_event, to_event
 from arcp_client._wire.codec import BadFrame, ControlFrame, decode
 from arcp_client._wire.dialect import FEATURES
+from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import REQUESTS
 from arcp_client._wire.replies import (
     read_accepted,
@@ -291,7 +291,7 @@ def test_requests_of_other_clients_pass_the_checks_of_a_runtime(file: Path) -> N
             continue
         try:
             # Some clients name the job in the envelope, some in the payload.
-            model.model_validate({"job_id": sent.get("job_id"), **sent.get("payload", {})})
-        except ValidationError:
+            model.read({"job_id": sent.get("job_id"), **sent.get("payload", {})})
+        except Malformed:
             if file.stem not in SPOILED:
                 raise
