@@ -27,7 +27,7 @@ def status(where: Place, job_id: str) -> Exit:
         _say_status(where, view)
         return Exit.SUCCESS
 
-    return execute(body)
+    return execute(body, at_once=True)
 
 
 def _say_status(where: Place, view: JobHandle) -> None:
@@ -66,7 +66,7 @@ def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
                 run.over()
         return Exit.SUCCESS
 
-    return execute(body)
+    return execute(body, at_once=True)
 
 
 async def _cancel(client: Client, job_id: str, reason: str | None, run: runs.Run | None) -> None:
@@ -137,7 +137,7 @@ def ping(where: Place) -> Exit:
             _say_ping(where, client, seconds)
         return Exit.SUCCESS
 
-    return execute(body)
+    return execute(body, at_once=True)
 
 
 def _say_ping(where: Place, client: Client, seconds: float | None) -> None:

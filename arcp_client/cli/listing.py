@@ -21,11 +21,12 @@ from arcp_client.cli.render import duration, local
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import RequestTimeout
 
-__all__ = ["jobs"]
+__all__ = ["found_of", "jobs"]
 
 _SCHEMA = "arcp-client.jobs/1"
 _COLOURS = {"running": "cyan", "success": "green", "pending": "dim"}
 _OPEN = ("running", "pending")
+_MOST = 100_000
 _FRAME = 4
 """Lines of a table beside its rows."""
 
@@ -38,7 +39,7 @@ def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, eve
         )
 
     async def find(client: Client) -> list[JobSummary]:
-        return [job async for job in client.jobs(status=status, agent=agent)]
+        return await found_of(client, status=status, agent=agent)
 
     async def once(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
@@ -61,7 +62,25 @@ def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, eve
                 screen.close()
         return Exit.SUCCESS
 
-    return execute(again if watch else once)
+    return execute(again) if watch else execute(once, at_once=True)
+
+
+async def found_of(client: Client, **wanted: Any) -> list[JobSummary]:
+    """All jobs of a listing.
+
+    Raises:
+        Complaint: there are more than can be held.
+    """
+    found: list[JobSummary] = []
+    async for job in client.jobs(**wanted):
+        if len(found) >= _MOST:
+            raise Complaint(
+                Exit.FAILED,
+                f"the runtime lists more than {_MOST:,} jobs",
+                "--status and --agent list fewer",
+            )
+        found.append(job)
+    return found
 
 
 def _list(output: Output, found: list[JobSummary]) -> None:

@@ -24,6 +24,7 @@ from arcp_client import (
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.family import Family
+from arcp_client.cli.listing import found_of
 from arcp_client.cli.output import Report
 from arcp_client.cli.running import Interrupts, Place, beside, connected, execute
 from arcp_client.cli.verdicts import complaint, is_hole
@@ -287,7 +288,7 @@ class _Session:
         old: set[str] | None = None
         while True:
             with contextlib.suppress(RequestTimeout):  # the next time, then
-                found = [job async for job in self._client.jobs()]
+                found = await found_of(self._client)
                 if old is None:  # what was over before is not what this session sees
                     old = {job.job_id for job in found if job.status in ENDED}
                 for job in found:

@@ -156,14 +156,24 @@ class Stop:
         return False
 
 
-def execute(body: Callable[[Interrupts], Any]) -> Exit:
-    """Run a command's coroutine with its signals taken over."""
+def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit:
+    """Run a command's coroutine with its signals taken over.
+
+    Args:
+        body: the coroutine.
+        at_once: a signal ends it wherever it is; else it sees to them itself.
+    """
 
     async def main() -> Exit:
         interrupts = Interrupts()
         with interrupts.listen():
-            code: Exit = await body(interrupts)
-        return code
+            if not at_once:
+                code: Exit = await body(interrupts)
+                return code
+            async with interrupts.stop():
+                code = await body(interrupts)
+                return code
+            raise Complaint(Exit.INTERRUPTED, "interrupted")
 
     terminal.log_to_stderr()
     try:
