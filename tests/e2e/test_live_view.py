@@ -81,7 +81,7 @@ def test_a_flood_of_events_is_shown_in_full_with_few_redraws(here: Env) -> None:
         child.expect(r'\{"steps": 3000\}')
         shown = child.before
     assert re.findall(r"step (\d+)", shown) == [f"{n:04}" for n in range(1, 3001)]
-    assert shown.count("● ") < 300
+    assert shown.count("● ") < 1000  # by the clock, so a slow machine draws more; not once an event
 
 
 def test_hostile_text_stays_text(here: Env) -> None:
