@@ -13,9 +13,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 
+import msgspec
 from pydantic import SecretStr
 
 from arcp_client import _arguments as check
@@ -39,15 +39,14 @@ from arcp_client.version import __version__
 __all__ = ["Parts", "Settings"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a client was asked to be; see `Client`.
 
     Raises:
         TypeError, ValueError: one of them makes no sense; says which.
     """
 
-    token: TokenSource = field(repr=False)
+    token: TokenSource
     info: ClientInfo | None
     features: Iterable[str] | None
     order: Order
@@ -78,6 +77,9 @@ class Settings:
         )
         if self.dialect is not None and self.dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
+
+    def __repr__(self) -> str:  # the token is among them
+        return "Settings(…)"
 
     def new_session(self) -> Callable[..., Session]:
         """What makes the session."""

@@ -13,8 +13,9 @@ import inspect
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from arcp_client import _arguments as check
 from arcp_client._rx.delivery import Delivery, Held
@@ -42,8 +43,7 @@ def _is_coroutine_function(handler: object) -> bool:
     return inspect.iscoroutinefunction(getattr(type(handler), "__call__", None))  # noqa: B004
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Generic[T, R]):
+class Options(msgspec.Struct, Generic[T, R], frozen=True):
     """How handlers run. Checked when the operator is made, not when it is subscribed to."""
 
     handler: Callable[[T], Awaitable[R] | R]
@@ -52,8 +52,8 @@ class Options(Generic[T, R]):
     slice_seconds: float
     item_timeout: float | None
     isolate: bool
-    is_async: bool = field(init=False)
-    name: str = field(init=False)
+    is_async: bool = False  # this and the name are the handler's
+    name: str = ""
 
     def __post_init__(self) -> None:
         check.a_function("handler", self.handler)
@@ -63,8 +63,8 @@ class Options(Generic[T, R]):
         check.seconds("slice_seconds", self.slice_seconds, above=True)
         check.seconds("item_timeout", self.item_timeout, above=True, none=True)
         check.a_flag("isolate_context", self.isolate)
-        object.__setattr__(self, "is_async", _is_coroutine_function(self.handler))
-        object.__setattr__(self, "name", name_of(self.handler))
+        msgspec.structs.force_setattr(self, "is_async", _is_coroutine_function(self.handler))
+        msgspec.structs.force_setattr(self, "name", name_of(self.handler))
 
 
 class Watchdog:
