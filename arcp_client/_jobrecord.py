@@ -34,6 +34,8 @@ from arcp_client.models import Credential, Lease, LeaseConstraints, Result
 __all__ = ["JobOwner", "JobRecord"]
 
 _REMAINING = "cost.budget.remaining"
+_CURRENCIES = 64
+"""Of which a job's reports are kept; an agent may invent any number of them."""
 _CHUNK = "result_chunk"
 
 
@@ -199,7 +201,8 @@ class JobRecord(JobStream):
 
     def measured(self, event: Metric) -> None:
         """What is left of its budget."""
-        if event.unit is not None:
+        known = event.unit in self.budget
+        if event.unit is not None and (known or len(self.budget) < _CURRENCIES):
             self.budget[event.unit] = Decimal(str(event.value))
 
     def _tell(self) -> None:

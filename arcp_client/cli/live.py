@@ -186,7 +186,8 @@ class _View:
     def heard(self, event: events.Event) -> None:
         """An event tells the time by the runtime's clock."""
         if event.ts is not None:
-            self._heard = event.ts, monotonic()
+            zoned = event.ts if event.ts.tzinfo is not None else event.ts.replace(tzinfo=UTC)
+            self._heard = zoned, monotonic()
 
     def linked(self, state: LinkState) -> None:
         """The connection stands differently."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from arcp_client.projection.values import (
     Fault,
     Hole,
     as_json,
+    in_utc,
     iso,
     number,
     plain,
@@ -166,8 +167,8 @@ class JobProjection:
         """
         if event.job_id != self.job_id and not (event.job_id is None and isinstance(event, Gap)):
             return
-        if event.ts is not None:
-            at = event.ts if event.ts.tzinfo is not None else event.ts.replace(tzinfo=UTC)
+        at = in_utc(event.ts)
+        if at is not None:
             self.last_at = at
             self.began_at = self.began_at or at
         if self.status == "pending" and not isinstance(event, Gap):
@@ -310,7 +311,7 @@ class JobProjection:
         if len(self._calls) >= CALLS:
             done = (each for each, call in self._calls.items() if not call.running)
             del self._calls[next(done, next(iter(self._calls)))]
-        self._calls[key] = Call(key, short(event.tool), as_json(event.args), event.ts)
+        self._calls[key] = Call(key, short(event.tool), as_json(event.args), in_utc(event.ts))
 
     def _tool_result(self, event: ToolResult) -> None:
         key = short(event.call_id)
@@ -319,7 +320,8 @@ class JobProjection:
             return
         failed = event.error is not None
         outcome = as_json(event.error if failed else event.result)
-        self._calls[key] = replace(call, ended=event.ts, outcome=outcome, failed=failed)
+        ended = in_utc(event.ts)
+        self._calls[key] = replace(call, ended=ended, outcome=outcome, failed=failed)
 
     def _chunk(self, event: ResultChunk) -> None:
         self.chunks += 1

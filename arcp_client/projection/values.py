@@ -19,6 +19,7 @@ __all__ = [
     "Fault",
     "Hole",
     "as_json",
+    "in_utc",
     "iso",
     "number",
     "plain",
@@ -126,11 +127,15 @@ def number(value: float | None) -> float | None:
     return value if value is not None and abs(value) <= _MOST else None
 
 
+def in_utc(moment: datetime | None) -> datetime | None:
+    """The moment with a zone: UTC where it has none."""
+    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
 def seconds(moment: datetime | None) -> float | None:
     """Seconds since 1970; a moment without a zone is taken as UTC."""
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    zoned = in_utc(moment)
+    return None if zoned is None else zoned.timestamp()
 
 
 def iso(moment: datetime | None) -> str | None:

@@ -129,3 +129,15 @@ def test_a_clock_at_the_end_of_the_calendar_stands_still() -> None:
     report.event(events.Progress(job_id=JOB, current=1, total=2))
     report.close()
     assert "last" in written.plain
+
+
+def test_times_without_a_zone_are_in_utc() -> None:
+    """A transcript may have such; an event from the wire never has."""
+    report, written = begun()
+    for n, ts in enumerate((datetime(2026, 5, 13), datetime(2026, 5, 13, tzinfo=UTC)) * 2):  # noqa: DTZ001
+        report.event(events.ToolCall(job_id=JOB, tool="t", call_id=str(n // 2), ts=ts))
+        report.flush()
+        report.event(events.ToolResult(job_id=JOB, call_id=str(1 - n // 2), result=1, ts=ts))
+        report.flush()
+    report.close()
+    assert "← " in written.plain

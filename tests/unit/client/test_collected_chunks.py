@@ -99,3 +99,18 @@ async def test_a_chunk_that_cannot_be_read_makes_the_result_incomplete_and_is_sh
     assert [(event.kind, event.body["data"]) for event in raw] == [("result_chunk", 5)]
     assert not (tmp_path / "result").exists()
     assert "result_chunk" in caplog.text
+
+
+async def test_an_agent_may_invent_currencies_and_only_so_many_are_kept() -> None:
+    def left(unit: str, value: float) -> Emit:
+        return Emit("metric", {"name": "cost.budget.remaining", "value": value, "unit": unit})
+
+    script = [left("USD", 5.0), *(left(f"c{n}", 1.0) for n in range(500)), left("USD", 4.0)]
+    async with (
+        ScriptedRuntime(agents={"spends": script}) as runtime,
+        Client(runtime, token="t") as client,
+    ):
+        job = await client.submit("spends")
+        await job.result()
+    assert len(job.budget) == 64
+    assert job.budget["USD"] == 4
