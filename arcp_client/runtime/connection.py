@@ -1,8 +1,8 @@
 """One link in, one session's stream out: reads requests, writes answers and the session's log.
 
 The writer is a task only while there is something to send. Frames without a number have a queue
-of their own and go first; everything with a number is read from the session's log by a cursor, so
-nothing can overtake anything.
+of their own and go first, but for pongs, which say what was emitted before them; everything with a
+number is read from the session's log by a cursor, so nothing can overtake anything.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _CONTROL_HIGH = 256
 _TOGETHER = 64
 _TOGETHER_BYTES = 64 * 1024
 _FAREWELL = 1.0
+_STORED = 1.0
+"""Seconds that a pong waits for events before it to be stored."""
 
 
 class Connection:
@@ -75,6 +77,8 @@ class Connection:
         self.session: Session | None = None
         self.cursor = 0
         self._control: deque[bytes] = deque()
+        self._in_turn: deque[tuple[int, bytes]] = deque()
+        self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._heartbeat: Heartbeat | None = None
@@ -158,7 +162,7 @@ class Connection:
                 self._refuse(InvalidRequest(str(frame.error)), frame.id, frame.job_id)
             else:
                 self._refuse(InvalidRequest("events come from the runtime"), frame.id)
-            if len(self._control) > _CONTROL_HIGH:
+            if len(self._control) + len(self._in_turn) > _CONTROL_HIGH:
                 await self._roomy()
 
     async def _next(self) -> ControlFrame | None:
@@ -209,6 +213,7 @@ class Connection:
             self._leave()
         self.session = session
         self.cursor = cursor
+        self._in_turn.clear()
         self._control.append(welcome)
         session.attach(self)
         interval = self._desk.heartbeat_interval
@@ -261,6 +266,25 @@ class Connection:
         if not self._dead and not self._finishing:
             self._control.append(frame)
             self._start()
+
+    def in_turn(self, frame: bytes) -> None:
+        """Queue a frame without a number behind the events that there are."""
+        session = self.session
+        if session is None or session.log.last <= self.cursor:
+            self.control(frame)
+        elif not self._dead and not self._finishing:
+            self._in_turn.append((session.log.last, frame))
+            if self._overdue is None and session.log.settled < session.log.last:
+                self._overdue = asyncio.get_running_loop().call_later(_STORED, self._let_by)
+            self._start()
+
+    def _let_by(self) -> None:
+        """Nobody is to take a runtime for dead whose disk is slow."""
+        self._overdue = None
+        settled = 0 if self.session is None else self.session.log.settled
+        while self._in_turn and self._in_turn[-1][0] > settled:
+            self._control.append(self._in_turn.pop()[1])
+        self._start()
 
     def wake(self) -> None:
         """The session's log has something to send."""
@@ -318,7 +342,7 @@ class Connection:
         control = self._control
         while batch := self._batch():
             await send_many(self._transport, batch)
-            if not control:
+            if not control and not self._in_turn:
                 self._made_room()
             self._progress()
         self._progress()
@@ -346,6 +370,8 @@ class Connection:
         if session is None:
             return None
         log = session.log
+        if self._in_turn and self._in_turn[0][0] <= self.cursor:
+            return self._in_turn.popleft()[1]
         seq = self.cursor + 1
         if seq > log.settled:
             return None
@@ -357,7 +383,10 @@ class Connection:
 
     def _pending(self) -> bool:
         session = self.session
-        return session is not None and self.cursor < session.log.settled
+        if session is None:
+            return False
+        due = bool(self._in_turn) and self._in_turn[0][0] <= self.cursor
+        return due or self.cursor < session.log.settled
 
     def _progress(self) -> None:
         if self._heartbeat is not None:
@@ -387,6 +416,7 @@ class Connection:
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        for timer in (self._deadline, self._overdue):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._overdue = None

@@ -44,6 +44,8 @@ class _Line(Protocol):
 
     def control(self, frame: bytes) -> None: ...
 
+    def in_turn(self, frame: bytes) -> None: ...
+
     def refuse(self, frame: ControlFrame, error: Exception) -> None: ...
 
     def finish(self, frame: bytes | None = None) -> None: ...
@@ -98,7 +100,8 @@ class Requests:
     # ----------------------------------------------------------------------- session
 
     def _ping(self, line: _Line, session: Session, frame: ControlFrame) -> None:
-        line.control(frames.pong(session.id, checked(Ping, frame).nonce))
+        # Behind what was emitted before it: whoever asks to end something knows what comes after.
+        line.in_turn(frames.pong(session.id, checked(Ping, frame).nonce))
 
     def _pong(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         """It was heard; that is all a pong is for."""

@@ -191,11 +191,12 @@ async def test_an_event_that_cannot_be_stored_is_not_sent_until_it_is(
     async with Runtime(event_log=log) as runtime:
         peer = await connected(runtime)
         stepper, job_id = await started(runtime, peer)
-        log.fail = 1
+        log.fail = 1_000_000
         await stepper.emit(3)
         await log.failed.wait()
         await peer.send("session.ping", {"nonce": "n"})
         assert (await peer.read())["type"] == "session.pong"  # and no event before it
+        log.fail = 0
         stepper.end.set()
         assert seqs(await peer.follow(job_id)) == [1, 2, 3, 4]
         fresh = await resumed(runtime, peer, 0)

@@ -290,3 +290,23 @@ async def test_ended_jobs_are_kept_in_number_and_bytes(make: MakeRuntime, open_p
     assert [j["job_id"] for j in listed["payload"]["jobs"]] == jobs[2:]
     answer = await peer.ask("job.subscribe", {"job_id": jobs[0]})
     assert answer["payload"]["code"] == "JOB_NOT_FOUND"
+
+
+async def test_a_pong_stands_behind_what_was_emitted_before_its_ping(
+    runtime: Any, open_peer: Any
+) -> None:
+    owner, observer = await open_peer(runtime), await open_peer(runtime)
+    stepper, job_id = await started(runtime, owner)
+    await observer.ask("job.subscribe", {"job_id": job_id})
+    await stepper.emit(700)  # more than a link takes in at once
+    await observer.send("job.unsubscribe", {"job_id": job_id})
+    await observer.send("session.ping", {"nonce": "n"})
+    told = []
+    while (frame := await observer.read())["type"] != "session.pong":
+        told.append(frame)
+    assert frame["payload"]["ping_nonce"] == "n"
+    await stepper.emit(1)
+    await observer.send("session.ping", {"nonce": "m"})
+    assert (await observer.read())["type"] == "session.pong", "nothing comes behind it"
+    assert seqs(told) == list(range(1, 701))
+    stepper.end.set()
