@@ -14,6 +14,7 @@ import msgspec
 
 from arcp_client._protocol import effects
 from arcp_client._protocol.jobs import KnownJob, KnownJobs
+from arcp_client._protocol.leaving import Leaving
 from arcp_client._protocol.ordering import Ordering
 from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.requests import Request, Requests
@@ -78,6 +79,7 @@ class Answers:
         requests: those that wait for an answer.
         ordering: told of subscriptions.
         returns: asks on the session's own account, and is told of jobs that may be old ones.
+        leaving: the jobs that are not to be subscribed to yet.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Answers:
         requests: Requests,
         ordering: Ordering,
         returns: Returns,
+        leaving: Leaving,
     ) -> None:
         self._terms = terms
         self._out = out
@@ -95,6 +98,7 @@ class Answers:
         self._requests = requests
         self._ordering = ordering
         self._returns = returns
+        self._leaving = leaving
         self.readers: Final[Mapping[str, Callable[[ControlFrame, float], None]]] = {
             dialect.ACCEPTED: self._accepted,
             dialect.SUBSCRIBED: self._subscribed,
@@ -108,7 +112,11 @@ class Answers:
     def flush(self, now: float) -> None:
         """Send the requests that may go out now."""
         while self._terms.live:
-            ready = self._requests.ready(one_at_a_time=self._terms.dialect.one_at_a_time)
+            ready = [
+                request
+                for request in self._requests.ready(one_at_a_time=self._terms.dialect.one_at_a_time)
+                if request.kind != dialect.SUBSCRIBE or request.job_id not in self._leaving
+            ]
             for request in ready:
                 feature = _NEEDS.get(request.kind)
                 if feature is not None and not self._terms.offer(feature):
@@ -146,6 +154,18 @@ class Answers:
         who = self._terms.dialect.name.capitalize()
         text = f"{request.name} is {size} bytes long; a {who} runtime takes {limit} {way}: {other}"
         return LocalProtocolError(text)
+
+    def leave(self, now: float) -> None:
+        """Say which jobs are watched no longer (§7.6), and ask whether that was read."""
+        jobs = self._leaving.unsaid
+        if not jobs:
+            return
+        for job_id in jobs:
+            self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
+        mark = new_id() if self._terms.offer(dialect.HEARTBEAT) else None
+        self._leaving.said(jobs, mark)
+        if mark is not None:
+            self._ping(mark, now)
 
     def _ping(self, nonce: str, now: float) -> None:
         """Have the runtime say that it has read everything up to here."""
@@ -234,6 +254,7 @@ class Answers:
             job = self._jobs.learn(accepted.job_id)
         job.agent = accepted.agent
         if request is None:
+            job.heard = True
             return
         job.mine = True
         job.home = frame.session_id or here
@@ -266,7 +287,8 @@ class Answers:
             self._answer(request, None, now)
 
     def _pong(self, frame: ControlFrame, now: float) -> None:
-        if self._ordering.answered(frame.payload.get("ping_nonce")):
+        nonce = frame.payload.get("ping_nonce")
+        if self._ordering.answered(nonce) or self._leaving.read(nonce):
             return
         request = self._requests.answered_by(frame)
         if request is None:

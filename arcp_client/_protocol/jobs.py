@@ -20,6 +20,7 @@ class KnownJob(msgspec.Struct):
         mine: this client submitted it.
         watched: this session subscribed to it.
         live: without its history: of its past nothing is wanted.
+        heard: its runtime told of it unasked, and its events come in any case.
         home: the session that submitted it, if that is known; its numbers are the ones that count.
         since: its events up to this number of that session are known; set once that is gone.
         agent: name or name@version, once known.
@@ -32,6 +33,7 @@ class KnownJob(msgspec.Struct):
     mine: bool = False
     watched: bool = False
     live: bool = False
+    heard: bool = False
     home: str = ""
     since: int | None = None
     agent: str = ""

@@ -13,6 +13,7 @@ from typing import Final
 from arcp_client._protocol.delivery import Delivery, Incoming, Terminal, rotates
 from arcp_client._protocol.histories import Held, Histories
 from arcp_client._protocol.jobs import KnownJobs
+from arcp_client._protocol.leaving import Leaving
 from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.sequence import Hole, Sequence, TolerantSequence, Verdict
@@ -43,6 +44,7 @@ class Ordering:
         delivery: takes what is in order.
         jobs: the jobs that the session knows.
         recovery: the jobs that are on their way back.
+        leaving: the jobs of which nothing is wanted any more.
         limit: how many items may wait behind a hole.
     """
 
@@ -53,6 +55,7 @@ class Ordering:
         delivery: Delivery,
         jobs: KnownJobs,
         recovery: Recovery[Terminal],
+        leaving: Leaving,
         *,
         limit: int,
     ) -> None:
@@ -61,6 +64,7 @@ class Ordering:
         self._delivery = delivery
         self._jobs = jobs
         self._recovery = recovery
+        self._leaving = leaving
         self._limit = limit
         self._sequence: Sequence[Item] = Sequence(limit=limit)
         self._histories: Histories[Hole] = Histories(limit=limit)
@@ -266,6 +270,7 @@ class Ordering:
             or seq is None
             or self._recovery.busy
             or frame.job_id in self._remembered
+            or frame.job_id in self._leaving
         ):
             return None
         payload = frame.payload
@@ -289,7 +294,7 @@ class Ordering:
         if seq is not None and frame.job_id in self._apart and not self._stored(frame):
             # The number is none of this session's: it moves no cursor, here or anywhere.
             frame.event_seq = seq = None
-        if self._repeats.came(frame, self._sequence.cursor):
+        if frame.job_id in self._leaving or self._repeats.came(frame, self._sequence.cursor):
             if seq is None:
                 return
             frame = ControlFrame(type="")  # its number counts all the same

@@ -39,6 +39,7 @@ class Repeats:
         self._copies: Copies | None = None
         self._by_content = False
         self._to_come: dict[str, int] = {}
+        self._asked: set[str] = set()
         self._later: OrderedDict[str, None] = OrderedDict()
         self.ids: Final[dict[str | None, OrderedDict[str, None]]] = {}
 
@@ -50,6 +51,7 @@ class Repeats:
 
     def lost(self) -> None:
         """The link is gone, and with it every history that was on its way."""
+        self._asked.clear()
         if self._copies is not None:
             self._copies.closed()
 
@@ -64,18 +66,26 @@ class Repeats:
         if not history:
             return
         if job_id in self.ids:
+            self._asked.add(job_id)
             self._to_come[job_id] = self._to_come.get(job_id, 0) + 1
         if self._copies is not None:
             self._copies.opened(job_id)
 
     def closed(self, job_id: str) -> None:
         """A subscription was confirmed, refused, or not answered."""
+        self._asked.discard(job_id)
+        if job_id in self._later and not self._to_come.get(job_id):
+            self.forget(job_id)
         if self._copies is not None:
             self._copies.closed(job_id)
 
     def restarted(self) -> None:
         """A new session: no history that was asked for in the one before comes in it."""
         self._to_come.clear()
+
+    def may_come(self, job_id: str) -> bool:
+        """Whether a history of the job that was asked for has not come to its end."""
+        return job_id in self._to_come or job_id in self._later
 
     def ended(self, job_id: str) -> None:
         """The end of a job came, for the first time or once more: one history less is to come.
@@ -84,10 +94,10 @@ class Repeats:
         the job: the first time by the replay, and the second time nothing of it is new.
         """
         to_come = self._to_come.get(job_id, 0) - 1
-        if to_come <= 0:
+        if to_come <= 0 and job_id not in self._asked:
             self.forget(job_id)
             return
-        self._to_come[job_id] = to_come
+        self._to_come[job_id] = max(0, to_come)
         self._later[job_id] = None
         while len(self._later) > 1 and (
             len(self._later) > LATER_JOBS or sum(len(self.ids[job]) for job in self._later) > LATER
@@ -98,6 +108,7 @@ class Repeats:
         """Nothing more comes of a job, or it is to be told anew."""
         self._later.pop(job_id, None)
         self._to_come.pop(job_id, None)
+        self._asked.discard(job_id)
         self.ids.pop(job_id, None)
         if self._copies is not None:
             self._copies.forget(job_id)

@@ -26,6 +26,7 @@ from arcp_client._protocol.effects import Effect
 from arcp_client._protocol.farewell import Farewell
 from arcp_client._protocol.handshake import Handshake
 from arcp_client._protocol.jobs import KnownJobs
+from arcp_client._protocol.leaving import Leaving
 from arcp_client._protocol.ordering import Ordering
 from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.recovery import Recovery
@@ -90,11 +91,16 @@ class Session:
             info or ClientInfo(), features, checkpoint=checkpoint, spoken=spoken
         )
         self._delivery = Delivery(terms, out, self.jobs, recovery, checkpoint=checkpoint)
-        self._order = Ordering(terms, out, self._delivery, self.jobs, recovery, limit=limit)
+        self._leaving = leaving = Leaving()
+        self._order = Ordering(
+            terms, out, self._delivery, self.jobs, recovery, leaving, limit=limit
+        )
         self._returns = Returns(
             terms, out, self.jobs, self.requests, recovery, self._order, self._delivery
         )
-        self._answers = Answers(terms, out, self.jobs, self.requests, self._order, self._returns)
+        self._answers = Answers(
+            terms, out, self.jobs, self.requests, self._order, self._returns, leaving
+        )
         self._farewell = Farewell(out)
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
             **self._answers.readers,
@@ -202,6 +208,7 @@ class Session:
             return
         self._handshake.left(now)
         self._order.lost()
+        self._leaving.lost()
         self._follow_ends(now)
         self._returns.lost(now)
         self.requests.unsend()
@@ -279,6 +286,8 @@ class Session:
         """Whether a message must not overtake the events that came before it."""
         if frame.type == dialect.JOB_ERROR:
             return not self._answers.refuses(frame)
+        if frame.type == dialect.PONG and self._leaving.awaits(frame.payload.get("ping_nonce")):
+            return True
         return frame.type in dialect.TERMINALS or self._order.ends_history(frame)
 
     def pause(self, now: float) -> None:
@@ -308,12 +317,20 @@ class Session:
         """
         if self.state in (State.CLOSING, State.ENDED):
             raise LocalProtocolError(f"the session is {self.state.value}")
-        if request.kind == dialect.SUBSCRIBE and request.job_id and request.payload.get("history"):
-            if self.jobs.has_ended(request.job_id):
-                self._delivery.forget(request.job_id)
-            self.jobs.again(request.job_id)
+        job_id = request.job_id if request.kind == dialect.SUBSCRIBE else None
+        if job_id and request.payload.get("history") and self.jobs.has_ended(job_id):
+            self._tell_again(job_id, now)
         self.requests.add(request)
         self._answers.flush(now)
+
+    def _tell_again(self, job_id: str, now: float) -> None:
+        """All of a job that has ended is to be told once more, and counts as new."""
+        if self._delivery.repeats.may_come(job_id):
+            self._leaving.add(job_id)  # what is on its way already is not the beginning of it
+            if self.state is State.LIVE:
+                self._answers.leave(now)
+        self._delivery.forget(job_id)
+        self.jobs.again(job_id)
 
     def withdraw(self, request: Request) -> None:
         """Nobody waits for it any more; an answer will find nobody."""
@@ -340,13 +357,19 @@ class Session:
     def unsubscribe(self, job_id: str, now: float) -> None:
         """Watch a job no longer; there is no reply to it (§7.6)."""
         job = self.jobs.get(job_id)
+        known = job is not None and job.watched and not job.mine and not job.heard
         if job is not None and not job.mine:
             self.jobs.forget(job_id)
             self._delivery.forget(job_id)
             self._order.over(job_id)
             self._recovery.ended(job_id)
+        if known:
+            self._leaving.add(job_id)
         if self.state is State.LIVE:
-            self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
+            if known:
+                self._answers.leave(now)
+            else:
+                self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
 
     def close(self, now: float, *, patience: float = 0.25) -> None:
         """End the session in the way that its runtime understands (§6.7); jobs run on.
@@ -404,7 +427,10 @@ class Session:
             ends = self._order.abandoned(histories=offered)
         self._terms.agree(welcome, self._handshake.spoken, frame)
         self._out.linked(now, welcome.info.heartbeat_interval)
+        if not resumed:
+            self._leaving.clear()
         self._order.opened(now, resumed=resumed)
+        self._answers.leave(now)
         if had_session:
             self._returns.opened(cursor, now, resumed=resumed, ended=before, ends=ends)
         self._settle(now)

@@ -6,7 +6,7 @@ import pytest
 
 from arcp_client._protocol import repeats
 from arcp_client._wire import dialect
-from tests.unit.protocol.kit import JOB, Strict, live
+from tests.unit.protocol.kit import JOB, Strict
 
 
 def history(table: Strict, first: int, job_id: str = JOB, *, length: int = 3) -> int:
@@ -27,7 +27,7 @@ def kept(table: Strict) -> set[str | None]:
 
 
 def test_an_end_that_a_replay_brings_before_the_confirmation_is_followed_by_copies_only() -> None:
-    table = live()
+    table = Strict()
     watch(table)
     table.cut()
     table.connect()  # the confirmation is lost, the history is not: the resume brings it
@@ -41,7 +41,7 @@ def test_an_end_that_a_replay_brings_before_the_confirmation_is_followed_by_copi
 
 
 def test_so_it_is_where_the_confirmation_overtakes_the_replay() -> None:
-    table = live()
+    table = Strict()
     watch(table)
     table.cut()
     table.connect()
@@ -52,7 +52,7 @@ def test_so_it_is_where_the_confirmation_overtakes_the_replay() -> None:
 
 
 def test_in_a_new_session_only_what_is_asked_for_there_is_to_come() -> None:
-    table = live()
+    table = Strict()
     watch(table)
     table.cut()
     table.connect()
@@ -69,7 +69,7 @@ def test_in_a_new_session_only_what_is_asked_for_there_is_to_come() -> None:
 
 
 def test_copies_are_known_however_often_the_confirmation_is_lost() -> None:
-    table = live()
+    table = Strict()
     watch(table)
     seq = 1
     for _ in range(3):
@@ -83,13 +83,14 @@ def test_copies_are_known_however_often_the_confirmation_is_lost() -> None:
 
 
 def test_whoever_asks_again_for_a_job_that_has_ended_is_told_all_of_it() -> None:
-    table = live()
+    table = Strict()
     watch(table)
     table.cut()
     table.connect()
     subscribe = table.said(dialect.SUBSCRIBE)
     behind = history(table, 1)
     table.confirmed(subscribe, "success")
+    behind = history(table, behind)
     watch(table)
     table.confirm(JOB, "success")
     history(table, behind)
@@ -98,7 +99,7 @@ def test_whoever_asks_again_for_a_job_that_has_ended_is_told_all_of_it() -> None
 
 def test_what_is_remembered_of_ended_jobs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "LATER_JOBS", 2)
-    table = live()
+    table = Strict()
     jobs = [f"job_{n}" for n in range(4)]
     for job_id in jobs:
         watch(table, job_id)
@@ -108,3 +109,16 @@ def test_what_is_remembered_of_ended_jobs_is_bounded(monkeypatch: pytest.MonkeyP
     for job_id in jobs:
         seq = history(table, seq, job_id)
     assert kept(table) == {"job_2", "job_3"}
+
+
+def test_so_it_is_where_a_history_comes_before_its_confirmation() -> None:
+    table = Strict()
+    watch(table)
+    seq = history(table, 1)
+    table.cut()
+    table.connect()
+    subscribe = table.said(dialect.SUBSCRIBE)
+    history(table, seq)
+    table.confirmed(subscribe, "success")
+    assert table.numbers == [0, 1, 2, "result"]
+    assert kept(table) == set()
