@@ -7,8 +7,9 @@ application holds on to it.
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from arcp_client._client.submission import Submission
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
@@ -23,6 +24,8 @@ from arcp_client.models import EndedJob, OpenJob
 __all__ = ["JobTable"]
 
 _RECENT = 256
+_EXPECTED = 65536
+"""Events that are kept of a history that comes before whoever asked for it has its answer."""
 
 
 class JobTable:
@@ -42,6 +45,7 @@ class JobTable:
         self._held: weakref.WeakValueDictionary[str, JobRecord] = weakref.WeakValueDictionary()
         self._handles: weakref.WeakValueDictionary[str, JobHandle] = weakref.WeakValueDictionary()
         self._keys: dict[str, tuple[str, JobRecord]] = {}
+        self._expected: Counter[str] = Counter()
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
         self._unclaimed = Unclaimed(wanted=self._in_use, drop=self._give_up)
 
@@ -54,7 +58,7 @@ class JobTable:
     def record(self, job_id: str) -> JobRecord:
         """The record of a job, made if need be. The runtime, or a caller, told of it."""
         record = self.get(job_id)
-        if self._unclaimed.claim(job_id) and record is not None:
+        if self._unclaimed.claim(job_id) and record is not None and job_id not in self._expected:
             record.retention.limit()
         if record is None:
             return self._follow(JobRecord(job_id, self._owner, self.streams.memory))
@@ -138,6 +142,16 @@ class JobTable:
         self._held[job.job_id] = record
         self._release(record)
 
+    @contextmanager
+    def expecting(self, job_id: str) -> Iterator[None]:
+        """Somebody asks for the history of a job, and will read it once there is an answer."""
+        self._expected[job_id] += 1
+        try:
+            yield
+        finally:
+            self._expected[job_id] -= 1
+            self._expected += Counter()  # forgets what is 0
+
     def again(self, record: JobRecord) -> JobRecord:
         """A job that has ended is told once more: the record that takes it in."""
         self._recent.pop(record.job_id, None)
@@ -168,7 +182,7 @@ class JobTable:
         if not self._unclaimed.admits(job_id):
             return None
         record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))
-        record.retention.limit(EVENTS)
+        record.retention.limit(_EXPECTED if job_id in self._expected else EVENTS)
         return record
 
     def _give_up(self, job_id: str) -> None:

@@ -98,13 +98,14 @@ class Requester:
         ended = known if told_again else None
         if ended is not None:
             self._jobs.again(ended)
-        try:
-            await self._ask(request)
-        except BaseException:
-            if ended is not None:
-                self._jobs.back(ended)
-            raise
-        return JobView(self._jobs.record(job_id))
+        with self._jobs.expecting(job_id):
+            try:
+                await self._ask(request)
+            except BaseException:
+                if ended is not None:
+                    self._jobs.back(ended)
+                raise
+            return JobView(self._jobs.record(job_id))
 
     async def unwatch(self, job_id: str) -> None:
         """Watch a job no longer (§7.6)."""

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from arcp_client import Client, JobContext, JobView, Runtime, errors, events
+from arcp_client import Client, JobContext, JobView, Reconnect, Runtime, errors, events
+from arcp_client.testing import Drop, FaultyConnector, FaultyProxy
+from arcp_client.transports import WebSocketConnector
 
 SOON = 10.0
 
@@ -80,3 +82,31 @@ async def test_what_a_session_heard_of_a_child_it_is_not_told_again() -> None:
         found = await told(view)
         assert [type(event) for event in found] == [events.Log, events.Completed]
         assert (await view.result()).value == 7
+
+
+async def test_a_history_that_comes_before_its_confirmation_is_told_whole_and_once(
+    runtime: Runtime, client: Client
+) -> None:
+    job = await client.submit("say", [f"{n}" for n in range(600)])
+    await job.result()
+    async with runtime.serve() as server, FaultyProxy(server.url) as proxy:
+        connector = FaultyConnector(
+            WebSocketConnector(proxy.url),
+            plan=lambda link: [] if link else [Drop(when=lambda frame: b"job.subscribed" in frame)],
+        )
+        async with Client(connector, reconnect=Reconnect(wait=lambda _: 0.0)) as other:
+            watching = asyncio.create_task(other.watch(job.id, history=True))
+            async with asyncio.timeout(SOON):
+                while other.stats().received < 601:
+                    await other.ping()
+            await proxy.cut()  # the subscription is sent again, and answered with all of it again
+            async with asyncio.timeout(SOON):
+                view = await watching
+            found = await told(view)
+            assert [type(event) for event in found] == [events.Log] * 600 + [events.Completed]
+            assert (view.agent, view.status) == ("say", "success")
+            async with asyncio.timeout(SOON):
+                while other.stats().repeated < 600:
+                    await other.ping()
+            assert other.job(job.id) is not None
+            assert await told(view) == found
