@@ -477,8 +477,8 @@ PLACE = "--url --token-file --profile --connect-timeout"
 COMMANDS = {
     "demo": "--seed --fast",
     "serve": "--agents --host --port --stdio --token-file",
-    "run": f"--input --output --json --lease --max-runtime --key --save --detach --resume --ephemeral"
-    f" --record {PLACE} --reconnect-for",
+    "run": "--input --output --json --lease --max-runtime --key --save --detach --resume"
+    f" --ephemeral --record {PLACE} --reconnect-for",
     "watch": f"--output --json --history {PLACE} --reconnect-for",
     "jobs": f"--status --agent --watch --every --output --json {PLACE}",
     "status": f"--output --json {PLACE}",
