@@ -39,11 +39,14 @@ _DAY = 86_400.0
 
 @dataclass(slots=True)
 class _Part:
-    """One recorded job: how it began, and where in the file its lines are."""
+    """One recorded job: how it began, and where in the file its lines are.
+
+    ``delegated`` is the place of the line that began it, if another job did.
+    """
 
     line: JobLine
     offsets: array[int] = field(default_factory=lambda: array("Q"))
-    delegated: bool = False
+    delegated: int | None = None
     over: bool = False
 
 
@@ -180,7 +183,7 @@ class ReplayedRuntime:
     # ------------------------------------------------------------------ what there is
 
     def _index(self) -> None:
-        children: set[str] = set()
+        owners: dict[str, tuple[str, int]] = {}
         with read(self._path) as reader:
             self._header = reader.header
             position = reader.position
@@ -195,11 +198,17 @@ class ReplayedRuntime:
                     for part in self._concerned(line):
                         part.offsets.append(position)
                     if isinstance(line.event, events.Delegate):
-                        children.add(line.event.child_job_id or "")
+                        child, parent = line.event.child_job_id or "", line.job_id or ""
+                        owners.setdefault(child, (parent, position))
                 position = reader.position
             self._complete = reader.complete
-        for job_id in children & self._parts.keys():
-            self._parts[job_id].delegated = True
+        known = {
+            child: owner
+            for child, owner in owners.items()
+            if child in self._parts and owner[0] in self._parts
+        }
+        for job_id, (_, position) in _without_circles(known).items():
+            self._parts[job_id].delegated = position
 
     def _concerned(self, line: EventLine) -> list[_Part]:
         """The jobs that an event is of; what names none, such as a gap, is of all that go on."""
@@ -227,7 +236,7 @@ class ReplayedRuntime:
         """Begin each job that no other one began, at its moment, and wait for all of them."""
         started = []
         for job_id, part in self._parts.items():
-            if not part.delegated:
+            if part.delegated is None:
                 await self._until(part.line.at, self._began, 0.0)
                 started.append(self._tasks.spawn(self._begin(job_id), name=f"job {job_id}"))
         if started:
@@ -284,7 +293,7 @@ class ReplayedRuntime:
                     return event.value
                 if isinstance(event, events.Failed):
                     await self._fail(event, job)
-                await self._emit(event, line.at, job)
+                await self._emit(event, line.at, job, offset)
         raise JobFailed("the recording ends before the job does", code="RECORDING_ENDED")
 
     def _first(self, agent: str) -> str:
@@ -303,7 +312,7 @@ class ReplayedRuntime:
             event.message, code=event.code, retryable=event.retryable, details=event.details
         )
 
-    async def _emit(self, event: events.Event, at: float, job: JobContext) -> None:
+    async def _emit(self, event: events.Event, at: float, job: JobContext, position: int) -> None:
         try:
             match event:
                 case events.ResultChunk():
@@ -311,7 +320,7 @@ class ReplayedRuntime:
                     data = base64.b64decode(event.data, validate=True) if binary else event.data
                     await job.chunk(data, event.more)
                 case events.Delegate():
-                    await self._delegate(event, at, job)
+                    await self._delegate(event, at, job, position)
                 case events.Gap():
                     await job.emit("x-vendor.arcp-client.gap", _body(event))
                 case events.Metric(name="cost.budget.remaining", unit=unit) if unit in job.budget:
@@ -324,9 +333,11 @@ class ReplayedRuntime:
         except (ValueError, RequestError) as error:
             await job.log(f"an event of the kind {event.kind!r} cannot be played: {error}", "warn")
 
-    async def _delegate(self, event: events.Delegate, at: float, job: JobContext) -> None:
+    async def _delegate(
+        self, event: events.Delegate, at: float, job: JobContext, position: int
+    ) -> None:
         child = self._parts.get(event.child_job_id or "")
-        if child is None:
+        if child is None or child.delegated != position:  # each began once
             await job.emit("x-vendor.arcp-client.delegate", _body(event))
             return
         self._bases[child.line.job_id] = at
@@ -336,6 +347,24 @@ class ReplayedRuntime:
         except (RequestError, JobFailed):  # its lease did not say so: then as a job of its own
             await job.emit("x-vendor.arcp-client.delegate", _body(event))
             self._tasks.spawn(self._begin(child.line.job_id), name="child")
+
+
+def _without_circles(owners: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    """Who began whom, without what would have begun itself: a file may say anything."""
+    found, checked = dict(owners), set[str]()
+    for each in owners:
+        way: list[str] = []
+        on_it: set[str] = set()
+        up = each
+        while up in found and up not in checked:
+            if up in on_it:
+                del found[up]
+                break
+            way.append(up)
+            on_it.add(up)
+            up = found[up][0]
+        checked.update(way)
+    return found
 
 
 def _body(event: events.Event) -> dict[str, Any]:

@@ -351,3 +351,39 @@ async def test_a_recording_without_jobs_plays_nothing(tmp_path: Path) -> None:
         assert runtime.complete
         with read(path) as reader:
             assert reader.header == runtime.header
+
+
+CIRCLES = [
+    ["A>A"],
+    ["A>B", "B>A"],
+    ["R>A", "A>B", "B>A"],
+    ["A>B", "B>C", "C>A", "D>B", "B>D"],
+    ["X>A", "A>B"],
+    [f"N{n}>N{n + 1}" for n in range(11)] * 2,
+]
+
+
+@pytest.mark.parametrize("delegations", CIRCLES, ids=",".join)
+async def test_each_recorded_job_begins_once_whoever_is_said_to_have_begun_it(
+    delegations: list[str], tmp_path: Path
+) -> None:
+    """A file may hold circles, and jobs that were begun twice: they would never end."""
+    pairs = [each.split(">") for each in delegations]
+    jobs = sorted({name for pair in pairs for name in pair} - {"X"})
+    lines: list[Line] = [JobLine(job_id=name, agent=name.lower()) for name in jobs]
+    for parent, child in pairs:
+        event = events.Delegate(job_id=parent, child_job_id=child, agent=child.lower())
+        lines.append(EventLine(event=event, job_id=parent))
+    done = (events.Completed(job_id=name, value=name) for name in jobs)
+    lines += [EventLine(event=event, job_id=event.job_id) for event in done]
+    write(tmp_path / "t", [*lines, EndLine()])
+    async with (
+        asyncio.timeout(20),
+        ReplayedRuntime(tmp_path / "t", speed=None) as runtime,
+        Client(runtime) as client,
+    ):
+        await runtime.played()
+        while set(runtime.jobs) != set(jobs):
+            await asyncio.sleep(0.01)
+        listed = [job.job_id async for job in client.jobs()]
+    assert sorted(listed) == sorted(runtime.jobs.values())
