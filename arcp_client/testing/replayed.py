@@ -33,6 +33,8 @@ __all__ = ["ReplayedRuntime"]
 
 _NAMELESS = "replayed"
 _MOST_JOBS = 10_000
+_LONGEST = 1024
+"""Characters of an agent's name that can be asked for."""
 _SHARED = frozenset(events.Event.__struct_fields__)
 _DAY = 86_400.0
 
@@ -224,9 +226,10 @@ class ReplayedRuntime:
             return await self._play(input, job)
 
         # As often as jobs of it were recorded, or with a name that this runtime does not have.
-        with contextlib.suppress(ValueError):
-            self._runtime.agent(name, version or None)(play)
-            return
+        if len(agent) <= _LONGEST:
+            with contextlib.suppress(ValueError):
+                self._runtime.agent(name, version or None)(play)
+                return
         with contextlib.suppress(ValueError):
             self._runtime.agent(_NAMELESS)(play)
 

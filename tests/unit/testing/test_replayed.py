@@ -387,3 +387,15 @@ async def test_each_recorded_job_begins_once_whoever_is_said_to_have_begun_it(
             await asyncio.sleep(0.01)
         listed = [job.job_id async for job in client.jobs()]
     assert sorted(listed) == sorted(runtime.jobs.values())
+
+
+@pytest.mark.parametrize("agent", ["", "x" * 100_000, "\x1b[31m", "a b@c@d", "@", "\ud800"])
+async def test_a_job_of_an_agent_that_no_runtime_could_have_is_played(
+    agent: str, tmp_path: Path
+) -> None:
+    done = events.Completed(job_id="j", value=1)
+    lines = [JobLine(job_id="j", agent=agent), EventLine(event=done, job_id="j"), EndLine()]
+    write(tmp_path / "t", lines)
+    async with asyncio.timeout(20), ReplayedRuntime(tmp_path / "t", speed=None) as runtime:
+        await runtime.played()
+    assert list(runtime.jobs) == ["j"]
