@@ -182,6 +182,8 @@ class _Running:
 
     def _over(self) -> None:
         self._open = False
+        if self._kept is not None:
+            self._kept.finished()  # to say goodbye may take a while, and be cut short
 
     async def _submitted(self, client: Client, interrupts: Interrupts) -> Job:
         self._open = True

@@ -119,6 +119,14 @@ class Run:
         self.job_id = job_id
         self._write()
 
+    def finished(self) -> None:
+        """Its outcome was delivered: nobody goes on with it, however this process ends.
+
+        What else is kept stays until `over`: the session may still be written to it.
+        """
+        with contextlib.suppress(OSError):
+            (self.directory / _RECORD).unlink(missing_ok=True)
+
     def over(self) -> None:
         """Nothing is left to be done for it: remove it, unless another process follows it."""
         if self.hold():

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from arcp_client.cli import runs
+from arcp_client import Client, Runtime
+from arcp_client.cli import run, runs
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.options import Output
 from arcp_client.cli.run import _chosen
+from arcp_client.cli.running import Interrupts, Place
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +87,30 @@ def test_one_whose_job_was_never_accepted_is_gone_on_with_too(
     left(None, 1)
     assert _chosen(None).job_id is None
     assert "going on with a job not accepted yet" in capsys.readouterr().err
+
+
+async def test_what_was_delivered_is_finished_before_the_session_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished: list[tuple[bool, list[runs.Run]]] = []
+    close = Client.close
+
+    async def closing(client: Client, **options: float) -> None:
+        unfinished.append(("42" in capsys.readouterr().out, runs.unfinished()))
+        await close(client, **options)
+
+    async with Runtime() as runtime, runtime.serve() as server:
+
+        @runtime.agent("answer")
+        async def answer(input: object, job: object) -> int:
+            return 42
+
+        where = Place(server.url, None, Output.TEXT, connect_timeout=5.0, reconnect_for=5.0)
+        submit = {"agent": "answer", "input": None, "idempotency_key": "cli-test"}
+        kept = runs.begin(url=server.url, submit=submit)
+        monkeypatch.setattr(Client, "close", closing)
+        code = await run._Running(where, submit, kept, save=None).go(Interrupts())
+        monkeypatch.undo()
+    assert code is Exit.SUCCESS
+    assert unfinished == [(True, [])]
+    assert not kept.directory.exists()

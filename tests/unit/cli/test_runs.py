@@ -111,6 +111,20 @@ def test_one_process_at_a_time_holds_it_and_kill_9_lets_go() -> None:
     assert run.hold(), "again by the same process"
 
 
+def test_nobody_goes_on_with_what_is_finished(home: Path) -> None:
+    run = begun("job_1")
+    run.finished()
+    assert runs.unfinished() == []
+    assert run.directory.exists(), "its session is still written to"
+    run.release()
+    assert not run.hold()
+    run.finished()
+    again = begun("job_2")
+    again.finished()
+    again.over()
+    assert not again.directory.exists()
+
+
 def test_what_is_over_is_gone() -> None:
     run = begun("job_1")
     stale = runs.find("job_1")
