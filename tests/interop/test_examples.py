@@ -11,9 +11,7 @@ import contextlib
 import os
 import runpy
 import socket
-import subprocess
 import sys
-import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,12 +43,11 @@ from arcp_client.errors import (
     UnknownCode,
 )
 from arcp_client.testing import FaultyProxy
+from tests.interop import sdist
 from tests.interop.kit import all_of, kinds, numbers
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(180 + sdist.PATIENCE)  # the first run downloads
 
-VERSION = "1.1.3"
-SDIST = f"agentruntimecontrolprotocol-{VERSION}"
 AT_A_TIME = 8
 
 REPAIRED = {"host_asgi": Path(__file__).with_name("example_asgi.py")}
@@ -58,37 +55,9 @@ REPAIRED = {"host_asgi": Path(__file__).with_name("example_asgi.py")}
 
 
 @pytest.fixture(scope="module")
-def examples(request: pytest.FixtureRequest) -> Path:
-    """The folder of the examples; downloaded once and kept in pytest's cache."""
-    cache = request.config.cache
-    assert cache is not None
-    folder = cache.mkdir("reference-sdist")
-    if not (folder / SDIST / "examples").is_dir():
-        archive = folder / f"{SDIST}.tar.gz"
-        if not archive.exists():
-            _download(folder)
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
-    return folder / SDIST / "examples"
-
-
-def _download(folder: Path) -> None:
-    wanted = f"agentruntimecontrolprotocol=={VERSION}"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet"),
-            *("--no-binary", ":all:", "--no-deps", "--no-build-isolation", "--timeout", "10"),
-            *("--retries", "1", "--dest", str(folder), wanted),
-        ],
-        capture_output=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-    )
-    if done.returncode and ("from versions: none" in done.stderr or "Retrying" in done.stderr):
-        pytest.skip(f"the package registry cannot be reached to download {wanted}")
-    assert done.returncode == 0, done.stderr
+def examples(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the examples."""
+    return sdist.examples(pytestconfig, tmp_path_factory.mktemp("reference"))
 
 
 @dataclass(frozen=True)

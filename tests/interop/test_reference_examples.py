@@ -11,19 +11,15 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.interop import sdist
 from tests.interop.example_agents import EXAMPLES, STDIO_SERVER, Speech, serving
 
-PIN = (
-    "agentruntimecontrolprotocol==1.1.3"
-    " --hash=sha256:5f22bc46087a146d44eb59cffca2c71ba1339b5e306cc96a17fe2ab06c909ee7"
-)
 RUNNER = Path(__file__).with_name("examples.py")
 
 # What the client cannot read of the specification, and where it is. Each passes where the runtime
@@ -35,39 +31,15 @@ MISSES = {
     "provisioned_credentials": "§7.1: the counters of job.accepted are numbers; it wants texts",
 }
 
-pytestmark = pytest.mark.timeout(120)  # the first run downloads
+pytestmark = pytest.mark.timeout(120 + sdist.PATIENCE)  # the first run downloads
 
 
 @pytest.fixture(scope="module")
 def examples(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the examples, with our runtime behind the one that starts its server itself."""
-    kept = pytestconfig.cache.mkdir("reference-examples")  # type: ignore[union-attr]
-    archive = kept / "agentruntimecontrolprotocol-1.1.3.tar.gz"
-    if not archive.exists():
-        download(kept)
-    folder = tmp_path_factory.mktemp("reference")
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
-    (found,) = folder.glob("*/examples")
+    found = sdist.examples(pytestconfig, tmp_path_factory.mktemp("reference"))
     (found / "stdio" / "server.py").write_text(STDIO_SERVER)
     return found
-
-
-def download(folder: Path) -> None:
-    pin = folder / "pin.txt"
-    pin.write_text(PIN)
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes",
-            "--no-binary", ":all:", "--dest", folder, "-r", pin,
-        ],
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        message = f"cannot download the reference SDK's source distribution: {done.stderr[-500:]}"
-        if "CI" in os.environ:
-            pytest.fail(message)
-        pytest.skip(message)
 
 
 async def play(

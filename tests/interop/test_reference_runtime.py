@@ -377,6 +377,7 @@ async def test_nothing_comes_after_unsubscribing(
     async with another(reference) as observer:
         view = await observer.watch(job.id)
         await puppet.progress(1)
+        assert (await anext(view.events(events.Progress))).current == 1
         await view.unsubscribe()
         await observer.ping()  # answered after what was sent before it
         await puppet.progress(2)
