@@ -46,7 +46,9 @@ def test_everything_about_a_job_is_seen_at_once_and_fits(
 def test_events_scroll_by_above_the_view_in_order(here: Env) -> None:
     with screen(here, "run", "busy", *LEASE) as seen:
         text = seen.until(
-            lambda text: "└ helper I help" in seen.past + text and re.search(r"→ sleep +\d+ s", text)
+            lambda text: (
+                "└ helper I help" in seen.past + text and re.search(r"→ sleep +\d+ s", text)
+            )
         )  # what a child says comes whenever the view has found it
         said = ["reading: the sources", "it is quiet here", "delegates to helper", "→ grep",
                 "← grep {", "cost.model = 1.5 USD", "→ sleep", "● busy"]  # fmt: skip
