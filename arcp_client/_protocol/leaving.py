@@ -16,25 +16,29 @@ MOST: Final = 256
 
 
 class Leaving:
-    """The jobs of one session that are being left, each with the ping behind what was said."""
+    """The jobs of one session that are being left.
+
+    Attributes:
+        marks: each with the ping behind what was said; looked at for each event, so a plain dict.
+    """
 
     def __init__(self) -> None:
-        self._marks: dict[str, str | None] = {}
+        self.marks: Final[dict[str, str | None]] = {}
 
     def __contains__(self, job_id: object) -> bool:
-        return job_id in self._marks
+        return job_id in self.marks
 
     def add(self, job_id: str) -> None:
         """It is watched no longer; nothing was said yet."""
-        self._marks.pop(job_id, None)
-        self._marks[job_id] = None
-        if len(self._marks) > MOST:
-            del self._marks[next(iter(self._marks))]
+        self.marks.pop(job_id, None)
+        self.marks[job_id] = None
+        if len(self.marks) > MOST:
+            del self.marks[next(iter(self.marks))]
 
     @property
     def unsaid(self) -> list[str]:
         """What the runtime is to be told."""
-        return [job_id for job_id, mark in self._marks.items() if mark is None]
+        return [job_id for job_id, mark in self.marks.items() if mark is None]
 
     def said(self, job_ids: list[str], mark: str | None) -> None:
         """It was told; the pong that names this mark says that it has read it.
@@ -43,29 +47,27 @@ class Leaving:
         """
         for job_id in job_ids:
             if mark is None:
-                del self._marks[job_id]
+                del self.marks[job_id]
             else:
-                self._marks[job_id] = mark
+                self.marks[job_id] = mark
 
     def awaits(self, mark: object) -> bool:
         """Whether a pong says so: then it must not overtake what came before it."""
-        return isinstance(mark, str) and mark in self._marks.values()
+        return isinstance(mark, str) and mark in self.marks.values()
 
     def read(self, mark: object) -> bool:
         """A pong came; whether it was one of these. One that names no mark may be any."""
         done = [
-            job_id
-            for job_id, of in self._marks.items()
-            if of is not None and mark in (of, None, "")
+            job_id for job_id, of in self.marks.items() if of is not None and mark in (of, None, "")
         ]
         for job_id in done:
-            del self._marks[job_id]
+            del self.marks[job_id]
         return bool(done) and bool(mark)
 
     def lost(self) -> None:
         """The link is gone: nobody knows what was read."""
-        self._marks = dict.fromkeys(self._marks)
+        self.marks.update(dict.fromkeys(self.marks))
 
     def clear(self) -> None:
         """A new session: there are no subscriptions in it."""
-        self._marks.clear()
+        self.marks.clear()

@@ -64,7 +64,7 @@ class Ordering:
         self._delivery = delivery
         self._jobs = jobs
         self._recovery = recovery
-        self._leaving = leaving
+        self._leaving = leaving.marks
         self._limit = limit
         self._sequence: Sequence[Item] = Sequence(limit=limit)
         self._histories: Histories[Hole] = Histories(limit=limit)
