@@ -117,7 +117,7 @@ class Run:
     def accepted(self, job_id: str) -> None:
         """The runtime has accepted the job."""
         self.job_id = job_id
-        self._write()
+        self.keep()
 
     def finished(self) -> None:
         """Its outcome was delivered: nobody goes on with it, however this process ends.
@@ -141,7 +141,8 @@ class Run:
         """
         return _ShownFirst(self.directory / "session.db", flush)
 
-    def _write(self) -> None:
+    def keep(self) -> None:
+        """Write down what is known, in place of what was there; what cannot be written is not."""
         fields = {each.name for each in dataclasses.fields(self)} - {"directory", "_lock"}
         record = {"schema": _SCHEMA, **{name: getattr(self, name) for name in sorted(fields)}}
         part = self.directory / f"{_RECORD}.part"
@@ -201,7 +202,7 @@ def begin(
     )
     record = directory / _RECORD
     os.close(os.open(record, os.O_WRONLY | os.O_CREAT, 0o600))
-    run._write()  # noqa: SLF001
+    run.keep()
     if Run.read(directory) is None or not run.hold():
         shutil.rmtree(directory, ignore_errors=True)
         raise OSError(f"{directory} does not keep what is written there")
