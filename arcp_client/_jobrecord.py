@@ -51,6 +51,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         own_call: the calling handler, if the end of a job would wait for it; may raise
             WouldDeadlock.
         chunk_log: where the chunks of a job's result outlive the process; ``None`` if nowhere.
+        lossy: whether events may be gone with a lost link, of a runtime that does not replay them.
         cancel: ask the runtime to cancel a job.
         unwatch: watch a job no longer.
     """
@@ -62,6 +63,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     barriers: Callable[[str], Iterable[tuple[Lane, int]]]
     own_call: Callable[[str], Call | None]
     chunk_log: Callable[[str], Log | None]
+    lossy: Callable[[], bool]
     cancel: Callable[[str, str | None], Awaitable[None]]
     unwatch: Callable[[str], Awaitable[None]]
 
@@ -164,6 +166,8 @@ class JobRecord(JobStream):
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = "success"
         self.ended = True
+        if self.owner.lossy():  # a gap tells of it, but a result must not be short without one
+            self.assembler.doubt()
         self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
         self._tell()

@@ -288,6 +288,11 @@ class Conversation:
         """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
         return self._durability.log_for(job_id) if self._durability is not None else None
 
+    def lossy(self) -> bool:
+        """Whether events may be gone with a lost link, of a runtime that does not replay them."""
+        lost = self._line is not None and self._line.manager.links > 1
+        return lost and not self._session.dialect.jobs_survive_drop
+
     async def kept(self) -> None:
         """Return when a restart would know of what is known here."""
         if self._durability is not None:

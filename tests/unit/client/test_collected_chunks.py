@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arcp_client import Client, events
+from arcp_client import Client, Live, events
 from arcp_client.errors import ResultIncomplete
 from arcp_client.job import Job
 from arcp_client.testing import ScriptedRuntime
@@ -114,3 +115,27 @@ async def test_an_agent_may_invent_currencies_and_only_so_many_are_kept() -> Non
         await job.result()
     assert len(job.budget) == 64
     assert job.budget["USD"] == 4
+
+
+@pytest.mark.parametrize(("dialect", "short"), [("python", True), ("spec", False)])
+async def test_a_result_without_its_last_chunk_is_not_taken_for_whole_after_a_loss(
+    dialect: str, short: bool
+) -> None:
+    """A runtime that replays nothing may have lost its end; one that replays has not."""
+    async with (
+        ScriptedRuntime(dialect, agents={"open": [chunk(0, "a")]}) as runtime,
+        Client(runtime, token="t") as client,
+    ):
+        job = await client.submit("open")
+        assert (await job.result()).value == "a"
+        resumed = asyncio.Event()
+        client.on_state(lambda state: resumed.set() if isinstance(state, Live) else None)
+        runtime.drop()
+        await asyncio.wait_for(resumed.wait(), 10)
+        job = await client.submit("open")
+        if not short:
+            assert (await job.result()).value == "a"
+            return
+        with pytest.raises(ResultIncomplete) as caught:
+            await job.result()
+        assert (caught.value.partial, caught.value.missing) == ("a", (1,))
