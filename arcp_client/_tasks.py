@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from arcp_client._deadline import Deadline
+
 __all__ = ["TaskOwner", "cancel_and_wait", "is_elsewhere"]
 
 T = TypeVar("T")
@@ -59,10 +61,18 @@ class TaskOwner:
         else:
             _log.error("task %s failed", task.get_name(), exc_info=error)
 
-    async def close(self) -> None:
-        """Cancel all that runs, but for the caller's own task, and wait until it ended."""
+    async def close(self, *, deadline: Deadline | None = None) -> bool:
+        """Cancel all that runs, but for the caller's own task, and wait until it ended.
+
+        Args:
+            deadline: when to wait no longer; what still runs then stays with this owner.
+
+        Returns:
+            Whether all of it has ended.
+        """
         current = asyncio.current_task()
-        await cancel_and_wait(task for task in tuple(self._tasks) if task is not current)
+        ours = (task for task in tuple(self._tasks) if task is not current)
+        return await cancel_and_wait(ours, deadline=deadline)
 
 
 def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
@@ -76,19 +86,32 @@ def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
         return home.is_running()
 
 
-async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def cancel_and_wait(
+    tasks: Iterable[asyncio.Task[Any]], *, deadline: Deadline | None = None
+) -> bool:
     """Cancel tasks until they have ended, however often a task swallows a cancellation.
 
     Their exceptions stay with them. A cancellation of the caller is passed on after they ended.
+
+    Args:
+        tasks: which.
+        deadline: when to wait no longer for those that do not end; by default never.
+
+    Returns:
+        Whether all of them have ended.
     """
     pending = {task for task in tasks if not task.done()}
     interrupted: asyncio.CancelledError | None = None
     while pending:
         for task in pending:
             task.cancel()
+        patience = 1.0 if deadline is None else deadline.share(1.0)
         try:
-            _, pending = await asyncio.wait(pending, timeout=1.0)
+            _, pending = await asyncio.wait(pending, timeout=patience)
         except asyncio.CancelledError as cancelled:
             interrupted = cancelled
+        if deadline is not None and not deadline.left:
+            break
     if interrupted is not None:
         raise interrupted
+    return not pending

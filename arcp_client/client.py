@@ -130,12 +130,14 @@ class Client(Observing, Asking):
     async def close(self, *, timeout: float | None = None) -> None:
         """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
 
-        Running handlers get until ``timeout`` to finish what arrived; then the runtime is told,
-        and everything here ends. Idempotent, from any task, also inside a handler, which is then
-        not waited for. Nothing connects afterwards. With a store, the checkpoint is deleted.
+        Running handlers may finish what arrived; then the runtime is told, and everything here
+        ends. Idempotent, from any task, also inside a handler, which is then not waited for.
+        Nothing connects afterwards. With a store, the checkpoint is deleted.
 
         Args:
-            timeout: seconds for all of it; ``Timeouts.close`` by default.
+            timeout: seconds for all of it, ``Timeouts.close`` by default: handlers, goodbye and
+                transport share it. Slow handlers leave a quarter of it, at most one second, to the
+                goodbye. A store that does not let go in time is waited for up to a second more.
         """
         check.seconds("timeout", timeout, none=True)
         await self._life.leave(timeout, drain=True, tell=True)
@@ -146,8 +148,8 @@ class Client(Observing, Asking):
         With a store, the checkpoint is kept: the next client goes on from it.
 
         Args:
-            timeout: seconds for handlers to finish what arrived; ``Timeouts.close`` by default.
-                With 0 nobody is waited for: with a store, what is not finished comes again.
+            timeout: seconds for all of it, shared as in `close`; ``Timeouts.close`` by default.
+                With 0 no handler is waited for: with a store, what is not finished comes again.
         """
         check.seconds("timeout", timeout, none=True)
         await self._life.leave(timeout, drain=timeout != 0, tell=False)

@@ -20,6 +20,7 @@ import msgspec
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import States
+from arcp_client._deadline import Deadline
 from arcp_client._dispatch.assembler import Log
 from arcp_client._link.acks import Acknowledger
 from arcp_client._link.driver import Driver
@@ -42,7 +43,7 @@ __all__ = ["GRACE", "Conversation", "NewSession"]
 _log = logging.getLogger("arcp_client.client")
 
 GRACE = 1.0
-"""Seconds that the end of a session waits for the store, the link and the runtime, each."""
+"""Seconds that the end of a session waits for the store, the link and the runtime, at most."""
 
 
 class NewSession(Protocol):
@@ -189,19 +190,21 @@ class Conversation:
         else:
             self._ended(cause)
 
-    async def say_goodbye(self, *, tell: bool) -> bool:
+    async def say_goodbye(self, deadline: Deadline, *, tell: bool) -> bool:
         """Acknowledge what was handled; then end the session, or only see that all is sent.
 
         Args:
+            deadline: the end of all of it, the link's own end included.
             tell: tell the runtime that the session ends.
 
         Returns:
             Whether there is an answer to wait for.
         """
         assert self._line is not None
+        self._line.manager.close_by(deadline)
         if not tell:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GRACE):
+                async with deadline.timeout(GRACE):
                     await self.kept()
         self._line.acks.now()
         if tell:
@@ -209,7 +212,7 @@ class Conversation:
             self._line.driver.carry()
             return self._line.manager.link is not None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE):
+            async with deadline.timeout(GRACE):
                 await self.flushed()
         return False
 
@@ -228,10 +231,15 @@ class Conversation:
         if self._line is not None:
             self._line.intake.close()
 
-    async def let_go(self, *, forget: bool) -> None:
-        """Save the checkpoint a last time, or delete it with ``forget``, and let go of it."""
+    async def let_go(self, *, forget: bool, deadline: Deadline | None = None) -> None:
+        """Save the checkpoint a last time, or delete it with ``forget``, and let go of it.
+
+        Args:
+            forget: delete it.
+            deadline: the end of the close that this belongs to.
+        """
         if self._durability is not None:
-            await self._durability.close(forget=forget)
+            await self._durability.close(forget=forget, deadline=deadline)
 
     # ------------------------------------------------------------------ requests
 

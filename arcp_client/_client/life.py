@@ -13,6 +13,7 @@ from arcp_client._client.consumers import Consumers
 from arcp_client._client.conversation import GRACE, Conversation
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import States
+from arcp_client._deadline import SLACK, Deadline
 from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere
 from arcp_client.errors import ArcpError, ConnectFailed, LinkLost, LocalProtocolError
 from arcp_client.policy import Timeouts
@@ -21,6 +22,9 @@ from arcp_client.state import Closed, Live
 __all__ = ["Life"]
 
 _log = logging.getLogger("arcp_client.client")
+
+_FOR_REST = 4
+"""Slow handlers leave one part in so many of a close, at most `GRACE`, to the goodbye."""
 
 
 class Life:
@@ -117,6 +121,9 @@ class Life:
         except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
             self.end(error if isinstance(error, ArcpError) else _store_failed(error))
             return
+        if self._states.closed:  # the store swallowed the cancellation, and nobody waited for it
+            await self._conversation.let_go(forget=False)
+            return
         try:
             await self._conversation.run(checkpoint)
         except asyncio.CancelledError:
@@ -164,36 +171,38 @@ class Life:
         if self._closing is None:
             seconds = self._timeouts.close if timeout is None else timeout
             self._closing = self._owner.spawn(
-                self._farewell(self._running, seconds, drain=drain, tell=tell), name="close"
+                self._farewell(self._running, Deadline(seconds), drain=drain, tell=tell),
+                name="close",
             )
         await asyncio.shield(self._closing)
         if mine is not None:
             mine.dispose()
 
     async def _farewell(
-        self, running: asyncio.Task[None], seconds: float, *, drain: bool, tell: bool
+        self, running: asyncio.Task[None], deadline: Deadline, *, drain: bool, tell: bool
     ) -> None:
+        """One deadline for handlers, goodbye and transport; each gets what is left."""
         conversation = self._conversation
         failed = self._states.closed  # then this is not what ends the session
         if not conversation.assembled:  # the store has not answered yet
             self.end(None)
-            await cancel_and_wait([running])
-            await conversation.let_go(forget=False)
+            await _stopped(running, deadline)
+            await conversation.let_go(forget=False, deadline=deadline)
             return
         if drain:
             try:
-                async with asyncio.timeout(seconds):
+                async with deadline.timeout(deadline.left - min(GRACE, deadline.left / _FOR_REST)):
                     await self._drained()
             except TimeoutError:
                 _log.warning(
                     "closed while handlers still ran: %d events were not handled",
                     self._consumers.backlog,
                 )
-        if await conversation.say_goodbye(tell=tell):
-            await asyncio.wait({running}, timeout=max(min(seconds, GRACE), 0.0))
-        await cancel_and_wait([running])
+        if await conversation.say_goodbye(deadline, tell=tell):
+            await asyncio.wait({running}, timeout=deadline.share(min(GRACE, deadline.left / 2)))
+        await _stopped(running, deadline)
         conversation.finish(None)
-        await conversation.let_go(forget=tell and not failed)
+        await conversation.let_go(forget=tell and not failed, deadline=deadline)
 
     def end(self, cause: ArcpError | None) -> None:
         """The session is over: everybody who waits is told, nothing runs on."""
@@ -216,6 +225,11 @@ class Life:
         """The task that keeps the link is cancelled: if nobody here did it, this is the end."""
         if self._closing is None:
             self._conversation.finish(LinkLost("the client's task was cancelled from outside"))
+
+
+async def _stopped(running: asyncio.Task[None], deadline: Deadline) -> None:
+    """End the task that keeps the link; what swallows its cancellation is left alone."""
+    await cancel_and_wait([running], deadline=Deadline(deadline.left + SLACK))
 
 
 def _store_failed(error: Exception) -> ArcpError:

@@ -39,6 +39,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner
 from arcp_client.events import Event, Gap
 from arcp_client.models import Checkpoint
@@ -220,8 +221,12 @@ class Checkpointer:
             future.set_result(None)
         return future
 
-    async def stop(self) -> None:
-        """Save no more, and publish nothing more."""
+    async def stop(self, deadline: Deadline | None = None) -> None:
+        """Save no more, and publish nothing more.
+
+        Args:
+            deadline: when to wait no longer for a save that swallows its cancellation.
+        """
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -229,7 +234,7 @@ class Checkpointer:
         self._held.clear()
         for _, waiter in self._passing:
             waiter.cancel()
-        await self._owner.close()
+        await self._owner.close(deadline=deadline)
         for _, settled in self._flushing:
             if not settled.done():
                 settled.set_result(False)

@@ -28,6 +28,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from arcp_client._deadline import Deadline
 from arcp_client._dispatch.pressure import Pressure
 from arcp_client._dispatch.subject import Subject
 from arcp_client._link.checkpoints import Checkpointer
@@ -44,7 +45,10 @@ __all__ = ["Durability"]
 _log = logging.getLogger("arcp_client.checkpoints")
 
 _PATIENCE = 5.0
-"""Seconds that a store has for its last save and for its release."""
+"""Seconds that a store has for its last save, and for its release."""
+
+_GRACE = 1.0
+"""Seconds that a close waits for these two although its own time is up."""
 
 
 class Durability:
@@ -134,24 +138,31 @@ class Durability:
         self._final = self._snapshot(self._writer.seen)
         self._pressure.follower = None
 
-    async def close(self, *, forget: bool) -> None:
+    async def close(self, *, forget: bool, deadline: Deadline | None = None) -> None:
         """Save a last time, or delete the checkpoint with ``forget``, and let go of it.
 
         Idempotent; the first call decides. Once begun it is brought to its end, whoever of those
-        that wait for it is cancelled. What the store raises is logged: the client is over all the
-        same.
+        that wait for it is cancelled or leaves. What the store raises is logged: the client is over
+        all the same.
+
+        Args:
+            forget: delete the checkpoint.
+            deadline: when to wait no longer, but at least for a second: the lock must be free for
+                the next client.
         """
         if self._holds:
             self._holds = False
             self._closing = self._owner.spawn(self._close(forget=forget), name="close")
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
+        if self._closing is None:
+            return
+        patience = 3 * _PATIENCE if deadline is None else max(deadline.left, _GRACE)
+        await asyncio.wait({self._closing}, timeout=patience)
 
     async def _close(self, *, forget: bool) -> None:
         self.freeze()
         try:
             if self._writer is not None:
-                await self._writer.stop()
+                await self._writer.stop(Deadline(_PATIENCE))
             async with asyncio.timeout(_PATIENCE):
                 if forget:
                     await self._store.delete(self._target, self._key)
@@ -167,7 +178,8 @@ class Durability:
 
     async def _release(self) -> None:
         try:
-            await self._store.release(self._target, self._key)
+            async with asyncio.timeout(_PATIENCE):
+                await self._store.release(self._target, self._key)
         except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
             _log.error("the store did not let go of a checkpoint (%s)", type(error).__name__)
 

@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
+from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
 from arcp_client._link.intake import Intake
 from arcp_client._link.waking import watch
 from arcp_client._protocol import effects
 from arcp_client._protocol.session import State
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client.errors import (
     ArcpError,
     HandshakeTimeout,
@@ -81,6 +82,7 @@ class Link:
         self._idle.set()
         self._flush = False
         self._reading = True
+        self._close_by: Deadline | None = None
         self._over: asyncio.Future[ArcpError] = asyncio.get_running_loop().create_future()
 
     async def run(
@@ -105,31 +107,39 @@ class Link:
             self._ended(cause)
             if isinstance(cause, _LOST) and not self._flush:
                 close_timeout = 0.0  # there is nobody to say goodbye to
+            self._close_by = self._close_by or Deadline(close_timeout)
             if self._flush:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(close_timeout):
+                    async with self._close_by.timeout():
                         await self._idle.wait()
             return cause
         finally:
             timer.cancel()
             self._over.cancel()
             try:
-                await owner.close()
+                if not await owner.close(deadline=Deadline(_PATIENCE)):
+                    _log.error("a transport swallows cancellations; its tasks are left alone")
             finally:
-                await self._take_down(close_timeout)
+                await self._take_down(self._close_by or Deadline(close_timeout))
 
-    async def _take_down(self, close_timeout: float) -> None:
+    async def _take_down(self, deadline: Deadline) -> None:
+        seconds = deadline.left
+        owner = TaskOwner("arcp_client.link", on_failure=_failed_to_close)
+        closing = owner.spawn(self._transport.close(timeout=seconds), name="close")
         try:
-            async with asyncio.timeout(close_timeout + _PATIENCE):
-                await self._transport.close(timeout=close_timeout)
-        except TimeoutError:
-            _log.error("a transport did not close within %g s; it is left alone", close_timeout)
-        except Exception:  # noqa: BLE001  a transport of the user's may raise anything
-            _log.exception("a transport failed to close")
+            await asyncio.wait({closing}, timeout=seconds + _PATIENCE)
         finally:
-            self._intake.link_lost()
-            self._driver.detach()
-            self._idle.set()  # what is left goes nowhere: nobody is to wait for that
+            try:
+                if not await cancel_and_wait([closing], deadline=Deadline(_PATIENCE)):
+                    _log.error("a transport does not close; it is left alone")
+            finally:
+                self._intake.link_lost()
+                self._driver.detach()
+                self._idle.set()  # what is left goes nowhere: nobody is to wait for that
+
+    def close_by(self, deadline: Deadline) -> None:
+        """The client closes: what the end of the link takes is bounded by this."""
+        self._close_by = deadline
 
     # -- for the driver
 
@@ -230,3 +240,8 @@ class Link:
         cause = LinkLost(f"the link failed unexpectedly: {type(error).__name__}: {error}")
         cause.__cause__ = error
         self.drop(cause)
+
+
+def _failed_to_close(error: BaseException) -> None:
+    # A transport of the user's may raise anything.
+    _log.error("a transport failed to close", exc_info=error)

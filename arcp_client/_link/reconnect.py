@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import SecretStr
 from tenacity import AsyncRetrying, RetryCallState
 
+from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
 from arcp_client._link.intake import Intake
 from arcp_client._link.link import Link
@@ -182,6 +183,7 @@ class ReconnectManager:
         self._backoff = Backoff(policy)
         self._live_since: float | None = None
         self._decided = False
+        self._close_by: Deadline | None = None
         self._short = False  # less than the usual time was left for this attempt
         self._delay: float | None = None
         self._gives_up_at: float | None = self._loop.time() + timeouts.open
@@ -192,6 +194,12 @@ class ReconnectManager:
         self._gives_up_at = None
         self.links += 1
         self._credential.accepted()
+
+    def close_by(self, deadline: Deadline) -> None:
+        """The client closes: the end of its link is bounded by this."""
+        self._close_by = deadline
+        if self.link is not None:
+            self.link.close_by(deadline)
 
     async def run(self) -> None:
         """Connect, and connect again, until the session ends. Cancelling stops it at once."""
@@ -222,6 +230,8 @@ class ReconnectManager:
         except ArcpError as error:
             return error
         self.link = Link(transport, self._driver, intake=self._intake, ended=self._decide)
+        if self._close_by is not None:
+            self.link.close_by(self._close_by)
         left = limit - (self._loop.time() - started)
         try:
             return await self.link.run(
