@@ -29,7 +29,7 @@ from arcp_client.runtime.handshake import Identity
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.log import EventLog, MemoryEventLog
 from arcp_client.runtime.serving import Server, WebSockets
-from arcp_client.runtime.wording import PYTHON, SPECIFICATION
+from arcp_client.runtime.wording import GO, PYTHON, SPECIFICATION
 from arcp_client.transports.base import Transport
 from arcp_client.transports.memory import memory_pair
 from arcp_client.transports.stdio import StdioServerTransport
@@ -40,7 +40,7 @@ __all__ = ["Runtime"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENVELOPE = 64 * 1024
-_WORDINGS = {"specification": SPECIFICATION, "python": PYTHON}
+_WORDINGS = {"specification": SPECIFICATION, "python": PYTHON, "go": GO}
 
 
 class Runtime:
@@ -73,6 +73,9 @@ class Runtime:
             things of the specification: then the counters of an acceptance are texts (§7.1),
             ``job.error`` always says ``error`` and its code tells a cancel and a time-out (§7.4),
             and an empty ``lease_request``, which they always send, gets ``Limits.default_lease``.
+            ``go`` also serves clients of the Go SDK, which read an inline result from ``output``
+            only: it is sent there as well as under ``result``, so it counts twice towards the
+            1 MiB that such a client reads in one frame.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class Runtime:
         limits: Limits | None = None,
         policy: Policy | None = None,
         provisioner: Provisioner | None = None,
-        dialect: Literal["specification", "python"] = "specification",
+        dialect: Literal["specification", "python", "go"] = "specification",
     ) -> None:
         check.a_text("name", name)
         check.a_text("version", version, none=True)

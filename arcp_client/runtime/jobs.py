@@ -284,7 +284,7 @@ class Job:
             if outcome.result_id is not None:
                 payload |= {"result_id": outcome.result_id, "result_size": outcome.size}
             else:
-                payload["result"] = outcome.value
+                payload |= self._wording.inline(outcome.value)
             payload["completed_at"] = now_text()
             return dialect.RESULT.encode(), payload_bytes(payload)
         payload = {

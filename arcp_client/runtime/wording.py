@@ -1,7 +1,7 @@
-"""Values of the specification in, the same as some clients can read them out.
+"""Words the few payload fields that some clients read differently.
 
 A runtime speaks as the specification does. Clients of the Python SDK cannot read three things of
-it, and an operator who serves them says so.
+it, and clients of the Go SDK one; an operator who serves them says so with `Runtime(dialect=…)`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from arcp_client._wire import dialect
 
-__all__ = ["PYTHON", "SPECIFICATION", "Wording"]
+__all__ = ["GO", "PYTHON", "SPECIFICATION", "Wording"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,14 @@ class Wording:
             ``timed_out`` apart (§7.3, §7.4). The code still does.
         empty_is_none: an empty ``lease_request`` asks for nothing in particular, since the client
             cannot leave it out; else it asks for a lease that allows nothing (§9.1).
+        output: an inline result stands under ``output`` as well. The specification shows it in
+            ``job.result`` without naming its field (§8.4); ``result`` is what most clients read.
     """
 
     texts: bool = False
     plain: bool = False
     empty_is_none: bool = False
+    output: bool = False
 
     def counters(self, amounts: Mapping[str, Decimal]) -> dict[str, Any]:
         """``budget`` of an acceptance."""
@@ -40,6 +43,10 @@ class Wording:
         """``final_status`` of a ``job.error``."""
         return dialect.ERROR if self.plain else status
 
+    def inline(self, value: Any) -> dict[str, Any]:
+        """The fields of a ``job.result`` that hold its value."""
+        return {"result": value, "output": value} if self.output else {"result": value}
+
     def lease(self, request: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """What a submit asked for; ``None`` if nothing."""
         return None if self.empty_is_none and not request else request
@@ -47,3 +54,4 @@ class Wording:
 
 SPECIFICATION = Wording()
 PYTHON = Wording(texts=True, plain=True, empty_is_none=True)
+GO = Wording(output=True)

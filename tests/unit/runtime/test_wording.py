@@ -43,6 +43,44 @@ async def test_clients_of_the_python_sdk_are_spoken_to(make: MakeRuntime, open_p
     assert empty["lease"]["tool.call"] == ["*"]
 
 
+@pytest.mark.parametrize("value", [{"a": 1}, "text", 0, False, None, [], 2**70])
+@pytest.mark.parametrize(
+    ("dialect", "names"),
+    [("specification", {"result"}), ("python", {"result"}), ("go", {"result", "output"})],
+)
+async def test_an_inline_result_stands_where_the_clients_of_a_dialect_read_it(
+    make: MakeRuntime, open_peer: Any, dialect: Speech, names: set[str], value: Any
+) -> None:
+    runtime = make(dialect=dialect)
+
+    @runtime.agent("gives")
+    async def gives(input: Any, job: JobContext) -> Any:
+        return value
+
+    peer = await open_peer(runtime)
+    await peer.submit("gives")
+    payload = (await peer.until("job.result"))["payload"]
+    assert {
+        name: payload[name] for name in ("result", "output") if name in payload
+    } == dict.fromkeys(names, value)
+
+
+async def test_a_streamed_result_is_not_repeated_under_another_name(
+    make: MakeRuntime, open_peer: Any
+) -> None:
+    runtime = make(dialect="go")
+
+    @runtime.agent("streams")
+    async def streams(input: Any, job: JobContext) -> None:
+        await job.chunk("text", more=False)
+
+    peer = await open_peer(runtime)
+    await peer.submit("streams")
+    payload = (await peer.until("job.result"))["payload"]
+    assert payload["result_size"] == 4
+    assert not {"result", "output"} & payload.keys()
+
+
 def test_another_dialect_is_refused() -> None:
-    with pytest.raises(ValueError, match="it is one of specification, python"):
+    with pytest.raises(ValueError, match="it is one of specification, python, go"):
         Runtime(dialect="klingon")  # type: ignore[arg-type]
