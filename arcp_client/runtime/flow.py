@@ -50,6 +50,8 @@ class Pace:
                 "status",
                 {"phase": "back_pressure", "message": f"consumer lag {session.lag} events"},
             )
+        if not session.acked:
+            return  # it may never acknowledge, as many clients do: it is told, and not slowed
         loop = asyncio.get_running_loop()
         until = loop.time() + self._limits.lag_delay
         while session.outlet is not None and session.lag > self._limits.lag_events:

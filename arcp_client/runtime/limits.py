@@ -48,8 +48,9 @@ class Limits:
         kill_grace: how long an interrupted agent may take to end before its job is ended without
             it.
         lease_grace: how long a job may go on after its lease expired (§14).
-        lag_events: events a client may be behind its own acknowledgements before its jobs are
-            slowed down.
+        lag_events: unacknowledged events of a client that negotiated `ack` before it is sent a
+            status with the phase ``back_pressure``, and, if it acknowledges at all, its jobs are
+            slowed down (§6.5).
         lag_delay: the longest that one emitted event is held up for a slow client.
         retention: how long an ended job can still be listed and subscribed to.
         retained_jobs: how many ended jobs are kept at most.

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from arcp_client._wire import dialect
 from arcp_client._wire.stamp import Record
 from arcp_client.runtime.auth import ResumeTokens
 from arcp_client.runtime.entries import Freed, Numbered, SessionState, Watch
@@ -155,8 +156,10 @@ class Session:
 
     @property
     def lag(self) -> int:
-        """Events that the client is behind with its acknowledgements; 0 if it sends none."""
-        return self.log.last - self.acked if self.acked else 0
+        """Events kept that the client has not acknowledged; 0 if it negotiated no `ack` (§6.5)."""
+        if dialect.ACKS not in self.features:
+            return 0
+        return self.log.last - max(self.acked, self.log.floor)
 
     @property
     def written_late(self) -> bool:

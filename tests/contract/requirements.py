@@ -89,8 +89,8 @@ R-6.4-5 | RULE | Heartbeats have no event_seq and use up none.
 R-6.5-1 | MAY | What was acknowledged is freed: a resume from below it is RESUME_WINDOW_EXPIRED.
 R-6.5-2 | MUST NOT | What was not acknowledged is not freed, however old, unless a bound of the
     log forces it.
-R-6.5-3 | MAY | A client that lags behind its acknowledgements is told by a status with phase
-    back_pressure.
+R-6.5-3 | MAY | A client that lags behind its acknowledgements, or sends none although it
+    negotiated them, is told by a status with phase back_pressure.
 R-6.5-4 | RULE | session.ack has no answer and uses up no event_seq; a number that was never
     sent is refused.
 R-6.5-5 | RULE | An acknowledgement is advisory: a resume goes by its own last_event_seq.

@@ -332,6 +332,31 @@ async def test_a_client_that_lags_is_told(worlds: Worlds) -> None:
     assert seqs(frames) == list(range(3, 35))
 
 
+@requirement("R-6.5-3")
+async def test_a_client_that_never_acknowledges_is_told_once(worlds: Worlds) -> None:
+    world = await worlds(limits=Limits(lag_events=10, lag_delay=60.0))
+    peer = await world.peer()
+    run = await world.job(peer)
+    await run.emit(40)  # told, and not slowed down: it may never acknowledge
+    run.finish()
+    frames = await peer.follow(run.id)
+    told = [f for f in frames if f["payload"].get("kind") == "status"]
+    assert [f["payload"]["body"]["phase"] for f in told] == ["back_pressure"]
+    assert seqs(frames) == list(range(1, 43))
+    assert told[0]["event_seq"] == 12
+
+
+@requirement("R-6.5-3")
+async def test_a_client_without_acknowledgements_is_not_told(worlds: Worlds) -> None:
+    world = await worlds(limits=Limits(lag_events=10))
+    peer = await world.peer(features=["heartbeat"])
+    run = await world.job(peer)
+    await run.emit(40)
+    run.finish()
+    frames = await peer.follow(run.id)
+    assert seqs(frames) == list(range(1, 42))
+
+
 # ---------------------------------------------------------------- listings and the end
 
 
