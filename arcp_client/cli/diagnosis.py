@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -33,7 +33,7 @@ from arcp_client.errors import AgentNotFound, FeatureNotNegotiated, RequestError
 
 __all__ = ["Diagnosis", "Finding", "examine"]
 
-Verdict = Literal["ok", "deviates", "broken", "not offered"]
+Verdict = Literal["ok", "deviates", "broken", "not offered", "not examined"]
 
 _NOBODY = "arcp-client-doctor-asks-for-nobody"
 _PAUSE = 0.1
@@ -45,7 +45,8 @@ class Finding:
 
     Attributes:
         capability: its name.
-        verdict: ``ok``, ``deviates``, ``broken``, or ``not offered``, which is no fault.
+        verdict: ``ok``, ``deviates``, ``broken``, ``not offered``, which is no fault, or
+            ``not examined``, which says nothing.
         section: of the specification.
         seen: what the runtime does.
         remedy: what the client does about it.
@@ -72,8 +73,13 @@ class Diagnosis:
 
     @property
     def conforms(self) -> bool:
-        """Whether it does everything that it offers as specified."""
-        return all(finding.verdict in ("ok", "not offered") for finding in self.findings)
+        """Whether everything that was examined is done as specified, or not offered."""
+        return all(finding.verdict not in ("deviates", "broken") for finding in self.findings)
+
+    @property
+    def not_examined(self) -> list[str]:
+        """The capabilities of which nothing is known."""
+        return [f.capability for f in self.findings if f.verdict == "not examined"]
 
 
 async def examine(
@@ -107,12 +113,11 @@ async def examine(
         note(await _listing(client, tap))
         note(await _refusal(client, tap))
         note(await _resume(client, tap, patience))
-        known = _KNOWN.get(client.session.dialect)
-        if known is not None:
-            note(known)
     finally:
         await client.close()
     note(_close(tap, client.session.dialect))
+    known = _KNOWN.get(client.session.dialect, {})
+    diagnosis.findings += [known.get(name, finding) for name, finding in _NOT_EXAMINED.items()]
     return diagnosis
 
 
@@ -299,24 +304,50 @@ def _close(tap: _Tap, dialect: str) -> Finding:
     return Finding(name, "broken", section, "session.closed never came", "drops the link")
 
 
-_BOUND = "known of this runtime, not tried: after a resume nothing comes of jobs that were running"
-_KNOWN: Final = {
-    "python": Finding(
-        "running jobs", "deviates", "§6.3", _BOUND,
-        "subscribes again, fetches a stored end under the idempotency key, and says what is lost",
-    ),
-    "typescript": Finding(
-        "running jobs", "deviates", "§6.3",
-        "known of this runtime, not tried: a job dies when its link is lost",
-        "finds out, and reports the job as lost",
-    ),
-    "csharp": Finding(
-        "running jobs", "deviates", "§6.3", _BOUND, "resumes again until their ends have come"
-    ),
-    "ruby": Finding(
-        "running jobs", "deviates", "§6.3", _BOUND, "resumes again until their ends have come"
-    ),
+_NOT_EXAMINED: Final = {
+    finding.capability: finding
+    for finding in (
+        Finding("jobs", "not examined", "§7, §8", "no job was run: this command starts nothing"),
+        Finding("running jobs", "not examined", "§6.3", "no link was lost while a job ran"),
+        Finding("histories", "not examined", "§7.6", "no job was watched"),
+    )
+}
+"""What takes a job, by name. A runtime of which more is known has that instead."""
+
+
+def _known(name: str, section: str, seen: str, remedy: str) -> tuple[str, Finding]:
+    seen = f"known of this runtime, not tried: {seen}"
+    return name, Finding(name, "deviates", section, seen, remedy)
+
+
+_BOUND = "after a resume nothing comes of jobs that were running"
+_FREES = "what one client acknowledged is missing from the history of another"
+_KNOWN: Final[Mapping[str, Mapping[str, Finding]]] = {
+    "python": dict([
+        _known("running jobs", "§6.3", _BOUND, "subscribes again, fetches a stored end under the"
+               " idempotency key, and says what is lost"),
+        _known("histories", "§7.6", _FREES, "acknowledges nothing"),
+    ]),
+    "typescript": dict([
+        _known("running jobs", "§6.3, §6.7", "a job ends when its link is lost or its session"
+               " closed", "finds out, and reports the job as lost"),
+    ]),
+    "csharp": dict([
+        _known("running jobs", "§6.3", _BOUND, "resumes again until their ends have come"),
+    ]),
+    "ruby": dict([
+        _known("running jobs", "§6.3", _BOUND, "resumes again until their ends have come"),
+    ]),
+    "java": dict([
+        _known("histories", "§7.6", "live events come among a history, out of order",
+               "puts them in order"),
+    ]),
+    "go": dict([
+        _known("histories", "§7.6", f"events come more than once and out of order, and {_FREES}",
+               "puts them in order, drops copies, and acknowledges nothing"),
+    ]),
 }  # fmt: skip
+"""What is known of runtimes, by dialect and capability."""
 
 
 # ------------------------------------------------------------------ pieces

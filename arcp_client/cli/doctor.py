@@ -17,11 +17,17 @@ from arcp_client.cli.running import Interrupts, Place, execute
 
 __all__ = ["doctor"]
 
-_COLOURS = {"ok": "green", "deviates": "yellow", "broken": "red", "not offered": "dim"}
+_COLOURS = {
+    "ok": "green",
+    "deviates": "yellow",
+    "broken": "red",
+    "not offered": "dim",
+    "not examined": "dim",
+}
 
 
 def doctor(where: Place) -> Exit:
-    """Examine a runtime; success only if it conforms."""
+    """Examine a runtime; success only if all that was examined conforms."""
     if urlsplit(where.url).scheme not in ("ws", "wss"):
         raise Complaint(
             Exit.USAGE,
@@ -52,6 +58,7 @@ def _say(where: Place, found: Diagnosis) -> None:
             "dialect": session.dialect,
             "features": sorted(session.features),
             "conforms": found.conforms,
+            "not_examined": found.not_examined,
             "findings": [
                 {
                     "capability": finding.capability,
@@ -73,7 +80,11 @@ def _say(where: Place, found: Diagnosis) -> None:
     ):
         console.print(Text(f"{name:<9} {terminal.harmless(value)}"), soft_wrap=True)
     console.print(_table(found))
-    verdict = "it conforms" if found.conforms else "it does not conform; the client copes as shown"
+    verdict = "it does not conform; the client copes as shown"
+    if found.conforms:
+        verdict = "what was examined conforms"
+    if found.not_examined:
+        verdict += f"; not examined: {', '.join(found.not_examined)}"
     console.print(Text(verdict, style="green" if found.conforms else "yellow"))
 
 

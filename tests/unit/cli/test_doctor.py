@@ -13,15 +13,21 @@ from arcp_client.testing.scripted import Raw, Refuse, Withhold
 
 TOKEN = SecretStr("good")
 NAMES = ["handshake", "ping", "listing", "refused submit", "resume", "close"]
+NOT_EXAMINED = ["jobs", "running jobs", "histories"]
 
 DEVIATIONS = {
     "spec": [],
-    "python": ["running jobs §6.3", "close §6.7"],
-    "typescript": ["refused submit §7.5, §12", "resume §6.3", "running jobs §6.3", "close §6.7"],
+    "python": ["close §6.7", "running jobs §6.3", "histories §7.6"],
+    "typescript": [
+        "refused submit §7.5, §12",
+        "resume §6.3",
+        "close §6.7",
+        "running jobs §6.3, §6.7",
+    ],
     "csharp": ["running jobs §6.3"],
-    "java": ["refused submit §7.5, §12", "resume §6.3", "close §6.7"],
-    "go": ["listing §6.6"],
-    "ruby": ["handshake §6.2", "listing §6.6", "running jobs §6.3", "close §6.7"],
+    "java": ["refused submit §7.5, §12", "resume §6.3", "close §6.7", "histories §7.6"],
+    "go": ["listing §6.6", "histories §7.6"],
+    "ruby": ["handshake §6.2", "listing §6.6", "close §6.7", "running jobs §6.3"],
 }
 
 
@@ -33,7 +39,11 @@ async def test_this_packages_runtime_conforms() -> None:
     async with Runtime() as runtime:
         found = await examine(runtime, token=TOKEN)
     assert found.conforms
-    assert verdicts(found) == dict.fromkeys(NAMES, "ok")
+    assert verdicts(found) == {
+        **dict.fromkeys(NAMES, "ok"),
+        **dict.fromkeys(NOT_EXAMINED, "not examined"),
+    }
+    assert found.not_examined == NOT_EXAMINED
 
 
 @pytest.mark.parametrize("dialect", DEVIATIONS)
@@ -42,7 +52,10 @@ async def test_each_dialects_deviations_are_named_with_their_sections(dialect: s
         found = await examine(runtime, token=TOKEN)
         assert runtime.jobs == {}  # nothing was started
         assert runtime.objections == []
-    odd = [f for f in found.findings if f.verdict != "ok"]
+    assert all(finding.seen for finding in found.findings if finding.verdict != "ok")
+    assert [f.capability for f in found.findings][-3:] == NOT_EXAMINED
+    assert "jobs" in found.not_examined  # whatever is known, none was run
+    odd = [f for f in found.findings if f.verdict not in ("ok", "not examined")]
     assert [f"{finding.capability} {finding.section}" for finding in odd] == DEVIATIONS[dialect]
     assert {finding.verdict for finding in odd} <= {"deviates"}
     assert all(finding.seen and finding.remedy for finding in odd)
@@ -67,6 +80,7 @@ async def test_what_is_not_answered_is_broken() -> None:
     assert verdicts(found) == {
         **dict.fromkeys(["ping", "listing", "refused submit"], "broken"),
         **dict.fromkeys(["handshake", "resume", "close"], "ok"),
+        **dict.fromkeys(NOT_EXAMINED, "not examined"),
     }
     assert not found.conforms
 
@@ -74,7 +88,7 @@ async def test_what_is_not_answered_is_broken() -> None:
 async def test_another_code_for_an_unknown_agent_deviates() -> None:
     async with ScriptedRuntime(answers={"job.submit": [Refuse("NO_SUCH_THING")]}) as runtime:
         found = await examine(runtime)
-    (odd,) = [finding for finding in found.findings if finding.verdict != "ok"]
+    (odd,) = [finding for finding in found.findings if finding.verdict == "deviates"]
     assert "NO_SUCH_THING" in odd.seen
 
 
