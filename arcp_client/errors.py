@@ -194,7 +194,8 @@ class ConnectFailed(LinkError):
     """No connection could be made. ``__cause__`` is the last reason.
 
     Attributes:
-        permanent: another try cannot help (a bad address, a wrong path, a missing program).
+        permanent: for a first connect another try cannot help (a bad address, a wrong path, a
+            missing program). A client that was live before tries again all the same.
         attempts: how many tries were made.
     """
 
@@ -267,12 +268,20 @@ class Unauthenticated(SessionError):
 
 
 class ResumeExpired(SessionError):
-    """The runtime no longer holds what a resume needs (RESUME_WINDOW_EXPIRED, §6.3)."""
+    """The runtime no longer holds what a resume needs (RESUME_WINDOW_EXPIRED, §6.3).
+
+    Attributes:
+        permanent: hellos that ask for a new session were refused so, too; another cannot help.
+    """
 
     remedy: ClassVar[str] = (
         "Connect anew; jobs run on and can be watched. Come back sooner than ``resume_window``, "
         "or keep more on the runtime's side."
     )
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
 
 
 class SessionClosed(SessionError):

@@ -89,12 +89,20 @@ class Timeouts:
 class Reconnect:
     """When and how a lost link is made anew.
 
+    A client that was live once goes on until its token is refused, after a provider of tokens was
+    asked again, or until ``stop`` says so. A wrong path, a login page, a foreign certificate or a
+    refused hello is tried again too, with its cause in ``client.state``: a deployment looks like
+    that for a while. The first connect is strict: there they are final. In both states a runtime
+    that refuses two hellos without a resume as expired is given up with ResumeExpired.
+
     Attributes:
         wait: a tenacity wait object; full jitter with a cap of 30 s by default.
         stop: a tenacity stop object for reconnects; never by default. The first connect gives up
             after ``Timeouts.open``.
-        reset_after: seconds that a link must live before the delays start from the beginning.
-        classify: given a failure, whether to try again; ``None`` for the built-in rule.
+        reset_after: seconds that a link must live before the delays start from the beginning. One
+            that brought new events has proved its use: after it they do so in any case.
+        classify: given a failure, whether to try again; ``None`` for the built-in rule. It is not
+            asked about a refused token.
     """
 
     wait: wait_base = field(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from arcp_client._protocol import effects
 from arcp_client._protocol.session import Session
 from arcp_client.errors import ArcpError, LinkLost, RemoteProtocolError
-from arcp_client.events import Event
+from arcp_client.events import Event, Gap
 
 __all__ = ["Driver", "Outlet"]
 
@@ -53,6 +53,8 @@ class Driver:
         self._carrying = False
         self._turn: float | None = None
         self._batch: list[Event] = []
+        self._published = 0
+        self._gaps = 0
         self._routes: dict[type, Callable[[Any], None]] = {
             effects.Send: self._send,
             effects.Relink: self._relink,
@@ -75,6 +77,11 @@ class Driver:
     def moving(self) -> bool:
         """Whether its loop runs, so that events can be published."""
         return self._loop.is_running()
+
+    @property
+    def events(self) -> int:
+        """How many came that are no gaps."""
+        return self._published + len(self._batch) - self._gaps
 
     # -- the link
 
@@ -110,6 +117,7 @@ class Driver:
         """Publish what was read in this turn of the loop."""
         if self._batch:
             batch, self._batch = self._batch, []
+            self._published += len(batch)
             self._publish(batch)
 
     def heard(self) -> None:
@@ -139,6 +147,7 @@ class Driver:
             route = self._routes.get(type(effect))
             if route is None:
                 self._batch.append(effect)  # type: ignore[arg-type]  # every other one has a route
+                self._gaps += type(effect) is Gap
             else:
                 self.flush()
                 route(effect)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 
 from pydantic import SecretStr
@@ -34,25 +35,48 @@ from arcp_client.transports.base import Connector, Transport
 
 __all__ = ["Backoff", "Credential", "ReconnectManager", "TokenSource", "may_retry"]
 
+_log = logging.getLogger("arcp_client.link")
+
 Token = str | SecretStr | None
 TokenSource = Token | Callable[[], Token | Awaitable[Token]]
 
 
-def may_retry(failure: BaseException) -> bool:
-    """Whether another link can help, from the failure alone.
+def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
+    """Whether another link can help, from the failure and from what was there before it.
 
-    A refused token, a wrong address and a peer of another protocol stay what they are. All that
-    networks and restarting servers do passes.
+    =====================================  =============  ===========
+    failure                                first connect  live before
+    =====================================  =============  ===========
+    the network, a restarting server       retry          retry
+    a resume that is refused               retry          retry
+    a fresh hello refused as expired       retry once     retry once
+    a wrong path, login page, certificate  final          retry
+    another protocol, a refused hello      final          retry
+    a refused token                        final          final
+    =====================================  =============  ===========
+
+    What answered once will probably answer again: a deployment or a captive portal looks like a
+    wrong address for a while. Before the first welcome it more likely is one.
+
+    Args:
+        failure: why the link or the attempt ended.
+        live_before: whether the client had a session on a link before.
     """
+    if isinstance(failure, Unauthenticated):
+        return False
+    if isinstance(failure, ResumeExpired):
+        return not failure.permanent
+    if live_before:
+        return isinstance(failure, ArcpError)
     if isinstance(failure, ConnectFailed):
         return not failure.permanent
     if isinstance(failure, RequestError):
         return failure.retryable
-    return isinstance(failure, LinkError | ResumeExpired | SessionClosed)
+    return isinstance(failure, LinkError | SessionClosed)
 
 
 class Backoff:
-    """Delays between attempts, from a policy; starts anew after a link that was stable.
+    """Delays between attempts, from a policy; starts anew after a link that was of use.
 
     Args:
         policy: tenacity's wait and stop objects, and ``reset_after``.
@@ -64,9 +88,9 @@ class Backoff:
         self.attempt = 0
         self._since: float | None = None
 
-    def lived(self, seconds: float) -> None:
-        """A link ended after it had been live for so long."""
-        if seconds >= self._policy.reset_after:
+    def lived(self, seconds: float, *, brought_events: bool = False) -> None:
+        """A link ended after it had been live for so long; new events tell that it was of use."""
+        if brought_events or seconds >= self._policy.reset_after:
             self.attempt = 0
             self._since = None
 
@@ -182,6 +206,9 @@ class ReconnectManager:
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(policy)
         self._live_since: float | None = None
+        self._events_before = 0
+        self._fresh_at_once = True  # nothing is to be waited for: the runtime answers
+        self._warned = False
         self._decided = False
         self._close_by: Deadline | None = None
         self._short = False  # less than the usual time was left for this attempt
@@ -191,7 +218,10 @@ class ReconnectManager:
     def opened(self) -> None:
         """The welcome of the present link came."""
         self._live_since = self._loop.time()
+        self._events_before = self._driver.events
         self._gives_up_at = None
+        self._fresh_at_once = True
+        self._warned = False
         self.links += 1
         self._credential.accepted()
 
@@ -223,12 +253,12 @@ class ReconnectManager:
             async with asyncio.timeout(limit):
                 token = await self._credential.get()
                 transport = await self._connect()
+        except ArcpError as error:  # some of them are a TimeoutError too
+            return error
         except TimeoutError:
             return self._telling(
                 ConnectFailed(f"no connection to {self._connector.target} within {limit:.3g} s")
             )
-        except ArcpError as error:
-            return error
         self.link = Link(transport, self._driver, intake=self._intake, ended=self._decide)
         if self._close_by is not None:
             self.link.close_by(self._close_by)
@@ -276,15 +306,13 @@ class ReconnectManager:
         """Seconds until the next attempt, or ``None`` to give up; announces which."""
         now = self._loop.time()
         if self._live_since is not None:
-            self._backoff.lived(now - self._live_since)
-        if isinstance(cause, Unauthenticated):
-            delay = 0.0 if self._credential.refused() else None
-        else:
-            retry = self._policy.classify or may_retry
-            delay = self._backoff.next(now) if retry(cause) else None
+            brought = self._driver.events > self._events_before
+            self._backoff.lived(now - self._live_since, brought_events=brought)
+        delay = self._pause(cause, now)
         if delay is None:
             return None
         if self._gives_up_at is None:
+            self._warn_of(cause)
             self._changed(Reconnecting(max(self._backoff.attempt, 1), delay, cause))
         elif now + delay >= self._gives_up_at:
             return None
@@ -292,11 +320,33 @@ class ReconnectManager:
             self._changed(Connecting(self._backoff.attempt + 1))
         return delay
 
+    def _pause(self, cause: ArcpError, now: float) -> float | None:
+        if isinstance(cause, Unauthenticated):
+            return 0.0 if self._credential.refused() else None
+        classify = self._policy.classify
+        if not (classify(cause) if classify else self._may_retry(cause)):
+            return None
+        delay = self._backoff.next(now)
+        gone = isinstance(cause, ResumeExpired) and self._driver.session.resume_token is None
+        if delay is not None and gone and self._fresh_at_once:
+            self._fresh_at_once = False
+            return 0.0
+        return delay
+
+    def _may_retry(self, cause: ArcpError) -> bool:
+        return may_retry(cause, live_before=self._gives_up_at is None)
+
+    def _warn_of(self, cause: ArcpError) -> None:
+        """Say once for each outage that what looks like a wrong address is tried again."""
+        if not self._warned and not may_retry(cause):
+            self._warned = True
+            _log.warning("tried again, since this runtime was reached before: %s", cause)
+
     def _verdict_on(self, cause: ArcpError) -> ArcpError:
         """What users get: ConnectFailed before the first welcome, but for a refused token."""
         if self._gives_up_at is None or isinstance(cause, Unauthenticated | RequestError):
             return cause
-        if isinstance(cause, ConnectFailed) and cause.permanent:
+        if isinstance(cause, ConnectFailed | ResumeExpired) and cause.permanent:
             return cause
         attempts = max(self._backoff.attempt, 1)
         verdict = ConnectFailed(

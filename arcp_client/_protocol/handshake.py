@@ -150,6 +150,9 @@ class Handshake:
             if step is Next.FRESH:
                 self._resume.forget()
             return ResumeExpired(f"the runtime refused the resume ({_text(refusal)})")
+        if refusal.code == dialect.RESUME_WINDOW_EXPIRED:
+            text = f"the runtime refuses new sessions as if they had expired ({_text(refusal)})"
+            return ResumeExpired(text, permanent=True)
         if refusal.code == dialect.UNAUTHENTICATED:
             return Unauthenticated(f"the runtime refused the token ({_text(refusal)})")
         return request_error(

@@ -61,6 +61,7 @@ class ResumeState:
         self._limits = refusals, cuts
         self._window: float | None = None
         self._left_at: float | None = None
+        self._fresh_refused = False
         self._clear()
 
     def _clear(self) -> None:
@@ -101,6 +102,7 @@ class ResumeState:
             self.token = welcome.resume_token
         self._window = welcome.info.resume_window
         self._left_at = None
+        self._fresh_refused = False
         self._clear()
         return went_on
 
@@ -108,7 +110,10 @@ class ResumeState:
         """The runtime refused the hello; after `Next.FRESH`, `forget` is the caller's to do."""
         presented, self._presented = self._presented, False
         if not presented:
-            return Next.GIVE_UP
+            if refusal.code != dialect.RESUME_WINDOW_EXPIRED or self._fresh_refused:
+                return Next.GIVE_UP
+            self._fresh_refused = True  # it may not have noticed that nothing was to be resumed
+            return Next.FRESH
         if refusal.code == dialect.UNAUTHENTICATED and self._doubted is None:
             self._doubted = self._bearer
             return Next.AGAIN

@@ -8,10 +8,11 @@ import ssl
 from typing import Any
 
 import pytest
+from aiohttp import web
 from pydantic import SecretStr
-from tenacity import stop_after_attempt, wait_fixed, wait_random_exponential
+from tenacity import stop_after_attempt, stop_after_delay, wait_fixed, wait_random_exponential
 
-from arcp_client import Client, Closed, Live, Reconnect, Runtime, Timeouts
+from arcp_client import Client, Closed, Live, Reconnect, Runtime, Timeouts, events
 from arcp_client._link.reconnect import Backoff, may_retry
 from arcp_client.errors import (
     AgentNotFound,
@@ -27,7 +28,8 @@ from arcp_client.errors import (
     request_error,
 )
 from arcp_client.state import Connecting, LinkState, Reconnecting
-from arcp_client.testing import VirtualClock
+from arcp_client.testing import FaultyProxy, ScriptedRuntime, VirtualClock
+from arcp_client.testing.scripted import Raw
 from arcp_client.transports import memory_pair
 from arcp_client.transports.base import Transport
 from tests.unit.link.line import Line, Step
@@ -65,6 +67,82 @@ def test_whether_to_try_again_is_a_function_of_the_failure(
     assert may_retry(failure) is retry
 
 
+CELLS = [
+    # failure, again in a first connect, again once the client was live
+    (ConnectFailed("refused"), True, True),
+    (ConnectFailed("a wrong path", permanent=True), False, True),
+    (LinkLost("cut"), True, True),
+    (HeartbeatLost("silent"), True, True),
+    (HandshakeTimeout("no welcome"), True, True),
+    (ResumeExpired("refused"), True, True),
+    (ResumeExpired("a fresh hello, too", permanent=True), False, False),
+    (SessionClosed("bye"), True, True),
+    (Unauthenticated("refused"), False, False),
+    (RemoteProtocolError("another protocol"), False, True),
+    (AgentNotFound("odd"), False, True),
+    (request_error("PERMISSION_DENIED", "not now"), False, True),
+    (request_error("INTERNAL_ERROR", "busy", retryable=True), True, True),
+    (request_error("NO_SUCH_CODE", "odd"), False, True),
+    (ValueError("no error of this package"), False, False),
+]
+
+
+@pytest.mark.parametrize(("failure", "first", "later"), CELLS, ids=lambda cell: str(cell)[:30])
+def test_s16_whether_to_try_again_is_a_table_of_state_and_failure(
+    failure: BaseException, first: bool, later: bool
+) -> None:
+    assert may_retry(failure) is first
+    assert may_retry(failure, live_before=True) is later
+
+
+@pytest.mark.parametrize(("failure", "first", "later"), CELLS[:-1], ids=lambda cell: str(cell)[:30])
+@pytest.mark.parametrize("live_before", [False, True], ids=["first connect", "live before"])
+async def test_s16_a_client_does_what_the_table_says(
+    clock: VirtualClock, failure: ArcpError, first: bool, later: bool, live_before: bool
+) -> None:
+    """In each state, with each failure: again, its cause in the state, or the end with it."""
+    again = later if live_before else first
+    async with Runtime() as runtime:
+        line = Line(runtime, [*[None] * live_before, failure, failure])
+        client = Client(line, reconnect=Reconnect(wait=wait_fixed(1.0)))
+        states: list[LinkState] = []
+        client.states.subscribe(states.append)
+        if live_before:
+            await client.connect()
+            await line.cut()
+        if again:
+            await client.connect()
+            await clock.advance(5.0)
+            await client.connected()
+            assert len(line.attempts) == 3 + live_before
+            causes = [state.cause for state in states if isinstance(state, Reconnecting)]
+            assert causes[1:] == [failure, failure] * live_before
+        else:
+            with pytest.raises(ArcpError) as caught:
+                while True:
+                    await client.connect()
+                    await clock.advance(1.0)
+                    await client.connected()
+            told = caught.value  # or, before the first welcome, that none could be had
+            assert failure in (told, told.__cause__) or str(told) == str(failure)
+            assert len(line.attempts) == 1 + live_before
+        await client.close()
+
+
+async def test_s16_a_warning_says_once_that_what_looks_wrong_is_tried_again(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Runtime() as runtime:
+        gone = ConnectFailed("HTTP 404 Not Found", permanent=True)
+        line = Line(runtime, [None, gone, gone, gone, None, refused(), None, gone])
+        async with Client(line, reconnect=Reconnect(wait=wait_fixed(1.0))) as client:
+            for expected in (1, 1, 2):
+                await line.cut()
+                await clock.advance(10.0)
+                await client.connected()
+                assert caplog.text.count("HTTP 404 Not Found") == expected
+
+
 def test_delays_stay_below_the_cap_have_no_rhythm_and_never_overflow() -> None:
     backoff = Backoff(Reconnect(wait=wait_random_exponential(multiplier=0.5, max=30.0)))
     delays = [backoff.next(float(n)) for n in range(5000)]
@@ -82,6 +160,42 @@ def test_delays_start_anew_after_a_link_that_was_stable_only() -> None:
     assert backoff.attempt == 5
     backoff.lived(10.0)
     assert backoff.attempt == 0
+
+
+def test_delays_start_anew_after_a_link_that_brought_events() -> None:
+    backoff = Backoff(Reconnect(wait=wait_fixed(1), reset_after=10.0))
+    backoff.next(0.0)
+    backoff.next(1.0)
+    backoff.lived(0.0, brought_events=True)
+    assert backoff.attempt == 0
+
+
+@pytest.mark.parametrize(("seconds", "events"), [(7200.0, False), (1.0, True)])
+def test_a_bound_on_the_time_of_retrying_starts_anew_after_a_good_link(
+    seconds: float, events: bool
+) -> None:
+    backoff = Backoff(Reconnect(wait=wait_fixed(1), stop=stop_after_delay(60.0)))
+    for outage in range(3):
+        start = outage * 10_000.0
+        assert backoff.next(start) is not None
+        assert backoff.next(start + 59.0) is not None
+        backoff.lived(seconds, brought_events=events)
+    assert backoff.next(50_000.0) is not None
+    assert backoff.next(50_060.0) is None
+
+
+async def test_with_a_bound_on_retrying_a_client_outlives_many_outages(
+    clock: VirtualClock,
+) -> None:
+    async with Runtime() as runtime:
+        line = Line(runtime)
+        policy = Reconnect(wait=wait_fixed(1.0), stop=stop_after_delay(60.0))
+        async with Client(line, reconnect=policy) as client:
+            for _ in range(3):
+                await clock.advance(3600.0)
+                await line.cut()
+                await clock.advance(2.0)
+                await client.connected()
 
 
 def test_many_clients_do_not_come_back_in_step() -> None:
@@ -212,6 +326,171 @@ async def test_a_welcome_alone_does_not_reset_the_delays(clock: VirtualClock) ->
             await clock.advance(2.0)
             await client.connected()
         assert attempts == [1, 2, 3, 1]
+
+
+async def test_s8_links_that_bring_events_are_made_anew_without_growing_delays(
+    clock: VirtualClock,
+) -> None:
+    """Twenty cuts, each after fifty events: no wait is longer than a first one may be."""
+    async with Runtime() as runtime:
+
+        @runtime.agent("count")
+        async def count(input: Any, job: Any) -> None:
+            for n in range(1, 1001):
+                await job.progress(n, total=1000)
+                if n % 50 == 0:
+                    await steps.get()
+
+        steps: asyncio.Queue[None] = asyncio.Queue()
+        line = Line(runtime)
+        delays: list[float] = []
+        async with Client(line) as client:
+            client.states.subscribe(
+                lambda state: (
+                    delays.append(state.delay) if isinstance(state, Reconnecting) else None
+                )
+            )
+            job = await client.submit("count")
+            numbers: list[int] = []
+            async for event in job:
+                if isinstance(event, events.Progress):
+                    numbers.append(int(event.current))
+                    if event.current % 50 == 0:
+                        await line.cut()
+                        steps.put_nowait(None)
+                        await clock.settle()
+                        await client.connected()
+        assert numbers == list(range(1, 1001))
+        assert len(delays) == 20
+        assert max(delays) <= 0.5
+        assert sum(delays) <= 20 * 0.5
+
+
+def expired(kind: str = "session.error") -> Raw:
+    payload = {"code": "RESUME_WINDOW_EXPIRED", "message": "too late", "retryable": False}
+    return Raw({"type": kind, "payload": payload})
+
+
+def note_delays(client: Client) -> list[tuple[int, float]]:
+    """The number and the delay of every attempt, from now on."""
+    noted: list[tuple[int, float]] = []
+
+    def note(state: LinkState) -> None:
+        if isinstance(state, Reconnecting):
+            noted.append((state.attempt, state.delay))
+
+    client.states.subscribe(note)
+    return noted
+
+
+async def test_s8_a_gap_is_no_new_event(clock: VirtualClock) -> None:
+    """A runtime that welcomes new sessions and hangs up brings a gap each time, and no event."""
+    async with ScriptedRuntime() as runtime:
+        client = Client(runtime, reconnect=Reconnect(wait=wait_fixed(1.0)))
+        noted = note_delays(client)
+        async with client:
+            for links in range(1, 7):
+                runtime.next("session.hello", expired(), None)
+                runtime.drop()
+                await runtime.until_linked(1 + 2 * links)
+                await client.connected()
+            assert client.stats().gaps == 6
+        numbers = [number for number, _ in noted]
+        assert numbers == list(range(1, 13))
+
+
+@pytest.mark.parametrize("dialect", ["spec", "python", "csharp", "ruby"])
+async def test_s8_after_a_refused_resume_the_fresh_hello_goes_at_once(
+    clock: VirtualClock, dialect: str
+) -> None:
+    async with ScriptedRuntime(dialect) as runtime:
+        client = Client(runtime, reconnect=Reconnect(wait=wait_fixed(20.0)))
+        noted = note_delays(client)
+        async with client:
+            runtime.next("session.hello", expired())
+            runtime.drop()
+            await runtime.until_linked(3)
+            await client.connected()
+            assert not client.resumed
+        assert [delay for _, delay in noted] == [20.0, 0.0]
+
+
+async def test_s8_a_fresh_hello_that_is_refused_as_expired_is_made_once_more(
+    clock: VirtualClock,
+) -> None:
+    async with ScriptedRuntime() as runtime:
+        client = Client(runtime, reconnect=Reconnect(wait=wait_fixed(20.0)))
+        noted = note_delays(client)
+        async with client:
+            runtime.next("session.hello", expired(), expired())
+            runtime.drop()
+            await runtime.until_linked(4)
+            await client.connected()
+        assert [delay for _, delay in noted] == [20.0, 0.0, 20.0]
+
+
+@pytest.mark.parametrize("live_before", [False, True])
+async def test_s8_fresh_hellos_that_stay_refused_end_with_the_error_of_that_name(
+    clock: VirtualClock, live_before: bool
+) -> None:
+    async with ScriptedRuntime() as runtime:
+        client = Client(runtime, reconnect=Reconnect(wait=wait_fixed(1.0)))
+        if live_before:
+            await client.connect()
+        runtime.next("session.hello", *[expired()] * 10)
+        runtime.drop()
+        with pytest.raises(ResumeExpired, match="RESUME_WINDOW_EXPIRED: too late") as caught:
+            while True:
+                await client.connect()
+                await clock.advance(1.0)
+        assert caught.value.permanent
+        assert runtime.links == (4 if live_before else 2)
+        await client.close()
+
+
+@pytest.mark.parametrize("status", [404, 403, 401, 302, 200, 500, 503])
+async def test_s16_a_deployment_that_answers_oddly_for_a_while_is_outlived(status: int) -> None:
+    """Over real sockets: the path is served, then answers that status, then is served again."""
+    deploying = 0
+
+    @web.middleware
+    async def deployment(request: web.Request, handler: Any) -> web.StreamResponse:
+        nonlocal deploying
+        if deploying:
+            deploying -= 1
+            return web.Response(status=status, headers={"Location": "/login"}, text="soon")
+        return await handler(request)  # type: ignore[no-any-return]
+
+    async with Runtime() as runtime:
+        gate = asyncio.Event()
+
+        @runtime.agent("gated")
+        async def gated(input: Any, job: Any) -> str:
+            await gate.wait()
+            return "done"
+
+        app = web.Application(middlewares=[deployment])
+        runtime.add_routes(app)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        proxy = FaultyProxy(f"ws://127.0.0.1:{port}/arcp")
+        try:
+            async with proxy:
+                policy = Reconnect(wait=wait_fixed(0.01))
+                async with Client(proxy.url, reconnect=policy) as client:
+                    job = await client.submit("gated")
+                    deploying = 3
+                    proxy.cut()
+                    while deploying:
+                        await asyncio.sleep(0)
+                    gate.set()
+                    assert (await job.result()).value == "done"
+                    assert client.resumed
+        finally:
+            await runner.cleanup()
 
 
 async def test_the_policy_stops_reconnects(clock: VirtualClock) -> None:
