@@ -23,6 +23,7 @@ __all__ = [
     "a_real",
     "a_text",
     "an_instance",
+    "any_of",
     "arguments",
     "seconds",
     "several",
@@ -100,6 +101,18 @@ def a_text(name: str, value: Any, *, none: bool = False, empty: bool = False) ->
         raise TypeError(f"{name} is a text, not {_given(value)}")
     if not value and not empty:
         raise ValueError(f"{name} is a text that is not empty")
+
+
+def any_of(name: str, value: Any, choices: Sequence[str]) -> None:
+    """It is one of a few texts; the message lists them."""
+    if not isinstance(value, str) or value not in choices:
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f"{name} is {_listed(choices)}, not {_given(value)}")
+
+
+def _listed(choices: Sequence[str]) -> str:
+    *most, last = map(repr, choices)
+    return f"{', '.join(most)} or {last}"
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:

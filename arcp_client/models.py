@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_validator
 
@@ -21,9 +21,11 @@ __all__ = [
     "ClientInfo",
     "Credential",
     "EndedJob",
+    "JobStatus",
     "JobSummary",
     "Lease",
     "LeaseConstraints",
+    "LogLevel",
     "OpenJob",
     "Result",
     "RuntimeInfo",
@@ -33,6 +35,12 @@ __all__ = [
 
 Budget = Mapping[str, Decimal]
 """Currency to amount; exact decimals, never binary floats."""
+
+JobStatus: TypeAlias = Literal["pending", "running", "success", "error", "cancelled", "timed_out"]
+"""Statuses of jobs (§7.3). A runtime may send others, which are passed on as they are."""
+
+LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
+"""Levels of an agent's log lines (§8.2). A runtime may send others, which are passed on."""
 
 
 class _Value(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from arcp_client import _arguments as check
 from arcp_client._client.jobs import JobTable
@@ -16,7 +16,7 @@ from arcp_client._client.requester import Requester
 from arcp_client._client.submission import Submission
 from arcp_client._wire.ids import is_trace_id
 from arcp_client.job import Job, JobHandle, JobView
-from arcp_client.models import JobSummary, Lease
+from arcp_client.models import JobStatus, JobSummary, Lease
 
 __all__ = ["Asking"]
 
@@ -122,7 +122,7 @@ class Asking:
     async def jobs(
         self,
         *,
-        status: Iterable[str] = (),
+        status: Iterable[JobStatus] = (),
         agent: str | None = None,
         created_after: datetime | None = None,
         timeout: float | None = None,
@@ -130,12 +130,13 @@ class Asking:
         """The jobs that this principal may see (§6.6), page by page.
 
         Args:
-            status: only these statuses.
+            status: only these statuses, such as ``["pending", "running"]``.
             agent: only this agent, by name or name@version.
             created_after: only younger ones; needs a time zone.
             timeout: seconds to wait for each page; ``Timeouts.request`` by default.
 
         Raises:
+            ValueError: a status that the specification does not have (§7.3); lists those it has.
             FeatureNotNegotiated: the runtime has no listing.
             RemoteProtocolError: the runtime's pages go round in circles.
             RequestTimeout: no answer in time.
@@ -143,8 +144,11 @@ class Asking:
         check.a_text("agent", agent, none=True)
         check.a_moment("created_after", created_after, none=True)
         check.seconds("timeout", timeout, none=True)
+        wanted = check.texts("status", status)
+        for each in wanted:
+            check.any_of("each status", each, get_args(JobStatus))
         found = self._requester.list_jobs(
-            status=check.texts("status", status),
+            status=wanted,
             agent=agent,
             created_after=created_after,
             timeout=timeout,

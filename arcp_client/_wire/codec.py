@@ -32,7 +32,8 @@ from arcp_client._wire.bodies import (
     TypedEvent,
 )
 from arcp_client._wire.ids import nanoseconds, parse_time
-from arcp_client._wire.unreadable import head_of, header_of
+from arcp_client._wire.json_faults import fault_of
+from arcp_client._wire.unreadable import head_of, header_of, unreadable
 from arcp_client.errors import RemoteProtocolError
 from arcp_client.events import Event
 
@@ -233,9 +234,7 @@ def _convert(kind: str, body: Any) -> KnownPayload | None:
 
 
 def _bad(data: bytes, why: str, header: Mapping[str, Any]) -> BadFrame:
-    error = RemoteProtocolError(
-        f"unreadable frame ({why}), {len(data)} bytes", size=len(data), head=head_of(data)
-    )
+    error = unreadable(f"unreadable frame ({why}), {len(data)} bytes", data)
     seq = header.get("event_seq")
     return BadFrame(
         error=error,
@@ -346,7 +345,8 @@ def snapshot(value: Any) -> msgspec.Raw:
 
     Raises:
         ValueError: NaN, infinity, a cycle, or a type that JSON cannot hold: bytes and sets among
-            them, since neither their encoding nor their order is a matter to guess.
+            them, since neither their encoding nor their order is a matter to guess. The message
+            has the path and the type, such as ``$.a[3]: set has no form in JSON``.
     """
     return msgspec.Raw(_dumps(value).encode("ascii"))
 
@@ -355,7 +355,7 @@ def _dumps(value: Any) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise ValueError(f"not a JSON value: {error}") from error
+        raise ValueError(f"not a JSON value: {fault_of(value, _plain) or error}") from error
 
 
 def _plain(value: Any) -> Any:

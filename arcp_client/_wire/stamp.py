@@ -105,7 +105,11 @@ def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
         else:
             if b"null" not in data:  # which NaN would have become
                 return data
-    return payload_bytes(payload)
+    try:
+        return payload_bytes(payload)
+    except ValueError:
+        snapshot(body)  # raises the same, with a path that begins at what the agent gave
+        raise
 
 
 def payload_bytes(payload: Mapping[str, Any]) -> bytes:

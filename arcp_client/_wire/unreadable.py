@@ -1,4 +1,4 @@
-"""An unreadable frame in, out what can still be known of it: its number, and a line for the log.
+"""Reads what can still be known of an unreadable frame, and masks its bytes for errors and logs.
 
 What a frame that cannot be parsed holds can only be guessed. So the log is shown nothing but what
 is known to be harmless, instead of hiding what is known to be secret.
@@ -10,7 +10,9 @@ import json
 import re
 from typing import Any
 
-__all__ = ["head_of", "header_of"]
+from arcp_client.errors import RemoteProtocolError
+
+__all__ = ["HEAD", "head_of", "header_of", "unreadable"]
 
 # A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
@@ -58,7 +60,8 @@ def _read_scalar(text: bytes) -> Any:
 
 # ------------------------------------------------------------------------------ heads
 
-_HEAD = 160
+HEAD = 160
+"""Bytes that a head is made of."""
 _WITHHELD = "<withheld: may hold a secret>"
 _NAMED = frozenset({"arcp", "id", "type", "session_id", "job_id", "kind", "ts", "level", "phase"})
 _NAMES_ONLY = frozenset({"event_seq", "trace_id", "payload", "body", "message", "auth", "token"})
@@ -66,6 +69,18 @@ _PIECE = re.compile(r'"((?:[^"\\]|\\.)*)"?(\s*:)?|[^\s{}\[\]:,"]+', re.DOTALL)
 _PLAIN = re.compile(r"[\w.:@+-]{1,64}")
 _BARE = re.compile(r"true|false|null|NaN|-?Infinity|-?[0-9][0-9.eE+-]{0,23}")
 _OPAQUE = re.compile(r"(?=\S*[0-9])\S{6,}|[\w+/=.~-]{16,}")
+_CLOSE_WORDS = """
+    a an and another are at auth authentication authorization bad bearer by client closed
+    connect connection credential credentials denied does expected expired failed for frame from
+    given going goodbye has header heartbeat hello in invalid is key later link log login lost
+    malformed match missing must need needed no normal not of on or out policy protocol refused
+    rejected required restart resume revoked runtime scheme secret server service session
+    shutdown shutting down the timed timeout to token tokens too try unauthenticated
+    unauthorized unexpected unknown unsupported violation was with wrong you your
+"""
+_WORDS = frozenset(_CLOSE_WORDS.split())
+_LETTERS = re.compile(r"[A-Za-z]+")
+_PROSE = re.compile(r"[A-Za-z_ ,.:;!()/-]*")
 _TELLTALE = re.compile(r"token|secret|auth|bearer|credential|passw|key", re.IGNORECASE)
 
 
@@ -74,16 +89,30 @@ def head_of(data: bytes) -> str:
 
     A head never shows a secret. Of a JSON object it shows how it is built, and only those values
     that identify a frame; of other text no word that looks like a token, and nothing at all if a
-    word hints at a secret.
+    word hints at a secret, unless the text consists of the words that close reasons use.
     """
-    text = bytes(data[:_HEAD]).decode("utf-8", "backslashreplace").removeprefix("\ufeff")
+    text = bytes(data[:HEAD]).decode("utf-8", "backslashreplace").removeprefix("\ufeff")
     if text.lstrip().startswith("{"):
         text = _skeleton(text)
+    elif _PROSE.fullmatch(text) and _WORDS.issuperset(_LETTERS.findall(text.lower())):
+        pass  # "invalid token" shows no token
     elif '"' in text or not text.replace("\n", " ").isprintable() or _TELLTALE.search(text):
         return _WITHHELD
     else:
         text = _OPAQUE.sub("***", text)
-    return text.encode("unicode_escape").decode("ascii")[:_HEAD]
+    return text.encode("unicode_escape").decode("ascii")[:HEAD]
+
+
+def unreadable(text: str, data: bytes, *, size: int | None = None) -> RemoteProtocolError:
+    """The error of a frame or line that could not be read. All of them are made here.
+
+    Args:
+        text: what is wrong with it.
+        data: the frame, or as much of its beginning as was kept; shown masked, see `head_of`.
+        size: its bytes, if ``data`` is not all of it.
+    """
+    whole = len(data) if size is None else size
+    return RemoteProtocolError(text, size=whole, head=head_of(data))
 
 
 def _skeleton(text: str) -> str:

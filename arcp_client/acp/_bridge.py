@@ -12,6 +12,7 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Update
 from arcp_client.acp._state import State
 from arcp_client.acp.turn import Turn
+from arcp_client.models import LogLevel
 from arcp_client.runtime import JobContext
 
 __all__ = ["OTHER", "SESSION", "Bridge"]
@@ -23,7 +24,7 @@ OTHER = "x-vendor.acp.update"
 """The kind of the event that carries an update which has no event of its own, as it came."""
 
 _ENDED = ("completed", "failed")
-_LEVELS = {"info": "info", "warning": "warn", "error": "error"}
+_LEVELS: dict[str, LogLevel] = {"info": "info", "warning": "warn", "error": "error"}
 
 
 class Bridge:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from arcp_client._tasks import TaskOwner
+from arcp_client._wire.unreadable import unreadable
 from arcp_client.acp._decode import as_json
 from arcp_client.acp.errors import refused
 from arcp_client.errors import BufferFull, LinkLost, RemoteProtocolError, RequestTimeout
@@ -30,7 +31,6 @@ Settle: TypeAlias = Callable[[Outcome], None]
 Arrive: TypeAlias = Callable[[Outcome, Settle], None]
 
 _SLICE = 64
-_HEAD = 200
 _POSTS = 1024  # answers that may wait for an agent that reads nothing
 _NEWS = 1.0  # seconds from a failed write to the news of the agent's end
 
@@ -284,7 +284,7 @@ class Peer:
         try:
             self._other(line)
         except Exception as error:  # noqa: BLE001  # whatever it is, the next line is read
-            self._strange(f"a message could not be handled ({error!r})", line)
+            self._strange(f"a message could not be handled ({type(error).__name__})", line)
 
     def _other(self, line: bytes) -> None:
         try:
@@ -326,11 +326,7 @@ class Peer:
             pending.arrive(outcome, pending.settle)
 
     def _strange(self, text: str, line: bytes) -> None:
-        self._receiver.strange(
-            RemoteProtocolError(
-                text, size=len(line), head=ascii(line[:_HEAD].decode(errors="replace"))
-            )
-        )
+        self._receiver.strange(unreadable(text, line))
 
     def fail(self, error: LinkLost) -> None:
         """The link has ended, or is about to: every waiter gets ``error`` now. Idempotent."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
@@ -109,7 +110,8 @@ def host(
             details = {"acp_code": error.number}
             raise JobFailed(error.message[:500], retryable=False, details=details) from error
         except LinkError as error:
-            _log.error("the agent of job %s: %s %s", job.id, error, getattr(error, "stderr", ""))
+            said = Scrubber().text(getattr(error, "stderr", ""))
+            _log.error("the agent of job %s: %s %s", job.id, error, said)
             raise JobFailed(f"the agent has gone: {error}", retryable=True) from error
         except ArcpError as error:
             raise JobFailed(str(error), retryable=True) from error

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 from arcp_client import _arguments as check
 from arcp_client._tasks import is_elsewhere
+from arcp_client._wire.codec import parse, snapshot
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import LocalProtocolError
-from arcp_client.models import Budget, Credential, Lease
+from arcp_client.models import Budget, Credential, Lease, LogLevel
 from arcp_client.runtime.authority import Authority
 from arcp_client.runtime.delegation import Child, Delegation, delegated_to
 from arcp_client.runtime.flow import Pace
@@ -28,6 +29,7 @@ from arcp_client.runtime.tools import Tool
 
 __all__ = ["JobContext"]
 
+_LEVELS: tuple[str, ...] = get_args(LogLevel)
 _OWN_KINDS = frozenset({"result_chunk", "delegate"})
 
 
@@ -113,10 +115,17 @@ class JobContext:
 
     # ------------------------------------------------------------------------ events
 
-    async def log(self, message: str, level: str = "info") -> None:
-        """Emit a log line."""
+    async def log(self, message: str, level: LogLevel = "info") -> None:
+        """Emit a log line.
+
+        Raises:
+            ValueError: the level is not "debug", "info", "warn" or "error". The message comes
+                first; the reference SDK has them the other way round.
+        """
         check.a_text("message", message, empty=True)
-        check.a_text("level", level)
+        check.a_text("level", level, empty=True)
+        if level not in _LEVELS:
+            raise ValueError(_no_level(message, level))
         await self._emit("log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
@@ -304,6 +313,7 @@ class JobContext:
             delegate_id: a name for the delegation, by default a fresh one.
 
         Raises:
+            ValueError: the input is not a JSON value; says what and where.
             PermissionDenied: no ``agent.delegate`` pattern covers the agent.
             LeaseSubsetViolation: the lease goes beyond this job's (§9.4).
             AgentNotFound, AgentVersionNotFound: there is no such agent.
@@ -317,10 +327,24 @@ class JobContext:
             check.a_mapping("lease", lease)
         self._at_home()
         self._authority.authorize("agent.delegate", delegated_to(agent))
-        wish = Delegation(agent, input, lease, expires_at, max_runtime, delegate_id)
+        try:
+            given = parse(bytes(snapshot(input)))  # as a client's input arrives
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"input: {error}") from error
+        wish = Delegation(agent, given, lease, expires_at, max_runtime, delegate_id)
         child = await self._delegate(self._job, wish)
         await self._pace.step()
         return Child(child)
+
+
+def _no_level(message: str, level: str) -> str:
+    """Why `JobContext.log` refuses a level, with the call that is meant."""
+    if message.lower() in _LEVELS:
+        return f"the message comes first: job.log({level!r:.60}, {message.lower()!r})"
+    near = {"warning": "warn", "critical": "error", "fatal": "error", "trace": "debug"}
+    meant = next((each for each in _LEVELS if each == level.lower()), near.get(level.lower()))
+    call = f"; write job.log(message, {meant!r})" if meant is not None else ""
+    return f"level is one of {', '.join(_LEVELS)}, not {level!r:.60}{call}"
 
 
 def _present(**values: Any) -> dict[str, Any]:

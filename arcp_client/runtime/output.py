@@ -6,17 +6,25 @@ How far a stream has come is kept by the job; this is how it goes on.
 from __future__ import annotations
 
 import base64
+import logging
 from typing import Any
 
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id
-from arcp_client.errors import JobFailed, LocalProtocolError
+from arcp_client.errors import (
+    JobFailed,
+    LeaseSubsetViolation,
+    LocalProtocolError,
+    PermissionDenied,
+)
 from arcp_client.runtime.jobs import Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.outcomes import Failure, Streamed, Success
 
 __all__ = ["Output"]
+
+_log = logging.getLogger("arcp_client.runtime")
 
 
 class Output:
@@ -100,10 +108,27 @@ class Output:
         try:
             encoded = snapshot(value)
         except ValueError as error:
-            raise self._unsendable("the agent's result is not a JSON value") from error
+            raise self._unsendable(f"the agent's result is {error}") from error
         if len(bytes(encoded)) > self._limits.event_bytes:
             raise self._unsendable("the result is too large to be sent in one piece; stream it")
         return encoded
+
+    def failure(self, error: JobFailed | PermissionDenied | LeaseSubsetViolation) -> Failure:
+        """The outcome of an agent that raised an error for its client.
+
+        Details that JSON cannot hold are left out, and what stands in their place says so: the
+        job ends in any case.
+        """
+        details = error.details
+        if details is not None:
+            try:
+                details = snapshot(details)
+            except ValueError as fault:
+                _log.error("the details of the error of job %s: %s", self._job.id, fault)
+                details = {"left_out": f"the details are {fault}"}
+        return Failure(
+            dialect.ERROR, str(error.code), str(error.message), bool(error.retryable), details
+        )
 
     def _unsendable(self, message: str) -> JobFailed:
         return JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)

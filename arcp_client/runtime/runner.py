@@ -174,9 +174,7 @@ class Runner:
                 dialect.ERROR, dialect.INTERNAL_ERROR, "the agent was interrupted", retryable=True
             )
         except (JobFailed, PermissionDenied, LeaseSubsetViolation) as error:
-            outcome = Failure(
-                dialect.ERROR, error.code, error.message, error.retryable, error.details
-            )
+            outcome = Output(job, self._limits).failure(error)
         except Exception as error:  # noqa: BLE001 - an agent's failure is the job's, and nobody else's
             _log.error("the agent of job %s (%s) failed", job.id, job.agent, exc_info=error)
             outcome = Failure(

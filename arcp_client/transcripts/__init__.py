@@ -20,6 +20,7 @@ The page "Transcripts" in the docs has the format.
 
 from __future__ import annotations
 
+from arcp_client._scrubbing import MASK, Scrubber
 from arcp_client.transcripts.lines import (
     SCHEMA,
     EndLine,
@@ -36,7 +37,6 @@ from arcp_client.transcripts.lines import (
     outcome,
 )
 from arcp_client.transcripts.reading import MAX_LINE, Reader, read
-from arcp_client.transcripts.scrubbing import MASK, Scrubber
 from arcp_client.transcripts.writing import Recording, Writer, write
 
 __all__ = [

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from arcp_client import _arguments as check
+from arcp_client._scrubbing import Scrubber
 from arcp_client.events import Event, Gap
 from arcp_client.job import JobHandle
 from arcp_client.transcripts.lines import (
@@ -26,7 +27,6 @@ from arcp_client.transcripts.lines import (
     outcome,
 )
 from arcp_client.transcripts.reading import MAX_LINE
-from arcp_client.transcripts.scrubbing import Scrubber
 
 __all__ = ["Recording", "Writer", "write"]
 

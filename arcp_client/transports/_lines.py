@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from arcp_client._wire.unreadable import HEAD, unreadable
 from arcp_client.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = ["LineSplitter", "one_line"]
-
-_HEAD = 64
 
 
 class LineSplitter:
@@ -21,6 +20,7 @@ class LineSplitter:
 
     def __init__(self, max_line: int) -> None:
         self._max_line = max_line
+        self._head_size = min(HEAD, max_line)
         self._pieces: list[bytes] = []  # of the line that has no newline yet
         self._size = 0
         self._head = b""  # of a line that is too long, while it is being dropped
@@ -61,7 +61,7 @@ class LineSplitter:
             return
         self._pieces.append(piece)
         if self._size > self._max_line + 1:  # one more for a "\r" that is no part of the line
-            self._head = b"".join(self._pieces)[:_HEAD]
+            self._head = b"".join(self._pieces)[: self._head_size]
             self._pieces.clear()
 
     def _finish(self, lines: list[bytes | RemoteProtocolError]) -> None:
@@ -87,11 +87,11 @@ class LineSplitter:
             lines.append(_decoded(line))
 
     def _too_long(self, size: int, line: bytes) -> RemoteProtocolError:
-        return RemoteProtocolError(
+        return unreadable(
             f"a line of {size} bytes is over this side's limit of {self._max_line} bytes"
             " and was dropped",
+            line[: self._head_size],
             size=size,
-            head=ascii(line[:_HEAD]),
         )
 
 
@@ -99,10 +99,8 @@ def _decoded(line: bytes) -> bytes | RemoteProtocolError:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return RemoteProtocolError(
-            f"a line is no UTF-8 ({error.reason} at byte {error.start}) and was dropped",
-            size=len(line),
-            head=ascii(line[:_HEAD]),
+        return unreadable(
+            f"a line is no UTF-8 ({error.reason} at byte {error.start}) and was dropped", line
         )
     return line
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import aiohttp
 
+from arcp_client._wire.unreadable import head_of
 from arcp_client.errors import LinkLost
 from arcp_client.transports.base import FrameRefused
 
@@ -35,7 +36,7 @@ def reason(message: Any, *, peer: str, max_frame: int, largest: int) -> LinkLost
 
 def _closed(message: Any, peer: str, largest: int) -> LinkLost:
     code = message.data or _NO_CODE  # 0 is aiohttp's word for it
-    said = f" ({message.extra!r})" if message.extra else ""
+    said = f" ('{head_of(message.extra.encode())}')" if message.extra else ""
     text = f"{peer} closed the link with code {code}{said}"
     if code == _TOO_BIG:
         text += (

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from arcp_client import _arguments as check
+from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
@@ -24,6 +25,7 @@ from arcp_client.transports.base import MAX_FRAME
 __all__ = ["StdioConnector", "StdioServerTransport", "StdioTransport"]
 
 _log = logging.getLogger("arcp_client.stdio")
+_scrubber = Scrubber()
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # Between the end of the output and the news of the child's death; only a child that closes its
@@ -68,7 +70,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._stderr = (self._stderr + data)[-self._stderr_tail :] if self._stderr_tail else b""
         if _log.isEnabledFor(logging.DEBUG):
             for line in data.decode(errors="replace").splitlines():
-                _log.debug("%s: %s", self._name, line)
+                _log.debug("%s: %s", self._name, _scrubber.text(line))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == _STDIN:
@@ -331,7 +333,8 @@ class StdioConnector:
         env: its whole environment; None inherits this process's.
         max_line: bytes; longer frames are refused, longer lines are dropped.
         stderr_tail: how many of the last bytes on standard error are kept for LinkLost. All of it
-            is logged at DEBUG to ``arcp_client.stdio``.
+            is logged at DEBUG to ``arcp_client.stdio``, with secrets masked; LinkLost has it
+            as it was written.
     """
 
     def __init__(

@@ -14,7 +14,8 @@ import aiohttp
 
 from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
-from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError, RemoteProtocolError
+from arcp_client._wire.unreadable import unreadable
+from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError
 from arcp_client.transports._connect import explain, refuse_redirect, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._messages import messages
@@ -423,10 +424,8 @@ def _checked(data: bytes) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise RemoteProtocolError(
-            f"a binary message is no UTF-8: {error.reason} at byte {error.start}",
-            size=len(data),
-            head=ascii(data[:64]),
+        raise unreadable(
+            f"a binary message is no UTF-8: {error.reason} at byte {error.start}", data
         ) from None
     return data
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from arcp_client import Client, Event, Registration, events
+from arcp_client import Client, Event, JobContext, Registration, events
 
 client = Client("ws://127.0.0.1:7777/arcp")
 
@@ -44,6 +44,13 @@ async def items_of_another_type() -> None:
         print(progress)
     result: str = await (await client.submit("agent")).result()  # type: ignore[assignment]
     print(result)
+
+
+async def words_that_the_specification_does_not_have(job: JobContext) -> None:
+    async for summary in client.jobs(status=["runing"]):  # type: ignore[list-item]
+        print(summary)
+    await job.log("info", "text")  # type: ignore[arg-type]
+    await job.log("text", level="warning")  # type: ignore[arg-type]
 
 
 def hooks(registration: Registration) -> None:

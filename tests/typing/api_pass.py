@@ -8,7 +8,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from arcp_client import Client, Event, Job, JobHandle, JobView, Order, Registration, Runtime, events
-from arcp_client.models import JobSummary, Result, Stats
+from arcp_client.models import JobStatus, JobSummary, Result, Stats
 from arcp_client.rx import concat_map_async, stream
 
 client = Client("ws://127.0.0.1:7777/arcp")
@@ -95,7 +95,10 @@ async def iterate(job: JobHandle) -> None:
         assert_type(unknown, events.Unknown)
     async for chunk in job.chunks():
         assert_type(chunk, bytes)
-    async for summary in client.jobs():
+    wanted: list[JobStatus] = ["running", "pending"]
+    async for summary in client.jobs(status=wanted):
+        assert_type(summary.status, str)
+    async for summary in client.jobs(status=["success", "error", "cancelled", "timed_out"]):
         assert_type(summary, JobSummary)
 
 

@@ -73,7 +73,10 @@ CALLS: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
         ["5", 1.5, True, -1, NAN],
     ),
     ("watch", "timeout"): (lambda c, _, v: c.watch("job_1", timeout=v), SECONDS),
-    ("jobs", "status"): (lambda c, _, v: anext(c.jobs(status=v)), [None, "running", [5], 5, {}]),
+    ("jobs", "status"): (
+        lambda c, _, v: anext(c.jobs(status=v)),
+        [None, "running", [5], 5, {}, ["runing"], [""]],
+    ),
     ("jobs", "agent"): (lambda c, _, v: anext(c.jobs(agent=v)), [5, b"echo", ""]),
     ("jobs", "created_after"): (
         lambda c, _, v: anext(c.jobs(created_after=v)),

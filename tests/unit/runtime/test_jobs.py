@@ -8,12 +8,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from arcp_client.errors import JobFailed, LocalProtocolError
-from arcp_client.models import Lease
+from arcp_client.models import Lease, LogLevel
 from arcp_client.runtime import JobContext, Limits
 from tests.unit.runtime.peer import bodies, seqs
 
@@ -387,6 +387,94 @@ async def test_what_json_cannot_hold_is_the_agents_error(
     peer = await open_peer(runtime)
     (result,) = (await peer.run("a"))[1]
     assert result["payload"]["result"] == "went on"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda j: j.tool_call("t", {"a": [b""]}), "$.args.a[0]: bytes"),
+        (lambda j: j.tool_result("c", [0, {1}]), "$.result[1]: set"),
+        (lambda j: j.tool_result("c", error={"code": {1}}), "$.error.code: set"),
+        (lambda j: j.metric("m", 1, dimensions={"k": {1}}), "$.dimensions.k: set"),
+        (lambda j: j.emit("x-a", {"b": object()}), "$.b: object"),
+        (lambda j: j.delegate("a", [{1}]), "$[0]: set"),
+    ],
+    ids=["tool_call", "tool_result", "error", "metric", "emit", "delegate"],
+)
+async def test_what_an_agent_hands_in_is_refused_with_path_and_type(
+    runtime: Any, open_peer: Any, call: Any, said: str
+) -> None:
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> str:
+        with pytest.raises(ValueError, match="not a JSON value") as caught:
+            await call(job)
+        return str(caught.value)
+
+    peer = await open_peer(runtime)
+    (result,) = (await peer.run("a", lease_request={"agent.delegate": ["**"]}))[1]
+    assert f"not a JSON value: {said} has no form in JSON" in result["payload"]["result"]
+
+
+async def test_a_result_that_json_cannot_hold_fails_with_path_and_type(
+    runtime: Any, open_peer: Any
+) -> None:
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> Any:
+        return {"a": [1, 2, 3, {4}]}
+
+    peer = await open_peer(runtime)
+    (error,) = (await peer.run("a"))[1]
+    said = "the agent's result is not a JSON value: $.a[3]: set has no form in JSON"
+    assert (error["payload"]["code"], error["payload"]["message"]) == ("INTERNAL_ERROR", said)
+
+
+@pytest.mark.parametrize("details", [{"x": {1}}, b"x", [float("nan")]])
+async def test_details_that_json_cannot_hold_are_left_out_and_the_job_ends(
+    runtime: Any, open_peer: Any, details: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> Any:
+        raise JobFailed("no", code="MINE", details=details)
+
+    peer = await open_peer(runtime)
+    (error,) = (await peer.run("a"))[1]
+    assert (error["payload"]["code"], error["payload"]["message"]) == ("MINE", "no")
+    assert "not a JSON value: $" in error["payload"]["details"]["left_out"]
+    assert "not a JSON value: $" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("info", "text"), "the message comes first: job.log('text', 'info')"),
+        (("WARN", "text"), "the message comes first: job.log('text', 'warn')"),
+        (("text", "warning"), "not 'warning'; write job.log(message, 'warn')"),
+        (("text", "WARN"), "not 'WARN'; write job.log(message, 'warn')"),
+        (("text", "fatal"), "not 'fatal'; write job.log(message, 'error')"),
+        (("text", "loud"), "level is one of debug, info, warn, error, not 'loud'"),
+        (("text", ""), "level is one of debug, info, warn, error, not ''"),
+    ],
+)
+async def test_a_level_that_is_none_is_refused_with_the_call_that_is_meant(
+    runtime: Any, open_peer: Any, arguments: tuple[Any, Any], said: str
+) -> None:
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> str:
+        for level in get_args(LogLevel):
+            await job.log("text", level)
+        with pytest.raises(ValueError, match="level|message") as caught:
+            await job.log(*arguments)
+        return str(caught.value)
+
+    peer = await open_peer(runtime)
+    *lines, result = (await peer.run("a"))[1]
+    assert result["payload"]["result"].endswith(said)
+    assert [each["payload"]["body"]["level"] for each in lines] == [
+        "debug",
+        "info",
+        "warn",
+        "error",
+    ]
 
 
 async def test_what_json_can_hold_arrives_as_it_is(runtime: Any, open_peer: Any) -> None:

@@ -57,7 +57,7 @@ def test_a_line_that_is_too_long_is_dropped_whole_and_its_tail_is_never_a_line()
         assert (first, last) == (b'{"a":1}', b'{"b":2}')
         assert isinstance(error, RemoteProtocolError)
         assert error.size == len(long)
-        assert error.head == ascii(long[:64])
+        assert error.head == "***"
         assert f"over this side's limit of {LIMIT} bytes" in str(error)
 
 
@@ -84,7 +84,7 @@ def test_while_a_line_is_being_dropped_it_is_not_held_in_memory() -> None:
 def test_a_line_that_is_no_utf8_is_reported_and_the_next_one_is_read() -> None:
     error, line = split(b'{"a":"\xff\xfe"}\n{"b":2}\n')
     assert isinstance(error, RemoteProtocolError)
-    assert (error.size, error.head) == (10, r"""b'{"a":"\xff\xfe"}'""")
+    assert (error.size, error.head) == (10, '{"***":"***"}')
     assert line == b'{"b":2}'
 
 

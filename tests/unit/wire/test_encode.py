@@ -265,6 +265,43 @@ def test_a_value_that_json_cannot_hold_is_refused(value: Any) -> None:
         snapshot(value)
 
 
+NESTED: dict[str, Any] = {"a": [1, {"b": []}]}
+NESTED["a"][1]["b"].append(NESTED)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({1}, "$: set has no form in JSON"),
+        ({"a": [1, 2, 3, {4}]}, "$.a[3]: set has no form in JSON"),
+        ({"a b": {"c": (b"x",)}}, '$["a b"].c[0]: bytes has no form in JSON'),
+        ({"a": {1: {"x": object()}}}, '$.a["1"].x: object has no form in JSON'),
+        ([0, Point(frozenset())], "$[1].x: frozenset has no form in JSON"),
+        ({"a": [Model]}, "$.a[0]: the class Model has no form in JSON"),
+        ({"a": [float("nan")]}, "$.a[0]: nan is no number that JSON knows"),
+        ({"a": Decimal("-Infinity")}, "$.a: -Infinity is no number that JSON knows"),
+        ({"n": [10**5000]}, "$.n[0]: a whole number of too many digits"),
+        ({"k": {(1, 2): 3}}, "$.k: a key of type tuple has no form in JSON"),
+        (NESTED, "$.a[1].b[0]: Circular reference"),
+        ({"deep": DEEP}, "it is nested too deeply"),
+        ({"x" * 500: {1}}, f'$["{"x" * 40}…"]: set has no form in JSON'),
+        ([{1}, b""], "$[0]: set has no form in JSON"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_refusal_names_the_path_and_the_type(value: Any, said: str) -> None:
+    with pytest.raises(ValueError, match="not a JSON value") as caught:
+        snapshot(value)
+    assert str(caught.value).endswith(said)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_value_that_stands_in_two_places_is_no_cycle() -> None:
+    shared = [1]
+    with pytest.raises(ValueError, match=r"\$\.c: set has no form"):
+        snapshot({"a": shared, "b": shared, "c": {1}})
+
+
 def test_a_refusal_says_why() -> None:
     with pytest.raises(ValueError, match="bytes has no form in JSON"):
         snapshot({"a": b"x"})

@@ -192,8 +192,12 @@ def test_once_is_enough(value: Any) -> None:
 
 
 @given(st.text(alphabet="ab\"'\\:= \n-?&;@/passwordtoken{}", max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    Scrubber([CANARY]).text(text)
+def test_a_known_secret_is_masked_in_any_text(text: str) -> None:
+    scrubber = Scrubber([CANARY])
+    shown = scrubber.text(f"{text}{CANARY}{text}")
+    assert CANARY not in shown
+    assert MASK in shown
+    assert scrubber.text(shown) == shown
 
 
 def test_what_is_too_deep_to_be_looked_at_is_masked() -> None:

@@ -1,4 +1,4 @@
-"""JSON values in, the same values without their secrets out.
+"""Masks secrets in JSON values and in texts.
 
 Secrets are known by the name that they stand under, by the forms that they have in texts, and by
 their values. What none of these tells is not found: see `Scrubber`.
