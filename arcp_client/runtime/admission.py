@@ -131,7 +131,7 @@ class Admission:
         requested: Mapping[str, Any] | None = self._wording.lease(submit.lease_request)
         if requested is None:
             requested = _inherited(self._limits.default_lease if parent is None else parent.lease)
-        grant = parse_grant(requested, submit.lease_constraints, datetime.now(UTC))
+        grant = self._grant(requested, submit.lease_constraints)
         _check_features(submit, grant, session.features)
         if parent is not None:
             grant = parent.grant.derive(grant, parent.budget)
@@ -150,6 +150,16 @@ class Admission:
         if self._vault is not None and dialect.CREDENTIALS in session.features:
             return self._enter_with_credentials(self._vault, request, origin)
         return self._enter(request, origin)
+
+    def _grant(self, request: Mapping[str, Any], constraints: Mapping[str, Any] | None) -> Grant:
+        limits = self._limits
+        return parse_grant(
+            request,
+            constraints,
+            datetime.now(UTC),
+            patterns=limits.lease_patterns,
+            size=limits.lease_bytes,
+        )
 
     def _enter(self, request: Request, origin: Origin, *credentials: Credential) -> Accepted:
         job = self._jobs.enter(request, datetime.now(UTC), origin)
@@ -201,7 +211,7 @@ class Admission:
         agent, function = self._agents.resolve(wish.agent)
         requested = _inherited(parent.lease) if wish.lease is None else _plain(wish.lease)
         constraints = None if wish.expires_at is None else {"expires_at": _moment(wish.expires_at)}
-        asked = parse_grant(requested, constraints, datetime.now(UTC))
+        asked = self._grant(requested, constraints)
         grant = parent.grant.derive(asked, parent.budget)
         self._jobs.check_room(parent.principal)
         request = Request(

@@ -40,6 +40,8 @@ _CONTROL_HIGH = 256
 _TOGETHER = 64
 _TOGETHER_BYTES = 64 * 1024
 _FAREWELL = 1.0
+_TURN = 0.005
+"""Seconds of one client's requests after which the others have their turn."""
 _STORED = 1.0
 """Seconds that a pong waits for events before it to be stored."""
 
@@ -141,7 +143,12 @@ class Connection:
         return True
 
     async def _serve(self) -> None:
+        clock = asyncio.get_running_loop().time
+        turn = clock()
         while True:
+            if clock() - turn > _TURN:
+                await asyncio.sleep(0)  # what has arrived is received without waiting for anything
+                turn = clock()
             try:
                 data = await self._transport.receive()
             except RemoteProtocolError as error:

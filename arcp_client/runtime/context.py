@@ -275,7 +275,9 @@ class JobContext:
 
         Args:
             capability: a namespace such as ``fs.read``.
-            target: the path, URL, tool, agent or model.
+            target: the path, URL, tool, agent or model, in its plain form: what two programs may
+                read differently is covered by nothing (see "What a lease covers"). Symbolic links
+                are not followed; resolve a path first.
 
         Raises:
             PermissionDenied: the lease does not cover it.

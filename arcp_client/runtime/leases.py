@@ -6,7 +6,7 @@ Pure: no clock, no loop. A `Grant` answers questions; the job asks them and acts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Context, Decimal
 from typing import Any
@@ -16,9 +16,9 @@ from arcp_client._wire.ids import parse_utc, time_text
 from arcp_client._wire.messages import parse_amount
 from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
 from arcp_client.models import Lease
-from arcp_client.runtime.globs import covers, normal_path, normal_url
+from arcp_client.runtime.globs import Targets, normal_name, normal_path, normal_url
 
-__all__ = ["Budget", "Grant", "NoRoom", "parse_grant"]
+__all__ = ["Budget", "Grant", "NoRoom", "oversize", "parse_grant"]
 
 _NAMESPACE = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 
@@ -27,8 +27,9 @@ _EXACT = Context(prec=512)  # the default keeps 28 digits of a difference
 BUDGET = dialect.BUDGETS
 MODELS = dialect.MODEL_USE
 
+_NAMES = ("tool.", "model.", "agent.")
+
 MAX_PATTERN = 512
-MAX_PATTERNS = 256
 
 
 class NoRoom(Exception):
@@ -103,7 +104,8 @@ class Grant:
         plain = _target(namespace, target)
         if plain is None:
             return False
-        return any(covers(namespace, pattern, plain) for pattern in self.lease.get(namespace))
+        patterns = self.lease.get(namespace)
+        return plain in patterns or Targets(namespace, [plain]).uncovered(patterns) is None
 
     def wire(self) -> dict[str, list[str]]:
         """The lease as it stands in messages."""
@@ -124,11 +126,12 @@ class Grant:
             if namespace == BUDGET:
                 continue
             held = self.lease.get(namespace)
-            for pattern in child.lease[namespace]:
-                if not any(covers(namespace, mine, pattern) for mine in held):
-                    raise LeaseSubsetViolation(
-                        f"{namespace} {pattern!r} is not covered by the delegating lease"
-                    )
+            asked = [pattern for pattern in child.lease[namespace] if pattern not in set(held)]
+            beyond = Targets(namespace, asked).uncovered(held) if asked else None
+            if beyond is not None:
+                raise LeaseSubsetViolation(
+                    f"{namespace} {beyond!r} is not covered by the delegating lease"
+                )
         for currency, amount in child.limits.items():
             left = budget.available(currency)
             if left is not None and amount > left:
@@ -143,27 +146,51 @@ class Grant:
 
 
 def parse_grant(
-    request: Mapping[str, Any] | None, constraints: Mapping[str, Any] | None, now: datetime
+    request: Mapping[str, Any] | None,
+    constraints: Mapping[str, Any] | None,
+    now: datetime,
+    *,
+    patterns: int = 256,
+    size: int = 4096,
 ) -> Grant:
-    """Check a requested lease against the grammar (§9.2, §9.5, §9.6).
+    """Check a requested lease against the grammar (§9.2, §9.5, §9.6) and its bounds.
+
+    Args:
+        request: namespace to patterns.
+        constraints: holds ``expires_at``.
+        now: the present moment.
+        patterns: how many there may be in all; as many namespaces.
+        size: bytes of all namespaces and patterns together.
 
     Raises:
-        InvalidRequest: it does not follow the grammar, or has expired already.
+        InvalidRequest: it does not follow the grammar, is too large, or has expired already.
     """
+    request = request or {}
+    beyond = oversize(request, patterns, size)
+    if beyond is not None:
+        raise InvalidRequest(beyond)
     grants: dict[str, tuple[str, ...]] = {}
-    for namespace, patterns in (request or {}).items():
+    for namespace, wanted in request.items():
         if not _NAMESPACE.fullmatch(namespace):
             raise InvalidRequest(f"{namespace[:80]!r} is no lease namespace")
-        if len(patterns) > MAX_PATTERNS:
-            raise InvalidRequest(f"{namespace} has more than {MAX_PATTERNS} patterns")
-        for pattern in patterns:
+        for pattern in wanted:
             _check(namespace, pattern)
-        grants[namespace] = tuple(patterns)
+        grants[namespace] = tuple(wanted)
     if BUDGET in grants:
         currencies = [_amount(text)[0] for text in grants[BUDGET]]
         if len(set(currencies)) != len(currencies):
             raise InvalidRequest("cost.budget names a currency twice")
     return Grant(Lease(grants), _expiry((constraints or {}).get("expires_at"), now))
+
+
+def oversize(lease: Mapping[str, Sequence[str]], patterns: int, size: int) -> str | None:
+    """Which bound a lease is over, in words; ``None`` if it is over none."""
+    if len(lease) > patterns or sum(map(len, lease.values())) > patterns:
+        return f"a lease has at most {patterns} patterns in all"
+    texts = (text for name, wanted in lease.items() for text in (name, *wanted))
+    if sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) > size:
+        return f"a lease has at most {size} bytes in all its namespaces and patterns"
+    return None
 
 
 def _check(namespace: str, pattern: str) -> None:
@@ -198,4 +225,6 @@ def _target(namespace: str, target: str) -> str | None:
         return normal_path(target)
     if namespace.startswith("net."):
         return normal_url(target)
+    if namespace.startswith(_NAMES):
+        return normal_name(target)
     return target or None

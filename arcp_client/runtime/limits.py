@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from arcp_client import _arguments as check
 from arcp_client.models import Lease
+from arcp_client.runtime.leases import oversize
 
 __all__ = ["Limits", "Observation", "Policy"]
 
@@ -38,6 +39,9 @@ class Limits:
         default_lease: what a job may do whose submit asked for no lease at all. It stands in the
             acceptance like any other. A submit with a ``lease_request``, even an empty one, gets
             what it asked for and nothing else.
+        lease_patterns: patterns of one lease, in all its namespaces together.
+        lease_bytes: bytes of all namespaces and patterns of one lease. The largest lease that is
+            accepted is compared with its parent's within some milliseconds.
         handshake_timeout: a connection that has not authenticated by then is closed.
         frame_bytes: frames of clients above this size are refused (WebSocket, stdio).
         event_bytes: the largest payload of one event or result.
@@ -65,6 +69,8 @@ class Limits:
     jobs_per_principal: int = 4096
     sessions_per_principal: int = 4096
     default_lease: Lease = field(default_factory=_everything)
+    lease_patterns: int = 256
+    lease_bytes: int = 4096
     handshake_timeout: float = 10.0
     frame_bytes: int = 4 * MIB
     event_bytes: int = 4 * MIB
@@ -92,6 +98,9 @@ class Limits:
                 check.seconds(name, value)
             elif isinstance(field_.default, int):
                 check.a_number(name, value, least=0)
+        beyond = oversize(self.default_lease.root, self.lease_patterns, self.lease_bytes)
+        if beyond is not None:
+            raise ValueError(f"Limits.default_lease is too large: {beyond}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from arcp_client.errors import (
 )
 from arcp_client.models import Lease
 from arcp_client.runtime import JobContext, Limits
-from arcp_client.runtime.globs import covers, normal_path, normal_url
+from arcp_client.runtime.globs import Targets, covers, normal_path, normal_url
 from arcp_client.runtime.leases import Budget, Grant, parse_grant
 from tests.unit.runtime.peer import bodies, seqs
 from tests.unit.runtime.test_cancel import opened, virtual
@@ -191,6 +191,103 @@ def test_what_a_covered_pattern_covers_its_cover_covers(
 ) -> None:
     if covers(namespace, outer, inner) and covers(namespace, inner, target):
         assert covers(namespace, outer, target)
+
+
+def _reference(namespace: str, pattern: str, target: str) -> bool:
+    """The rule as it is written, without a thought of time."""
+    if namespace.startswith(("fs.", "net.")):
+        return _segments(pattern.split("/"), target.split("/"))
+    return _text(pattern.replace("**", "*"), target.replace("**", "*"))
+
+
+def _segments(pattern: list[str], target: list[str]) -> bool:
+    if not pattern:
+        return not target
+    if pattern[0] == "**":
+        return any(_segments(pattern[1:], target[n:]) for n in range(len(target) + 1))
+    return (
+        bool(target)
+        and target[0] != "**"
+        and _text(pattern[0], target[0])
+        and _segments(pattern[1:], target[1:])
+    )
+
+
+def _text(pattern: str, target: str) -> bool:
+    if not pattern:
+        return not target
+    if pattern[0] == "*":
+        return any(_text(pattern[1:], target[n:]) for n in range(len(target) + 1))
+    if not target:
+        return False
+    same = target[0] != "*" if pattern[0] == "?" else target[0] == pattern[0]
+    return same and _text(pattern[1:], target[1:])
+
+
+@given(
+    namespace=st.sampled_from(["fs.read", "net.fetch", "tool.call"]),
+    patterns=st.lists(st.text("ab/*?", max_size=8), max_size=3),
+    targets=st.lists(st.text("ab/*?", max_size=8), min_size=1, max_size=4),
+)
+def test_all_targets_at_once_are_covered_as_each_of_them_by_the_plain_rule(
+    namespace: str, patterns: list[str], targets: list[str]
+) -> None:
+    alone = [any(_reference(namespace, p, target) for p in patterns) for target in targets]
+    expected = None if all(alone) else targets[alone.index(False)]
+    assert Targets(namespace, targets).uncovered(patterns) == expected
+
+
+@given(
+    namespace=st.sampled_from(["fs.read", "tool.call"]),
+    pattern=st.text("aä€😀/*", min_size=1, max_size=6),
+    target=st.text("aä€😀/", min_size=1, max_size=6),
+)
+def test_characters_of_any_width_count_as_one(namespace: str, pattern: str, target: str) -> None:
+    assert covers(namespace, pattern, target) == _reference(namespace, pattern, target)
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        {"tool.call": ["x"] * 257},
+        {"tool.call": ["x"] * 200, "model.use": ["x"] * 57},
+        {f"x.n{n}": [] for n in range(257)},
+        {"tool.call": ["x" * 512] * 8},
+        {"tool.call": ["€" * 512] * 3},
+        {"x." + "n" * 4095: []},
+    ],
+)
+def test_a_lease_over_its_bounds_is_refused(lease: Any) -> None:
+    with pytest.raises(InvalidRequest, match="at most"):
+        grant(lease)
+
+
+def test_a_lease_at_its_bounds_is_accepted_and_compared() -> None:
+    many = {"tool.call": [f"{n:03}*" for n in range(256)]}
+    assert grant(many).derive(grant(many), Budget({})).lease.get("tool.call")[-1] == "255*"
+    long = {"x.y": ["a*" * 255 + f"{n:02}" for n in range(7)] + ["b" * (4096 - 3 - 7 * 512)]}
+    held = grant(long)
+    with pytest.raises(LeaseSubsetViolation):
+        held.derive(grant({"x.y": ["a*" * 255 + "zz"]}), Budget({}))
+
+
+async def test_the_bounds_of_a_lease_are_the_runtimes_to_set(make: Any, open_peer: Any) -> None:
+    """R7."""
+    default = Lease({"tool.call": ("*",)})
+    runtime = make(limits=Limits(lease_patterns=2, lease_bytes=20, default_lease=default))
+
+    @runtime.agent("a")
+    async def a(input: Any, job: JobContext) -> None: ...
+
+    peer = await open_peer(runtime)
+    await peer.run("a")
+    await peer.run("a", lease_request={"tool.call": ["x", "y"]})
+    for lease in ({"tool.call": ["x", "y", "z"]}, {"tool.call": ["x" * 12]}):
+        refused = await peer.ask("job.submit", {"agent": "a", "lease_request": lease})
+        assert refused["payload"]["code"] == "INVALID_REQUEST"
+        assert "at most" in refused["payload"]["message"]
+    with pytest.raises(ValueError, match="default_lease"):
+        Limits(lease_patterns=2)
 
 
 @given(path=st.text("ab./", max_size=12))
