@@ -7,7 +7,6 @@ checkpoint says was processed. A frame that cannot be read, and numbers that do 
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import datetime
 from typing import Literal
 
@@ -18,11 +17,13 @@ from arcp_client._protocol.jobs import KnownJobs
 from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.repeats import Repeats
+from arcp_client._protocol.sequence import Ranges
 from arcp_client._protocol.terms import Terms
 from arcp_client._wire import dialect
 from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload
 from arcp_client._wire.build import rotated_credential, terminal_event, to_event
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
+from arcp_client.errors import RemoteProtocolError
 from arcp_client.events import Gap
 from arcp_client.models import Checkpoint
 
@@ -65,7 +66,7 @@ class Delivery:
         self._out = out
         self._jobs = jobs
         self._recovery = recovery
-        self._processed = deque(sorted(checkpoint.processed)) if checkpoint is not None else deque()
+        self._processed = Ranges(checkpoint.processed if checkpoint is not None else ())
         self.plain = not self._processed
         self._latest: dict[str, datetime | None] = {}
         self._skipping: dict[str, datetime] = {}
@@ -75,7 +76,7 @@ class Delivery:
     def restarted(self) -> None:
         """A new session: nothing of it was processed before."""
         self.reserved = 0
-        self._processed.clear()
+        self._processed = Ranges()
         self.plain = True
         self.repeats.restarted()
 
@@ -130,16 +131,10 @@ class Delivery:
         self._latest[job_id] = moment
         return False
 
-    def _was_processed(self, seq: int | None) -> bool:
+    def _was_processed(self, seq: int) -> bool:
         """Whether the checkpoint says so: such events come again and are passed over (S1)."""
-        ranges = self._processed
-        while seq is not None and ranges:
-            first, last = ranges[0]
-            if seq <= last:
-                return seq >= first
-            ranges.popleft()
-        self.plain = not ranges
-        return False
+        self.plain = seq > self._processed.last
+        return seq in self._processed
 
     def _pass_over(self, frame: Incoming, data: bytes) -> None:
         """What it did to the session counts; handlers had it."""
@@ -188,6 +183,15 @@ class Delivery:
             self.gap(frame.event_seq, frame.event_seq, "undecodable", job_id=frame.job_id)
             self.repeats.delivered(frame)  # its job is remembered only now
 
+    def stray(self, frame: Incoming, cursor: int) -> None:
+        """A frame with a number that cannot be believed was not taken (S17)."""
+        number = frame.event_seq
+        assert number is not None
+        text = f"a frame is numbered {number}, and {cursor} was the last: it was not taken"
+        self._out.report(text, RemoteProtocolError(text))
+        if not isinstance(frame, ControlFrame) or frame.type:  # else it says no more than a number
+            self.gap(number, number, "undecodable", job_id=frame.job_id, after=cursor)
+
     def _rotated(self, frame: EventFrame, data: bytes) -> None:
         """A new credential goes to its job before the event, in which it is masked (§9.8)."""
         if frame.job_id is None or not rotates(frame.payload):
@@ -205,12 +209,22 @@ class Delivery:
         *,
         job_id: str | None = None,
         doubt: bool = True,
+        after: int | None = None,
     ) -> None:
-        """Say that events will not be delivered; with ``doubt``, their jobs are checked (S4)."""
+        """Say that events will not be delivered.
+
+        Args:
+            first: the first number.
+            last: the last one, if it is known.
+            reason: why.
+            job_id: of which job; of any by default.
+            doubt: check the jobs that they may be of (S4).
+            after: the cursor, where the numbers have no place in order.
+        """
         self.gaps += 1
         self._out.emit(
             Gap(
-                seq=first,
+                seq=first if after is None else None,
                 first=first,
                 last=last,
                 reason=reason,
@@ -223,7 +237,7 @@ class Delivery:
         for job in self._jobs:
             if job_id in (None, job.job_id) and job.ours:
                 self.repeats.remember(job.job_id)
-                self._doubtful.setdefault(job.job_id, first)
+                self._doubtful.setdefault(job.job_id, first if after is None else after + 1)
 
     def abandoned(self) -> None:
         """The session is gone: what its gaps put in doubt is looked after with all the others."""

@@ -315,6 +315,10 @@ class Ordering:
             self._repeat(seq)
             if seq <= sequence.cursor and self._ends_open_job(item.frame):
                 self._give(item, now)
+        elif verdict is Verdict.LATE:
+            self._give(item, now)
+        elif verdict is Verdict.BEYOND:
+            self._delivery.stray(item.frame, sequence.cursor)
         elif verdict is Verdict.NEXT:
             self._give(item, now)
             if sequence.holding:

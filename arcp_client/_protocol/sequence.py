@@ -10,18 +10,26 @@ A hole is closed by the peer filling it, or by `expire` giving it up.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
-__all__ = ["SETTLE", "Copies", "Hole", "Sequence", "TolerantSequence", "Verdict"]
+__all__ = ["SETTLE", "Copies", "Hole", "Ranges", "Sequence", "TolerantSequence", "Verdict"]
 
 T = TypeVar("T")
 
 SETTLE = 2.0
 """Seconds that a replay has to fill a hole before the hole counts as lost."""
+
+REACH = 1024
+"""How far one frame may lead at least, however little may be held."""
+AGREEING = 3
+"""Frames with successive numbers far beyond all others that it takes to believe them."""
+REMEMBERED = 1024
+"""Holes that were given up and may yet be filled; the oldest are forgotten first."""
 
 
 class Verdict(enum.Enum):
@@ -35,6 +43,10 @@ class Verdict(enum.Enum):
     """Ahead of a hole: kept here."""
     FORGOTTEN = "forgotten"
     """Ahead of a hole and too much is kept already: as if it had never come."""
+    LATE = "late"
+    """Of a hole that was given up: deliver it, since it never was."""
+    BEYOND = "beyond"
+    """Further ahead than one frame is believed: its number counts for nothing."""
 
 
 class Hole(msgspec.Struct, frozen=True):
@@ -44,35 +56,93 @@ class Hole(msgspec.Struct, frozen=True):
     last: int
 
 
+class Ranges:
+    """Numbers, as ranges.
+
+    Args:
+        ranges: first and last of each, in any order.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        for first, last in sorted(ranges):
+            if self._ranges and first <= self._ranges[-1][1] + 1:
+                first, before = self._ranges.pop()
+                last = max(last, before)
+            self._ranges.append((first, last))
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __contains__(self, number: int) -> bool:
+        return self._find(number) is not None
+
+    @property
+    def last(self) -> int:
+        """The highest number; 0 if there is none."""
+        return self._ranges[-1][1] if self._ranges else 0
+
+    def append(self, first: int, last: int) -> None:
+        """Numbers above all others are added."""
+        self._ranges.append((first, last))
+
+    def forget_first(self) -> None:
+        """The lowest range is not known any more."""
+        del self._ranges[0]
+
+    def remove(self, number: int) -> bool:
+        """Take a number out; False if it is not there."""
+        at = self._find(number)
+        if at is None:
+            return False
+        first, last = self._ranges[at]
+        halves = ((first, number - 1), (number + 1, last))
+        self._ranges[at : at + 1] = [half for half in halves if half[0] <= half[1]]
+        return True
+
+    def _find(self, number: int) -> int | None:
+        at = bisect_right(self._ranges, number, key=lambda one: one[0]) - 1
+        return at if at >= 0 and number <= self._ranges[at][1] else None
+
+
 class Sequence(Generic[T]):
     """The order of one session whose numbers are true.
 
     Every number up to the cursor was received, and what is behind a hole is held. A hole is asked
     for once, by a resume from the cursor (`should_resume`), and given up only if a replay from
     there has come to rest without it (`expire`). Beyond ``limit`` the newest held are forgotten:
-    they count as never received, so that a later resume brings them.
+    they count as never received, so that a later resume brings them. What was given up and comes
+    all the same is `Verdict.LATE`.
+
+    One frame moves the cursor by at most ``reach``. A number further ahead is believed once as
+    many frames as `AGREEING` continue it: a stray one must not make all true ones look old.
 
     Args:
         cursor: every number up to it was received.
         limit: how many items may wait behind a hole.
+        reach: how far ahead one frame is believed to be; as ``limit``, and at least `REACH`.
 
     Attributes:
-        cursor: the highest number below which nothing is missing.
+        cursor: every number up to it was received, or given up.
         patience: seconds that a hole has to fill itself before it is asked for; for peers that let
             frames overtake one another.
         repeated: how many repeats were dropped.
         quiet_since: when the wait for what is missing began.
     """
 
-    def __init__(self, *, cursor: int = 0, limit: int = 8192) -> None:
+    def __init__(self, *, cursor: int = 0, limit: int = 8192, reach: int | None = None) -> None:
         self.cursor = cursor
         self.patience = 0.0
         self.repeated = 0
         self.quiet_since = 0.0
         self._limit = limit
+        self._reach = max(limit, REACH) if reach is None else reach
         self._held: dict[int, T] = {}
         self._top = 0
         self._forgotten = 0
+        self._lost = Ranges()
+        self._stray = -1
+        self._agreeing = 0
         self._unnumbered: list[T] = []
         self._asked = -1
         self._answered = False
@@ -118,9 +188,21 @@ class Sequence(Generic[T]):
         if seq == self.cursor + 1:
             self.cursor = seq
             return Verdict.NEXT
+        if seq <= self.cursor and self._lost.remove(seq):
+            return Verdict.LATE
         if seq <= self.cursor or seq in self._held:
             self.repeated += 1
             return Verdict.REPEAT
+        return Verdict.BEYOND if self._is_beyond(seq) else self._hold(seq, item, now)
+
+    def _is_beyond(self, seq: int) -> bool:
+        if seq <= max(self.cursor, self._top, self._forgotten) + self._reach:
+            return False
+        self._agreeing = self._agreeing + 1 if seq == self._stray + 1 else 1
+        self._stray = seq
+        return self._agreeing < AGREEING
+
+    def _hold(self, seq: int, item: T, now: float) -> Verdict:
         if not self._held:
             self._wait(now)
         if len(self._held) >= self._limit:
@@ -198,6 +280,9 @@ class Sequence(Generic[T]):
 
     def _give_up(self, last: int) -> Hole:
         hole = Hole(self.cursor + 1, last)
+        self._lost.append(hole.first, hole.last)
+        if len(self._lost) > REMEMBERED:
+            self._lost.forget_first()
         self.cursor = last
         return hole
 
@@ -225,6 +310,7 @@ class TolerantSequence(Sequence[T]):
     Args:
         cursor: every number up to it was received.
         limit: how many items may wait behind a hole.
+        reach: as of `Sequence`.
         remember: how many envelope ids are known.
         after: the order of the session before, whose repeats are still known.
     """
@@ -234,10 +320,11 @@ class TolerantSequence(Sequence[T]):
         *,
         cursor: int = 0,
         limit: int = 8192,
+        reach: int | None = None,
         remember: int = 65536,
         after: TolerantSequence[T] | None = None,
     ) -> None:
-        super().__init__(cursor=cursor, limit=limit)
+        super().__init__(cursor=cursor, limit=limit, reach=reach)
         self._remember = remember
         self.seen: OrderedDict[tuple[str | None, str], None] = OrderedDict()
         if after is not None:
@@ -265,12 +352,17 @@ class TolerantSequence(Sequence[T]):
             self.cursor = seq - 1
         if seq <= self.cursor or seq in self._held:
             return Verdict.NEXT if self.after(item) else Verdict.HELD
+        if seq > self.cursor + 1 and self._is_beyond(seq):
+            return Verdict.BEYOND
         if seq > self.cursor + 1 and len(self._held) >= self._limit:
             # What is forgotten here is never asked for again: rather give the hole up now.
             self._held[seq] = item
+            self._top = max(self._top, seq)
             self._settles_at = now
             return Verdict.HELD
-        return super().offer(seq, item, now)
+        return (
+            self._hold(seq, item, now) if seq > self.cursor + 1 else super().offer(seq, item, now)
+        )
 
     def should_resume(self, now: float) -> bool:
         """Never: a resume of these runtimes loses more than it brings."""

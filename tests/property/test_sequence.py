@@ -1,11 +1,20 @@
-"""Numbers in any order, lost and repeated, in; what a sequence gives for them, checked."""
+"""Numbers in any order, lost and repeated, in; what a sequence gives for them, checked (S17)."""
 
 from __future__ import annotations
 
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arcp_client._protocol.sequence import SETTLE, Hole, Sequence, TolerantSequence, Verdict
+from arcp_client._protocol.sequence import (
+    AGREEING,
+    SETTLE,
+    Hole,
+    Ranges,
+    Sequence,
+    TolerantSequence,
+    Verdict,
+)
 
 LIMIT = 6
 NUMBERS = st.integers(min_value=1, max_value=30)
@@ -16,11 +25,14 @@ class Ordered(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sequence: Sequence[int] = Sequence(limit=LIMIT)
+        self.sequence: Sequence[int] = Sequence(limit=LIMIT, reach=LIMIT)
         self.now = 0.0
         self.given: list[int] = []
+        self.late: list[int] = []
         self.holes: list[Hole] = []
         self.sent: set[int] = set()
+        self.reach = 0  # the highest number that was believed
+        self.refused: list[int] = []
         self.asked: list[int] = []
         self.down = False
 
@@ -43,16 +55,30 @@ class Ordered(RuleBasedStateMachine):
     def arrives(self, number: int) -> None:
         self.sent.add(number)
         before = self.sequence.cursor
+        believable = max(before, self.reach) + LIMIT
         if self.sequence.advance(number):
             verdict = Verdict.NEXT
         else:
             verdict = self.sequence.offer(number, number, self.now)
-        if verdict is Verdict.NEXT:
+        if number > believable:
+            self.refused.append(number)
+            run = list(range(number - AGREEING + 1, number + 1))
+            assert verdict is Verdict.BEYOND or self.refused[-AGREEING:] == run
+        if verdict is Verdict.BEYOND:
+            assert number > believable
+            assert self.sequence.cursor == before
+            return
+        self.reach = max(self.reach, number)
+        if verdict is Verdict.LATE:
+            assert number in self.lost
+            assert number not in self.late
+            self.late.append(number)
+        elif verdict is Verdict.NEXT:
             assert number == before + 1
             self.given.append(number)
             self.take(self.sequence.release())
         elif verdict is Verdict.REPEAT:
-            assert number in self.given or number in self.lost or number > before
+            assert number in self.given or number in self.late or number > before
         else:
             assert number > before + 1
             self.look()
@@ -76,6 +102,7 @@ class Ordered(RuleBasedStateMachine):
     @invariant()
     def everything_is_given_once_and_in_order(self) -> None:
         assert self.given == sorted(set(self.given))
+        assert not set(self.late) & set(self.given)
 
     @invariant()
     def what_was_not_given_is_a_hole(self) -> None:
@@ -117,11 +144,14 @@ class Distrusted(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sequence: TolerantSequence[tuple[int, str]] = TolerantSequence(limit=LIMIT)
+        self.sequence: TolerantSequence[tuple[int, str]] = TolerantSequence(
+            limit=LIMIT, reach=LIMIT
+        )
         self.now = 0.0
         self.given: list[tuple[int, str]] = []
         self.holes: list[Hole] = []
         self.first: dict[str, int] = {}
+        self.beyond = 0
         self.waiting_since: float | None = None
 
     def take(self, items: object) -> None:
@@ -136,9 +166,14 @@ class Distrusted(RuleBasedStateMachine):
             return
         assert item[1] not in self.first
         self.first[item[1]] = number
-        if self.sequence.advance(number) or (
-            self.sequence.offer(number, item, self.now) is Verdict.NEXT
-        ):
+        before = self.sequence.cursor
+        verdict = Verdict.NEXT
+        if not self.sequence.advance(number):
+            verdict = self.sequence.offer(number, item, self.now)
+        if verdict is Verdict.BEYOND:
+            self.beyond += 1
+            assert number > before + LIMIT
+        elif verdict is Verdict.NEXT:
             self.given.append(item)
             self.take(self.sequence.release())
         self.look()
@@ -160,7 +195,7 @@ class Distrusted(RuleBasedStateMachine):
     def nothing_is_lost_or_given_twice(self) -> None:
         names = [name for _, name in self.given]
         assert len(names) == len(set(names))
-        assert len(names) + self.sequence.holding == len(self.first)
+        assert len(names) + self.sequence.holding + self.beyond == len(self.first)
 
     @invariant()
     def it_is_bounded(self) -> None:
@@ -213,3 +248,46 @@ class Bare(RuleBasedStateMachine):
 
 
 TestBare = Bare.TestCase
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)).map(lambda p: (p[0], sum(p)))),
+    st.lists(st.integers(1, 70)),
+)
+def test_ranges_are_a_set_of_numbers(ranges: list[tuple[int, int]], taken: list[int]) -> None:
+    ours = Ranges(ranges)
+    theirs = {n for first, last in ranges for n in range(first, last + 1)}
+    for number in taken:
+        assert ours.remove(number) is (number in theirs)
+        theirs.discard(number)
+    assert {n for n in range(1, 100) if n in ours} == theirs
+    assert ours.last == max(theirs, default=0)
+
+
+@given(
+    st.lists(st.integers(3, 40), min_size=1, unique=True),
+    st.sampled_from([Sequence, TolerantSequence]),
+)
+def test_what_comes_after_its_gap_is_delivered_once(
+    late: list[int], kind: type[Sequence[int]]
+) -> None:
+    """Events 1, 2, then a number far ahead, a pause, then some of the true ones, twice."""
+    sequence = kind(limit=100, reach=100)
+    now = 0.0
+    for number in (1, 2):
+        assert sequence.advance(number)
+    assert sequence.offer(90, 90, now) is Verdict.HELD
+    sequence.should_resume(now)
+    sequence.opened(now)
+    now += 10 * SETTLE
+    while sequence.missing:
+        if not list(sequence.expire(now)):
+            now += SETTLE
+    assert sequence.cursor == 90
+    for number in late:
+        verdict = sequence.offer(number, number, now)
+        assert verdict in (Verdict.LATE, Verdict.NEXT)
+    for number in late:
+        if kind is Sequence:  # the others know repeats by their ids
+            assert sequence.offer(number, number, now) is Verdict.REPEAT
+    assert sequence.cursor == 90
