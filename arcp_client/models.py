@@ -207,12 +207,22 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job that had not ended when a checkpoint was taken."""
+    """A job that had not ended when a checkpoint was taken.
+
+    Attributes:
+        job_id: its id.
+        agent: name or name@version.
+        idempotency_key: what it was submitted under.
+        payload_hash: of what was submitted.
+        seen: envelope ids of its last events that were processed, the oldest first, where the
+            runtime may send them again under other numbers; 1,024 of all jobs at most.
+    """
 
     job_id: str
     agent: str
     idempotency_key: str
     payload_hash: str
+    seen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Requester:
             trace_id=trace_id or new_trace_id(),
             key=submission.key,
             fresh=is_own_key(submission.key),
+            own_trace=trace_id is None,
         )
         accepted = await self._ask(request)
         job = self._jobs.submitted(accepted.job_id, submission)

@@ -25,7 +25,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from arcp_client._deadline import Deadline
@@ -44,6 +46,8 @@ __all__ = ["Durability"]
 
 _log = logging.getLogger("arcp_client.checkpoints")
 
+_SEEN = 1024
+"""How many envelope ids of processed events a checkpoint holds."""
 _PATIENCE = 5.0
 """Seconds that a store has for its last save, and for its release."""
 
@@ -83,7 +87,8 @@ class Durability:
         self._outcomes = Outcomes()
         self._ends: dict[str, Event] = {}
         self._ended: dict[str, tuple[str, int]] = {}
-        self._job_of: dict[int, str] = {}
+        self._event_of: dict[int, tuple[str, str]] = {}
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._logs: dict[str, ChunkLog] = {}
         self._restored: tuple[tuple[int, int], ...] = ()
         self._session_restored = ""
@@ -104,7 +109,8 @@ class Durability:
         self._holds = True
         self._spool = self._store.spool(self._target, self._key)
         if checkpoint is not None:
-            self._jobs = {job.job_id: job for job in checkpoint.jobs}
+            self._jobs = {job.job_id: replace(job, seen=()) for job in checkpoint.jobs}
+            self._seen |= {(job.job_id, id): None for job in checkpoint.jobs for id in job.seen}
             self._outcomes.restore(checkpoint.ended, self._size_beside)
             self._restored = checkpoint.processed
             self._session = self._session_restored = checkpoint.session_id
@@ -192,7 +198,7 @@ class Durability:
             job_id = event.job_id
             if job_id in self._jobs:
                 if event.seq is not None:
-                    self._job_of[event.seq] = job_id
+                    self._event_of[event.seq] = job_id, event.id
                 if event.terminal:
                     self._ended[job_id] = (event.session_id, event.seq or 0)
                     self._ends[job_id] = event
@@ -208,7 +214,7 @@ class Durability:
         assert self._writer is not None
         self._session = session_id
         if fresh:
-            self._job_of.clear()
+            self._event_of.clear()
         self._writer.renewed(session_id, fresh=fresh)
 
     def changed(self) -> None:
@@ -302,7 +308,7 @@ class Durability:
             mark=mark,
             processed=processed,
             reserved=reserved,
-            jobs=tuple(self._jobs.values()),
+            jobs=self._open_jobs(),
             ended=self._outcomes.all,
         )
 
@@ -316,16 +322,38 @@ class Durability:
         self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
     ) -> None:
         """A job is kept until every consumer is done with all of it, its end included."""
-        self._job_of = {
-            seq: job_id
-            for seq, job_id in self._job_of.items()
-            if seq > mark and not any(first <= seq <= last for first, last in processed)
-        }
-        open_still = set(self._job_of.values())
+        waiting: dict[int, tuple[str, str]] = {}
+        for seq, event in self._event_of.items():
+            if seq > mark and not any(first <= seq <= last for first, last in processed):
+                waiting[seq] = event
+            else:
+                self._remember(*event)
+        self._event_of = waiting
+        open_still = {job_id for job_id, _ in waiting.values()}
         for job_id, (where, _) in tuple(self._ended.items()):
             if where != session_id or job_id not in open_still:
                 del self._ended[job_id]
                 self._keep(self._jobs.pop(job_id, None), self._ends.pop(job_id, None))
+                for event in [event for event in self._seen if event[0] == job_id]:
+                    del self._seen[event]
+
+    def _remember(self, job_id: str, id: str) -> None:
+        """An event was processed; if it may come again, a later life knows it by its id."""
+        assert self._driver is not None
+        if id and self._driver.session.remembers(job_id):
+            self._seen[job_id, id] = None
+            if len(self._seen) > _SEEN:
+                self._seen.popitem(last=False)
+
+    def _open_jobs(self) -> tuple[OpenJob, ...]:
+        """The jobs that have not ended, each with what was processed of it last."""
+        seen: dict[str, list[str]] = {}
+        for job_id, id in self._seen:
+            seen.setdefault(job_id, []).append(id)
+        return tuple(
+            replace(job, seen=tuple(seen[job_id])) if job_id in seen else job
+            for job_id, job in self._jobs.items()
+        )
 
     def _keep(self, job: OpenJob | None, end: Event | None) -> None:
         """A job goes; in the same checkpoint its outcome comes (S10)."""

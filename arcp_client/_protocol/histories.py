@@ -1,11 +1,13 @@
-"""A history that its runtime mixes up in, the same events by their times out (§7.6).
+"""Puts a history that its runtime mixes up in the order of its times (§7.6).
 
 Once a job has several observers, one runtime sends its history as the logs of all of them, one
-after the other: every event several times, and later ones before earlier ones. It reads requests
-one by one, so the answer to a ping that follows the subscription is the end of the history. From
-its first event until then everything waits here, and then what belongs to such a history stands in
-the order of its times. Nothing else changes its place, and numbers go up as ever: an event gets
-that of the place that it came to stand in.
+after the other: every event several times, and later ones before earlier ones. Another sends live
+events among the history. They read requests one by one, so the history ends before the answer to
+a ping that follows the subscription; only a live event that was numbered among it may come behind
+that answer, and its number is missing until then. From the first event of the history until its
+end everything waits here, and then the events of the job stand in the order of their times. Nothing
+else changes its place, and numbers go up as ever: an event gets that of the place that it came to
+stand in.
 """
 
 from __future__ import annotations
@@ -40,11 +42,13 @@ class Histories(Generic[M]):
     Attributes:
         expected: a history may come: everything is to be given to `hold`.
         deadline: when `due` must be asked; ``None`` while nothing waits.
+        last: the highest number of what waits, once the end has come; ``None`` before it.
     """
 
     def __init__(self, *, limit: int) -> None:
         self.expected = False
         self.deadline: float | None = None
+        self.last: int | None = None
         self._limit = limit
         self._ends: dict[str, str] = {}
         self._mixed: set[str] = set()
@@ -61,6 +65,7 @@ class Histories(Generic[M]):
         Live events may come before it is confirmed: they belong behind it.
         """
         self.expected = True
+        self.last = None
         self._ends[mark] = job_id
         self._mixed.add(job_id)
 
@@ -72,7 +77,7 @@ class Histories(Generic[M]):
         return bool(marks) and not self._ends
 
     def ended(self, mark: str) -> bool:
-        """A pong came; whether all is to be let go, with `release`."""
+        """A pong came; whether it is the end of the last history, so that `release` may follow."""
         return self._ends.pop(mark, None) is not None and not self._ends
 
     def awaits(self, mark: object) -> bool:
@@ -126,7 +131,7 @@ class Histories(Generic[M]):
     def release(self) -> list[Held | M]:
         """Everything, in order; nothing waits any more."""
         items, mixed = self._items, self._mixed
-        self.expected, self.deadline = False, None
+        self.expected, self.deadline, self.last = False, None, None
         self._items, self._mixed = [], set()
         self._ends.clear()
         self._known.clear()

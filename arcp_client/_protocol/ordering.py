@@ -231,8 +231,18 @@ class Ordering:
         """A ping was answered; whether that was the end of a history."""
         ended = isinstance(nonce, str) and self._histories.ended(nonce)
         if ended:
-            self.let_go()
+            self._histories.last = self._sequence.top
+            self._end_history()
         return ended
+
+    def _end_history(self) -> None:
+        """Let a history go that has ended, once no event is missing that is numbered among it.
+
+        A live event may come behind the end of the history, and has its place in it.
+        """
+        last = self._histories.last
+        if last is not None and self._sequence.cursor >= last:
+            self.let_go()
 
     def ends_history(self, frame: ControlFrame) -> bool:
         """Whether a message ends a history, and so has its place behind the events of it."""
@@ -306,6 +316,7 @@ class Ordering:
             self._give(item, now)
         else:
             self._take_odd(seq, item, now)
+        self._end_history()
         self._look()
 
     def _take_odd(self, seq: int, item: Item, now: float) -> None:
@@ -351,6 +362,7 @@ class Ordering:
         if self._repeats.tolerant is None and sequence.missing:
             self._probe(now)
         self._deliver_all(sequence.expire(now), now)
+        self._end_history()
 
     def _probe(self, now: float) -> None:
         """Tell a replay that is over from a link that stands still: nothing is lost by the latter.

@@ -8,6 +8,7 @@ it sends again, a copy is known by its content, which has a time in it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, Final
 
 from arcp_client._protocol.sequence import Copies, TolerantSequence
@@ -43,8 +44,22 @@ class Repeats:
         self._later: OrderedDict[str, None] = OrderedDict()
         self.ids: Final[dict[str | None, OrderedDict[str, None]]] = {}
 
+    def restore(self, job_id: str, ids: Iterable[str]) -> None:
+        """These events of an open job were processed in an earlier life of the client.
+
+        The job is remembered even if there are none: that life may have subscribed to it.
+        """
+        self.ids[job_id] = OrderedDict.fromkeys(ids)
+
+    def remembers(self, job_id: str) -> bool:
+        """Whether events of the job may come again under numbers that do not show it."""
+        return self.tolerant is not None or job_id in self.ids
+
     def begun(self, *, renamed: bool) -> None:
         """A session opened or went on; ``renamed``: copies come under other ids."""
+        if self.tolerant is not None:
+            for job_id in [job_id for job_id in self.ids if job_id not in self._later]:
+                self.tolerant.seen |= dict.fromkeys((job_id, id) for id in self.ids.pop(job_id))
         self._by_content = renamed and self.tolerant is None
         if renamed and self.tolerant is not None and self._copies is None:
             self._copies = Copies()

@@ -47,6 +47,7 @@ class Request(msgspec.Struct, eq=False):
         trace_id: sent with it, and echoed by some runtimes.
         key: the idempotency key of a submit.
         fresh: the key was made for this very call, so that it names no earlier job.
+        own_trace: the trace id was made for this very call, so that no earlier job has it.
         envelope_job: send ``job_id`` in the envelope as well.
         token: the caller's own; never looked at here.
         ids: the envelope ids it was sent under, newest last.
@@ -64,6 +65,7 @@ class Request(msgspec.Struct, eq=False):
     trace_id: str | None = None
     key: str | None = None
     fresh: bool = False
+    own_trace: bool = False
     envelope_job: bool = False
     token: Any = None
     ids: list[str] = []

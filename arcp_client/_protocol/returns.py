@@ -182,7 +182,10 @@ class Returns:
         elsewhere = elsewhere or (before and request.session_id != self._terms.session_id)
         if spoken.deaf_after_resume and len(request.ids) > 1 and not elsewhere:
             self._hearing.learn(job.job_id, now)  # it was started over the link that is gone
-        if elsewhere or (spoken.strict and not request.fresh):
+        new = request.fresh or (
+            spoken.repeats_trace and request.own_trace and accepted.job_trace == request.trace_id
+        )
+        if elsewhere or (spoken.strict and not new):
             if elsewhere and self._unreachable(job, now, resumed=False):
                 return
             steps = self._recovery.begin(
@@ -206,7 +209,7 @@ class Returns:
             )
         else:
             steps = []
-            if not request.fresh and not spoken.stored_outcomes:
+            if not new and not spoken.stored_outcomes:
                 self._recovery.doubt(job.job_id, now, means=self._means(job))
         self._perform(steps, now)
 

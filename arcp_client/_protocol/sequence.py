@@ -163,6 +163,11 @@ class Sequence(Generic[T]):
         return bool(self._held) or self.cursor < self._forgotten
 
     @property
+    def top(self) -> int:
+        """The highest number that came."""
+        return max(self.cursor, self._top, self._forgotten)
+
+    @property
     def deadline(self) -> float | None:
         """When `should_resume` and `expire` must be called; ``None`` if time changes nothing."""
         return None if not self.missing or self._waits_for_link() else self._settles_at

@@ -114,6 +114,7 @@ class Session:
             terms.session_id = checkpoint.session_id
             for job in checkpoint.jobs:
                 self.jobs.resume(job, home=checkpoint.session_id)
+                self._delivery.repeats.restore(job.job_id, job.seen)
             for ended in checkpoint.ended:
                 self.jobs.end(ended.job_id)
 
@@ -151,6 +152,10 @@ class Session:
     def whole(self, number: int) -> int:
         """The last number of the history that was put in order around this one, else this one."""
         return self._order.whole(number)
+
+    def remembers(self, job_id: str) -> bool:
+        """Whether events of a job may come again, known by nothing but their envelope ids."""
+        return self._delivery.repeats.remembers(job_id)
 
     @property
     def reserved(self) -> int:
@@ -348,8 +353,13 @@ class Session:
             self._answers.flush(now)
 
     def ack(self, mark: int, now: float) -> bool:
-        """Tell the runtime what was processed (§6.5); False if it does not want to know."""
+        """Tell the runtime what was processed (§6.5).
+
+        False where that is not negotiated, or where it would destroy the histories of watchers.
+        """
         if self.state is not State.LIVE or not self.negotiated(dialect.ACKS):
+            return False
+        if self.dialect.acks_free_histories:
             return False
         self._out.control(dialect.ACK, Ack(last_processed_seq=mark).wire(), now)
         return True

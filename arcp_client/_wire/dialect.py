@@ -206,6 +206,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         mixes_histories: events of a history come several times or out of order: live ones among
             it, or the logs of all observers of the job one after the other. It ends before the
             answer to a ping that follows the subscription.
+        repeats_trace: a repeated acceptance has the trace id of the submit that started the job
+            (§7.2), not that of the one it answers.
+        acks_free_histories: what any session acknowledged is missing from the histories that
+            others ask for; so nothing is acknowledged (§6.5).
         resumes_late: a resume is refused as expired while the runtime believes in the old link.
         flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
@@ -229,6 +233,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     stale_subscriptions: bool = False
     renames_copies: bool = False
     mixes_histories: bool = False
+    repeats_trace: bool = True
+    acks_free_histories: bool = False
     resumes_late: bool = False
     flat_leases: bool = False
     max_frame: int | None = None
@@ -249,6 +255,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             jobs_survive_drop=False,
             stale_subscriptions=True,
             renames_copies=True,
+            acks_free_histories=True,
             max_frame=2**20,
             max_line=2**16,
             stored_outcomes=True,
@@ -277,12 +284,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             resumes_late=True,
             mixes_histories=True,
             renames_copies=True,
+            repeats_trace=False,
         ),
         Dialect(
             name="go",
             patience=0.5,
             close_with="close",
             mixes_histories=True,
+            acks_free_histories=True,
             resumes_late=True,
             max_frame=2**20,
             max_line=2**20 - 1,

@@ -62,7 +62,11 @@ class Welcome(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """``job.accepted`` (§7.1)."""
+    """``job.accepted`` (§7.1).
+
+    Attributes:
+        job_trace: the trace id in the payload: a repeated acceptance has that of the first (§7.2).
+    """
 
     job_id: str
     agent: str = ""
@@ -72,6 +76,7 @@ class Accepted(msgspec.Struct, frozen=True):
     credentials: tuple[Credential, ...] = ()
     accepted_at: datetime | None = None
     trace_id: str | None = None
+    job_trace: str | None = None
     parent_job_id: str | None = None
     delegate_id: str | None = None
 
@@ -146,6 +151,7 @@ def read_accepted(frame: ControlFrame) -> Accepted | None:
         credentials=_credentials(payload.get("credentials")),
         accepted_at=parse_time(payload.get("accepted_at")),
         trace_id=_text(payload.get("trace_id")) or frame.trace_id,
+        job_trace=_text(payload.get("trace_id")),
         parent_job_id=_text(payload.get("parent_job_id")),
         delegate_id=_text(payload.get("delegate_id")),
     )

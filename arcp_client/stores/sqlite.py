@@ -191,7 +191,9 @@ def _load(db: sqlite3.Connection, target: str, key: str) -> Checkpoint | None:
         mark=mark,
         processed=tuple((first, last) for first, last in json.loads(processed)),
         reserved=reserved,
-        jobs=tuple(OpenJob(**job) for job in json.loads(jobs)),
+        jobs=tuple(
+            OpenJob(**{**job, "seen": tuple(job.get("seen", ()))}) for job in json.loads(jobs)
+        ),
         ended=tuple(
             EndedJob(*row)
             for row in db.execute(
@@ -210,6 +212,7 @@ def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint)
             "agent": job.agent,
             "idempotency_key": job.idempotency_key,
             "payload_hash": job.payload_hash,
+            **({"seen": job.seen} if job.seen else {}),
         }
         for job in checkpoint.jobs
     ]

@@ -38,6 +38,9 @@ class Forms:
         away: what becomes of events of a job whose link is gone.
         follows: a resumed session gets the events of jobs that were submitted before.
         takes_subscriber: the submitting session may subscribe to its own job.
+        doubles_own: a subscription to one's own job brings each of its events a second time.
+        acks_free: what an acknowledgement frees: what a resume could bring, and what histories
+            are made of as well.
         caught_up: a resume that missed nothing is taken.
         rotates: each welcome has a new resume token.
         watched: how events of watched jobs are numbered.
@@ -70,6 +73,8 @@ class Forms:
     away: Literal["logged", "lost", "dies"] = "logged"
     follows: bool = True
     takes_subscriber: bool = True
+    doubles_own: bool = False
+    acks_free: Literal["nothing", "resumes", "histories"] = "nothing"
     caught_up: bool = True
     rotates: bool = True
     watched: Literal["session", "own", "submitter"] = "session"
@@ -224,6 +229,7 @@ FORMS: Final[Mapping[str, Forms]] = {
             away="lost",
             follows=False,
             watched="own",
+            acks_free="histories",
             renames_copies=True,
             history_first=True,
             acks_cancel="no",
@@ -257,6 +263,7 @@ FORMS: Final[Mapping[str, Forms]] = {
             resume_in="top",
             follows=False,
             takes_subscriber=False,
+            acks_free="resumes",
             ended="no end",
             closes=_BOTH,
             refuses_unknown=False,
@@ -278,6 +285,8 @@ FORMS: Final[Mapping[str, Forms]] = {
             ids="uuid",
             errors="go",
             mixes_histories=True,
+            doubles_own=True,
+            acks_free="histories",
             ended="JOB_NOT_FOUND",
             lists_ended=False,
             result_name="output",
@@ -291,6 +300,7 @@ FORMS: Final[Mapping[str, Forms]] = {
             errors="ruby",
             resume_in="token",
             follows=False,
+            acks_free="resumes",
             watched="submitter",
             history_first=True,
             ended="PERMISSION_DENIED",

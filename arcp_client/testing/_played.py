@@ -93,6 +93,11 @@ class PlayedSession:
         if self.link is not None:
             self.link.send(frame)
 
+    def acknowledged(self, last: int) -> None:
+        """The client has processed everything up to this number."""
+        if self.forms.acks_free != "nothing":
+            self.log = self.since(last)
+
     def since(self, last: int) -> list[Frame]:
         """What a resume from this number brings; ends without a number always come."""
         return [frame for frame in self.log if frame.get("event_seq", last + 1) > last]
@@ -295,9 +300,20 @@ class PlayedJob:
         if bound or forms.away != "lost":
             self.history.append((frame, is_end))
         for watcher in self.watchers:
-            if watcher.session is not session or not bound:
+            if watcher.session is not session or not bound or forms.doubles_own:
                 watcher.session.send(self.copy(frame, watcher))
         return frame
+
+    def acknowledged(self, session: PlayedSession, last: int) -> None:
+        """A session has processed what it was sent up to this number."""
+        if self.forms.acks_free != "histories":
+            return
+        if session is self.session:
+            self.history = [it for it in self.history if it[0].get("event_seq", last + 1) > last]
+        if session.id in self.copies:
+            self.copies[session.id] = [
+                copy for copy in self.copies[session.id] if copy["event_seq"] > last
+            ]
 
     # -- who watches it
 

@@ -69,7 +69,7 @@ class Talk(Line):
             wire.LIST_JOBS: self._list,
             wire.PING: self._ping,
             wire.PONG: lambda frame: None,
-            wire.ACK: lambda frame: None,
+            wire.ACK: self._ack,
             wire.CLOSE: self._close,
             wire.BYE: self._close,
         }
@@ -343,6 +343,13 @@ class Talk(Line):
         assert self.session is not None
         pong = {"ping_nonce": frame["payload"].get("nonce"), "received_at": now_text()}
         self.send(self.session.frame(wire.PONG, pong))
+
+    def _ack(self, frame: Frame) -> None:
+        assert self.session is not None
+        last = frame["payload"]["last_processed_seq"]
+        self.session.acknowledged(last)
+        for job in self._host.jobs.values():
+            job.acknowledged(self.session, last)
 
     def _close(self, frame: Frame) -> None:
         assert self.session is not None

@@ -231,7 +231,7 @@ async def same_key(peer: Peer) -> str:
 
 
 async def key_later(peer: Peer) -> str:
-    async with connected(peer, features=_NO_ACKS) as client:
+    async with connected(peer) as client:
         job = await client.submit("steps", 1, idempotency_key="k")
         await job.result()
     async with connected(peer) as client:
@@ -286,8 +286,6 @@ async def closed(peer: Peer) -> str:
         peer.open("second")
         return status
 
-
-_NO_ACKS = ["heartbeat", "list_jobs", "subscribe", "result_chunk"]
 
 PROBES: Final[Mapping[str, Callable[[Peer], Awaitable[str]]]] = {
     "Its dialect is recognised as (§6.2)": recognised,

@@ -22,7 +22,6 @@ from arcp_client.errors import (
     JobTimedOut,
     LeaseExpired,
     PermissionDenied,
-    ResultIncomplete,
     Unauthenticated,
     UnknownCode,
 )
@@ -36,14 +35,12 @@ pytestmark = pytest.mark.timeout(20)
 
 
 @contextlib.asynccontextmanager
-async def another(
-    served: ReferenceRuntime, token: str = "tok-alice", *, acks: bool = True
-) -> AsyncIterator[Client]:
-    """One more client of the same runtime; without acks it frees nothing of its log."""
+async def another(served: ReferenceRuntime, token: str = "tok-alice") -> AsyncIterator[Client]:
+    """One more client of the same runtime."""
     async with Client(
         served.url,
         token=token,
-        features=[name for name in FEATURES if acks or name != "ack"],
+        features=FEATURES,
         timeouts=Timeouts(request=5, close=2),
         reconnect=Reconnect(wait=AT_ONCE),
     ) as client:
@@ -403,7 +400,7 @@ async def test_the_same_key_gives_the_same_job(client: Client) -> None:
 async def test_the_same_key_in_a_later_session_brings_everything_back(
     reference: ReferenceRuntime,
 ) -> None:
-    async with another(reference, acks=False) as first:
+    async with another(reference) as first:
         job = await first.submit("chunks", ["a", "b", "c"], idempotency_key="k")
         await job.result()
     async with another(reference) as second:
@@ -416,21 +413,33 @@ async def test_the_same_key_in_a_later_session_brings_everything_back(
         assert second.stats().gaps == 0
 
 
-async def test_what_was_acknowledged_is_not_brought_back(reference: ReferenceRuntime) -> None:
-    async with another(reference) as first:
-        await (await first.submit("chunks", ["a", "b"], idempotency_key="k")).result()
-    async with another(reference) as second:
-        again = await second.submit("chunks", ["a", "b"], idempotency_key="k")
-        with pytest.raises(ResultIncomplete):
-            await again.result()
-        assert again.status == "success"
+async def test_a_watcher_gets_all_of_what_the_submitter_has_processed(
+    reference: ReferenceRuntime,
+) -> None:
+    # This runtime makes histories of the log that acknowledgements free.
+    puppet = reference.puppet()
+    async with another(reference) as submitter, another(reference) as observer:
+        job = await submitter.submit("puppet", "p")
+        await puppet.progress(*range(25))
+        await submitter.drain()
+        view = await observer.watch(job.id, history=True)
+        await puppet.progress(*range(25, 40))
+        puppet.finish()
+        assert numbers(await all_of(view)) == list(range(40))
+        streamed = await submitter.submit("chunks", ["a", "b", "c"])
+        assert (await streamed.result()).value == "abc"
+        await submitter.drain()
+        again = await observer.watch(streamed.id, history=True)
+        assert (await again.result()).value == "abc"
+        assert (submitter.stats().gaps, observer.stats().gaps) == (0, 0)
+    assert all(connection.of("session.ack") == [] for connection in reference.connections)
 
 
 async def test_the_same_key_while_the_job_of_an_earlier_session_runs(
     reference: ReferenceRuntime,
 ) -> None:
     puppet = reference.puppet()
-    async with another(reference, acks=False) as first:
+    async with another(reference) as first:
         job = await first.submit("puppet", "p", idempotency_key="k")
         await puppet.progress(1, 2)
         await first.drain()
@@ -446,50 +455,3 @@ async def test_the_same_key_while_the_job_of_an_earlier_session_runs(
         assert numbers(seen) == [1, 2, 4]
         assert [type(e) for e in seen].count(events.Gap) == 1
         assert (await again.result()).value == "done"
-
-
-# ------------------------------------------------------------------ acknowledgements
-
-
-@rule("send-9")
-async def test_only_what_was_processed_is_acknowledged(reference: ReferenceRuntime) -> None:
-    # This runtime frees whatever it is told to: an ack beyond what came would empty its log.
-    gate = asyncio.Event()
-    third = asyncio.Event()
-    async with another(reference) as client:
-
-        @client.on(events.Event)
-        async def slow(event: events.Event) -> None:
-            if event.seq == 3:
-                third.set()
-                await gate.wait()
-
-        job = await client.submit("echo")
-        await third.wait()
-        connection = reference.connections[0]
-        assert (await connection.until("session.ack"))[0]["payload"] == {"last_processed_seq": 2}
-        gate.set()
-        await job.result()
-    await reference.until_ended(1)
-    acks = [f["payload"]["last_processed_seq"] for f in connection.of("session.ack")]
-    assert acks == sorted(acks)
-    assert acks[-1] == 8
-
-
-@rule("send-9")
-async def test_events_of_a_watched_job_are_not_acknowledged_in_the_sessions_numbers(
-    client: Client, reference: ReferenceRuntime
-) -> None:
-    puppet = reference.puppet()
-    job = await client.submit("puppet", "p")
-    await puppet.progress(*range(20))
-    async with another(reference) as observer:
-        own = await observer.submit("echo")
-        await own.result()
-        view = await observer.watch(job.id, history=True)
-        puppet.finish()
-        await view.result()
-    await reference.until_ended(1)
-    acks = [f["payload"]["last_processed_seq"] for f in reference.connections[1].of("session.ack")]
-    assert acks
-    assert max(acks) == 8

@@ -55,6 +55,18 @@ class Go(Table):
         return [(e.job_id, getattr(e, "current", e.kind)) for e in self.events]
 
 
+class Java(Go):
+    """A table at which a runtime sits that numbers and sends live events among a history."""
+
+    def __init__(self) -> None:
+        Table.__init__(self, "java")
+        self.seq = 0
+
+    def numbered(self, seq: int, number: int) -> None:
+        """An event of the watched job, under the number that the runtime gave it."""
+        Table.event(self, seq, A, number, id=f"{A}.{number}")
+
+
 @pytest.fixture
 def go() -> Go:
     return Go()
@@ -414,3 +426,73 @@ def _check(events: list[Event], sent: list[tuple[str, int]], *, whole: bool, end
     assert others == came
     numbers = [event.seq for event in events if event.seq is not None]
     assert numbers == sorted(numbers)
+
+
+@rule("accept-20")
+@given(
+    history=st.integers(1, 8),
+    live=st.integers(0, 6),
+    numbered=st.lists(st.integers(0, 20), max_size=6),
+    sent=st.lists(st.integers(0, 20), max_size=6),
+)
+def test_live_events_among_a_history_stand_behind_it_wherever_they_were_numbered_and_sent(
+    history: int, live: int, numbered: list[int], sent: list[int]
+) -> None:
+    """A thread sends the history and the pong, another one the live events, each in its order."""
+    java = Java()
+    nonce = java.watch()
+    past = list(range(history))
+    order = _merged(past, live, numbered)
+    numbers = {event: number for number, event in enumerate(order, 1)}
+    arriving: list[int | None] = [*_merged(past, live, sent)]
+    arriving.insert(arriving.index(history - 1) + 1, None)  # the pong, right behind the history
+    for number in arriving:
+        if number is None:
+            java.pong(nonce)
+        else:
+            java.numbered(numbers[number], number)
+    assert java.numbers == list(range(history + live))
+    assert [event.seq for event in java.events] == list(range(1, history + live + 1))
+    assert java.session.received == history + live
+
+
+def _merged(past: list[int], live: int, places: list[int]) -> list[int]:
+    """The past and the live events behind it, each in its order; where the live ones stand."""
+    merged = list(past)
+    at = 0
+    for count in range(live):
+        wanted = places[count] if count < len(places) else len(merged)
+        at = max(at, min(wanted, len(merged)))
+        merged.insert(at, len(past) + count)
+        at += 1
+    return merged
+
+
+def test_an_event_that_never_comes_holds_the_history_up_for_a_while_only() -> None:
+    java = Java()
+    nonce = java.watch()
+    java.numbered(1, 1)
+    java.numbered(3, 2)
+    java.pong(nonce)
+    assert java.numbers == []
+    java.wait(1)
+    assert [type(effect.cause).__name__ for effect in java.of(effects.Relink)] == ["LinkLost"]
+    java.cut()
+    java.connect()
+    java.numbered(2, 3)  # the resume brings it
+    assert java.numbers == [1, 3, 2]
+    assert not java.session.deadline or java.session.received == 3
+
+
+def test_a_history_asked_for_anew_ends_with_its_own_pong() -> None:
+    java = Java()
+    nonce = java.watch()
+    java.numbered(1, 1)
+    java.numbered(3, 3)
+    java.pong(nonce)
+    java.sent.clear()
+    other = java.watch(B)
+    java.numbered(2, 2)
+    assert java.numbers == []
+    java.pong(other)
+    assert java.numbers == [1, 2, 3]
