@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import signal
 import sys
@@ -28,6 +27,7 @@ from arcp_client.acp import (
 from arcp_client.cli import terminal
 from arcp_client.cli.acp_render import Screen
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import withhold
 from arcp_client.cli.verdicts import complaint
 from arcp_client.errors import ArcpError
 
@@ -152,7 +152,7 @@ def acp(
 ) -> Exit:
     """Talk to an agent: one prompt, or as many as are typed."""
     terminal.log_to_stderr()
-    os.environ.pop("ARCP_TOKEN", None)  # the runtime's token is none of the agent's business
+    withhold()  # the runtime's token is none of the agent's business
     try:
         return asyncio.run(_acp(command, prompt, json_lines, cwd, session, allow, write))
     except AgentRefused as error:

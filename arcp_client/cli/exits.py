@@ -160,7 +160,41 @@ def is_utf8(stream: IO[str]) -> bool:
 
 
 def tame() -> None:
-    """Make stdout and stderr take any text: what they cannot show they replace."""
+    """Make stdout and stderr take any text: what they cannot show they replace.
+
+    Messages that stderr takes no more, since its reader has gone or its disk is full, are dropped:
+    they change neither what a command does nor its exit code.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace" if is_utf8(stream) else "replace")
+    old = sys.stderr
+    if isinstance(old, io.TextIOWrapper) and old is sys.__stderr__:
+        sys.stderr = _Messages(
+            io.BufferedWriter(io.FileIO(old.fileno(), "wb", closefd=False)),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=True,
+        )
+
+
+class _Messages(io.TextIOWrapper):
+    """Standard error that never fails."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)

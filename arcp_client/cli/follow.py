@@ -14,6 +14,7 @@ from arcp_client import ArcpError, Client, Job, JobHandle, events
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.family import MOST, Family
+from arcp_client.cli.given import text_of
 from arcp_client.cli.output import Report
 from arcp_client.cli.running import Interrupts, beside
 from arcp_client.cli.verdicts import complaint, is_hole
@@ -214,10 +215,10 @@ def read_input(text: str) -> Any:
     try:
         if text == "-":
             where = "stdin"
-            text = sys.stdin.read()
+            text = text_of(_stdin(), where)
         elif text.startswith("@"):
             where = text[1:]
-            text = Path(where).read_text(encoding="utf-8")
+            text = text_of(Path(where).read_bytes(), where)
         return json.loads(text, parse_constant=_no_constant)
     except OSError as error:
         raise Complaint(Exit.USAGE, f"{where} cannot be read: {error.strerror}") from None
@@ -227,6 +228,13 @@ def read_input(text: str) -> Any:
             f"{where} is not JSON: {error}",
             """a text is written --input '"like this"', a file is named --input @file.json""",
         ) from None
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:  # it was closed when the command began
+        raise Complaint(Exit.USAGE, "stdin is closed, and --input - reads it")
+    buffer = getattr(sys.stdin, "buffer", None)
+    return buffer.read() if buffer is not None else sys.stdin.read().encode()
 
 
 def _no_constant(word: str) -> Any:

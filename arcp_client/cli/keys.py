@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import platformdirs
 from pydantic import SecretStr
 
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import to_token, user_directory
 
 __all__ = ["fetch", "forget", "keep", "known"]
 
@@ -49,7 +49,7 @@ def fetch(url: str) -> SecretStr:
             f"the keyring holds no token for {_name(url)} any more",
             "`arcp-client login` puts one there, `arcp-client logout` ends asking for it",
         )
-    return SecretStr(found)
+    return to_token(found, f"the keyring's entry for {_name(url)}")
 
 
 def keep(url: str, token: SecretStr) -> str:
@@ -119,7 +119,10 @@ def _ask(question: Callable[[Any], T]) -> T:
 
 
 def _file() -> Path:
-    return Path(platformdirs.user_state_dir("arcp-client")) / "logins.json"
+    directory = user_directory("state")
+    if directory is None:
+        raise OSError("no home directory is known")
+    return directory / "logins.json"
 
 
 def _listed() -> set[str]:
@@ -131,13 +134,15 @@ def _listed() -> set[str]:
 
 
 def _list(names: set[str]) -> None:
-    path = _file()
-    part = path.with_suffix(".part")
     try:
+        path = _file()
+        part = path.with_suffix(".part")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(sorted(names), file)
         part.replace(path)
     except OSError as error:
-        raise Complaint(Exit.USAGE, f"{path} cannot be written: {error.strerror}") from None
+        raise Complaint(
+            Exit.USAGE, f"the list of logins cannot be written: {error.strerror or error}", _INSTEAD
+        ) from None

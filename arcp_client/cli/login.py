@@ -10,9 +10,10 @@ from pydantic import SecretStr
 
 from arcp_client.cli import keys, terminal
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import read_token, to_token
 from arcp_client.cli.options import Output
 from arcp_client.cli.running import Interrupts, Place, connected, execute
-from arcp_client.cli.settings import read_token, settle, to_token
+from arcp_client.cli.settings import settle
 
 __all__ = ["login", "logout"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,6 +16,7 @@ from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.family import Family
+from arcp_client.cli.given import served_token
 from arcp_client.cli.options import Output
 from arcp_client.cli.output import Report, reporter
 from arcp_client.cli.running import Interrupts, beside, execute
@@ -321,7 +321,7 @@ def _bytes(piece: events.ResultChunk) -> bytes:
 
 def serve(path: Path, *, port: int, speed: float | None) -> Exit:
     """Play a transcript as a runtime, until it is stopped."""
-    token = os.environ.pop("ARCP_TOKEN", None)
+    token = served_token(None)
     console = terminal.err()
 
     def begun(line: JobLine, job_id: str) -> None:
@@ -329,7 +329,7 @@ def serve(path: Path, *, port: int, speed: float | None) -> Exit:
 
     async def body(interrupts: Interrupts) -> Exit:
         _opened(path).close()
-        auth = {token: "owner"} if token else None
+        auth = {token.get_secret_value(): "owner"} if token is not None else None
         runtime = ReplayedRuntime(path, speed=speed, auth=auth, on_job=begun)
         async with runtime:
             try:

@@ -23,9 +23,9 @@ from time import time
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-import platformdirs
 
 from arcp_client import SqliteStore
+from arcp_client.cli.given import user_directory
 from arcp_client.models import Checkpoint
 
 __all__ = ["Run", "begin", "find", "forget", "unfinished"]
@@ -232,7 +232,10 @@ def forget(job_id: str) -> None:
 
 
 def _home() -> Path:
-    return Path(platformdirs.user_state_dir("arcp-client")) / "runs"
+    directory = user_directory("state")
+    if directory is None:
+        raise OSError("no home directory is known")
+    return directory / "runs"
 
 
 def _sweep() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import os
 import sqlite3
 import ssl
 import sys
@@ -14,15 +13,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
-
 from arcp_client import ArcpError, Runtime, SqliteEventLog
 from arcp_client._hosts import is_loopback
 from arcp_client.cli import terminal
 from arcp_client.cli.acp_hosted import hosted_agents
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import served_token
 from arcp_client.cli.samples import NAMES, sample_runtime
-from arcp_client.cli.settings import read_token
 from arcp_client.cli.stopping import Stopping
 from arcp_client.cli.verdicts import complaint
 
@@ -47,7 +44,7 @@ def serve(
     """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
     terminal.log_to_stderr(traces=True)
     tls = _tls(tls_cert, tls_key, stdio=stdio)
-    token = _token(token_file)
+    token = served_token(token_file)  # agents start programs: it is none for them
     auth = {token.get_secret_value(): "owner"} if token is not None else None
     # Before anything of the user's is imported: a refusal should come at once.
     if not stdio and auth is None and agents is None:
@@ -79,17 +76,6 @@ def serve(
         return asyncio.run(_serve(runtime, host, port, what, tls=tls, stdio=stdio, grace=grace))
     except ArcpError as error:
         raise complaint(error) from error
-
-
-def _token(token_file: Path | None) -> SecretStr | None:
-    token = os.environ.pop("ARCP_TOKEN", None)  # agents start programs: it is none for them
-    if token_file is not None:
-        return read_token(token_file)
-    if token:
-        return SecretStr(token)
-    if path := os.environ.get("ARCP_TOKEN_FILE"):
-        return read_token(Path(path))
-    return None
 
 
 def _refuse_open(host: str) -> None:

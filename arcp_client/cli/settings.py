@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import platformdirs
 from pydantic import SecretStr
 
 from arcp_client._hosts import is_loopback
 from arcp_client.cli import keys
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import read_token, text_of, tidy, to_token, user_directory, variable
 from arcp_client.cli.options import Output
 
-__all__ = ["Setting", "Settled", "read_token", "settle", "show", "to_token"]
+__all__ = ["Setting", "Settled", "profiles", "settle", "show"]
 
 DEFAULT_URL = "ws://127.0.0.1:7777/arcp"
 _LOCAL = "./arcp.toml"
@@ -61,7 +61,7 @@ class Settled:
         self.check_host()
         if self.token_from.value:
             return read_token(Path(self.token_from.value))
-        return SecretStr(os.environ["ARCP_TOKEN"])
+        return to_token(os.environ["ARCP_TOKEN"], "ARCP_TOKEN")
 
     def check_host(self) -> None:
         """Refuse to send a token to where somebody else's file says.
@@ -78,28 +78,6 @@ class Settled:
             )
 
 
-def read_token(path: Path) -> SecretStr:
-    """The token in a file: its text without white space around it."""
-    try:
-        token = path.expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Complaint(Exit.USAGE, f"the token file {path} cannot be read: {why}") from None
-    return to_token(token, f"the token file {path}")
-
-
-def to_token(text: str, what: str) -> SecretStr:
-    """A text as a token.
-
-    Raises:
-        Complaint: it cannot be one; ``what`` says where it is from.
-    """
-    text = text.strip()
-    if not text or len(text.split()) != 1:
-        raise Complaint(Exit.USAGE, f"{what} must hold one token and nothing else")
-    return SecretStr(text)
-
-
 def settle(
     *,
     url: str | None = None,
@@ -112,18 +90,16 @@ def settle(
     Raises:
         Complaint: a settings file or a variable cannot be used.
     """
-    user_file = Path(platformdirs.user_config_dir("arcp-client")) / "config.toml"
-    local = _read(Path("arcp.toml"), _LOCAL)
-    user = _read(user_file, str(user_file))
+    (local, _), (user, user_file) = _files()
     if profile is not None:
         chosen = Setting(profile, "--profile")
-    elif value := os.environ.get("ARCP_PROFILE"):
+    elif value := variable("ARCP_PROFILE"):
         chosen = Setting(value, "ARCP_PROFILE")
     else:
         chosen = Setting("default", "default")
     layers = [
         (_section(local, chosen, _LOCAL), _LOCAL),
-        (_section(user, chosen, str(user_file)), str(user_file)),
+        (_section(user, chosen, user_file), user_file),
     ]
     known = any(chosen.value in file.get("profiles", {}) for file in (local, user))
     if chosen.origin != "default" and not known:
@@ -135,13 +111,12 @@ def settle(
 
     def find(name: str, flag: str | None, default: str) -> Setting:
         if flag is not None:
-            return Setting(flag, f"--{name}")
-        variable = f"ARCP_{name.upper()}"
-        if found := os.environ.get(variable):
-            return Setting(found, variable)
+            return Setting(tidy(flag), f"--{name}")
+        if found := variable(f"ARCP_{name.upper()}"):
+            return Setting(found, f"ARCP_{name.upper()}")
         for section, origin in layers:
             if name in section:
-                return Setting(str(section[name]), origin)
+                return Setting(tidy(section[name]), origin)
         return Setting(default, "default")
 
     runtime = find("url", url, DEFAULT_URL)
@@ -149,7 +124,7 @@ def settle(
         profile=chosen,
         url=runtime,
         output=find("output", output.value if output is not None else None, Output.TEXT.value),
-        token_from=_token_from(token_file, layers[1][0], str(user_file), runtime.value),
+        token_from=_token_from(token_file, layers[1][0], user_file, runtime.value),
     )
     if settled.output.value not in tuple(Output):
         raise Complaint(
@@ -167,23 +142,55 @@ def _token_from(
         return Setting(str(flag), "--token-file")
     if os.environ.get("ARCP_TOKEN"):
         return Setting("", "ARCP_TOKEN")
-    if path := os.environ.get("ARCP_TOKEN_FILE"):
+    if path := variable("ARCP_TOKEN_FILE"):
         return Setting(path, "ARCP_TOKEN_FILE")
     if "token_file" in user:
-        return Setting(str(user["token_file"]), origin)
+        return Setting(tidy(user["token_file"]), origin)
     return Setting("", _KEYRING) if keys.known(url) else None
+
+
+def _files() -> Sequence[tuple[Mapping[str, Any], str]]:
+    """The local file and the user's, each with its name; empty where there is none."""
+    directory = user_directory("config")
+    user = None if directory is None else directory / "config.toml"
+    name = "the user's config.toml" if user is None else str(user)
+    return (_read(Path("arcp.toml"), _LOCAL), _LOCAL), (
+        {} if user is None else _read(user, name),
+        name,
+    )
 
 
 def _read(path: Path, name: str) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        return {}
+        data = path.read_bytes()
     except OSError as error:
+        if not _is_there(path):
+            return {}
         raise Complaint(Exit.USAGE, f"{name} cannot be read: {error.strerror}") from None
+    try:
+        return tomllib.loads(text_of(data, name))
     except ValueError as error:
         raise Complaint(Exit.USAGE, f"{name} is not TOML: {error}") from None
+
+
+def _is_there(path: Path) -> bool:
+    """Whether the file is known to exist. In a directory that cannot be searched none is known,
+    and no command needs one.
+    """
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
+
+
+def profiles() -> list[str]:
+    """The names of all profiles that the settings files have."""
+    found: set[str] = set()
+    for file, _ in _files():
+        tables = file.get("profiles", {})
+        found.update(tables if isinstance(tables, dict) else ())
+    return sorted(found)
 
 
 def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import webbrowser
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,9 +14,9 @@ from arcp_client import ArcpError, Client
 from arcp_client._hosts import is_loopback
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import served_token
 from arcp_client.cli.replaying import read_speed
 from arcp_client.cli.running import Interrupts, Place, connected, execute
-from arcp_client.cli.settings import read_token
 from arcp_client.testing import ReplayedRuntime
 from arcp_client.web import Server, serve
 
@@ -39,7 +38,8 @@ def web(
     open_: bool,
 ) -> Exit:
     """Serve until a signal; the jobs of a runtime, or those of a transcript."""
-    login = _login(login_file)
+    # What people log in with: never a flag's value, which everybody on the machine can read.
+    login = served_token(login_file, name=_TOKEN)
     _refuse_open(host, login)
     pace = read_speed(speed)
 
@@ -77,14 +77,6 @@ async def _client(
         raise Complaint(Exit.USAGE, f"{replay} cannot be read: {error.strerror}") from None
 
 
-def _login(path: Path | None) -> SecretStr | None:
-    """What people log in with: never a flag's value, which everybody on the machine can read."""
-    if path is not None:
-        return read_token(path)
-    value = os.environ.pop(_TOKEN, None)  # what is started from here, a browser, needs none
-    return SecretStr(value) if value else None
-
-
 def _refuse_open(host: str, login: SecretStr | None) -> None:
     if login is None and not is_loopback(host):
         raise Complaint(
@@ -108,7 +100,6 @@ async def _serve(
     try:
         terminal.tell(terminal.err(), f"the dashboard is on {server.url}", "green")
         if open_:
-            os.environ.pop("ARCP_TOKEN", None)
             await asyncio.to_thread(webbrowser.open, server.url)
         async with interrupts.stop():
             await asyncio.get_running_loop().create_future()

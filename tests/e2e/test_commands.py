@@ -283,6 +283,55 @@ def test_whoever_reads_half_of_it_gets_no_traceback(env: Env, url: str) -> None:
         child.close(force=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "out"),
+    [
+        (["run", "echo", "-i", "1"], 0, "1\n"),
+        (["run", "echo", "-i", "1", "--json"], 0, "outcome"),
+        (["run", "fails"], 1, ""),
+        (["run", "nobody"], 5, ""),
+        (["run"], 2, ""),
+        (["jobs", "--status", "running"], 0, ""),
+        (["ping", "--url", "ws://127.0.0.1:1/", "--connect-timeout", "0.3"], 3, ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("stderr", ["a pipe that nobody reads", "/dev/full"])
+def test_a_stderr_that_takes_nothing_changes_no_exit_code(
+    env: Env, url: str, tmp_path: Path, words: list[str], code: int, out: str, stderr: str
+) -> None:
+    if stderr.startswith("/"):
+        end = os.open(stderr, os.O_WRONLY)
+    else:
+        reader, end = os.pipe()
+        os.close(reader)
+    try:
+        done = subprocess.run(
+            [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=end,
+            text=True, timeout=40, check=False, env={**env, "ARCP_URL": url}, cwd=tmp_path,
+        )  # fmt: skip
+    finally:
+        os.close(end)
+    assert done.returncode == code
+    assert out in done.stdout
+
+
+@pytest.mark.parametrize("home", ["/dev/null", "/proc", None])
+def test_commands_work_without_a_home(
+    arcp: Callable[..., Done], home: str | None, monkeypatch: pytest.MonkeyPatch, env: Env
+) -> None:
+    if home is None:
+        monkeypatch.delitem(env, "HOME")
+    else:
+        monkeypatch.setitem(env, "HOME", home)
+    if home is not None:
+        done = arcp("run", "echo", "-i", "1")
+        assert (done.returncode, done.stdout) == (0, "1\n")
+        assert "--resume will not find this run" in done.stderr
+    for words in (["ping"], ["jobs"], ["config", "show"], ["version"]):
+        assert arcp(*words).returncode == 0, words
+
+
 # ---------------------------------------------------------------------- run: Ctrl-C
 
 

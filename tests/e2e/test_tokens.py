@@ -16,6 +16,12 @@ Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
 
 TOKEN = "canary-t0ken"
+SECRETS = {
+    "ARCP_TOKEN": TOKEN,
+    "ARCP_TOKEN_FILE": f"/{TOKEN}",
+    "ARCP_WEB_TOKEN": TOKEN,
+    "ARCP_OTHER_TOKEN_2": TOKEN,
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +42,7 @@ def env(home: Path) -> Env:
 
 @pytest.fixture(scope="module")
 def url(env: Env) -> Iterator[str]:
-    with serving({**env, "ARCP_TOKEN": TOKEN}, "--agents", "token_agents:make") as (url, _):
+    with serving({**env, **SECRETS}, "--agents", "token_agents:make") as (url, _):
         yield url
 
 
@@ -179,12 +185,56 @@ def test_a_program_that_an_agent_starts_is_not_given_the_token(arcp: Call) -> No
     assert done.returncode == 0, done.stderr
     assert "'PATH'" in done.stdout
     assert TOKEN not in done.stdout
-    assert "ARCP_TOKEN" not in done.stdout
+    assert "TOKEN" not in done.stdout
 
 
 def test_an_agent_of_another_protocol_is_not_given_the_token(arcp: Call, tmp_path: Path) -> None:
     program = "import os, pathlib; pathlib.Path('seen').write_text(str(dict(os.environ)))"
-    arcp("acp", "--prompt", "x", "python3", "-c", program, ARCP_TOKEN=TOKEN)
+    arcp("acp", "--prompt", "x", "python3", "-c", program, **SECRETS)
     seen = (tmp_path / "seen").read_text()
     assert "'PATH'" in seen
-    assert TOKEN not in seen
+    assert "TOKEN" not in seen
+
+
+def test_a_hosted_agent_of_another_protocol_is_not_given_the_token(
+    env: Env, tmp_path: Path
+) -> None:
+    program = tmp_path / "agent.py"
+    seen = tmp_path / "seen"
+    program.write_text(
+        f"import os, pathlib; pathlib.Path({str(seen)!r}).write_text(str(dict(os.environ)))"
+    )
+    options = ("--acp", f"odd=python3 {program}")
+    with serving({**env, **SECRETS}, *options) as (url, _):
+        done = subprocess.run(
+            [*COMMAND, "run", "odd", "-i", '"x"', "--url", url], capture_output=True, text=True,
+            timeout=40, check=False, env={**env, "ARCP_TOKEN": TOKEN}, cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "'PATH'" in seen.read_text()
+    assert "TOKEN" not in seen.read_text()
+
+
+@pytest.mark.parametrize("options", [["web", "--port", "0", "--open"]])
+def test_a_browser_is_not_given_the_token(
+    arcp: Call, env: Env, url: str, tmp_path: Path, options: list[str]
+) -> None:
+    browser = tmp_path / "browser"
+    seen = tmp_path / "seen"
+    browser.write_text(f"#!/bin/sh\nenv > {seen}.part; mv {seen}.part {seen}\n")
+    browser.chmod(0o755)
+    with terminal(
+        env,
+        *options,
+        "--url",
+        url,
+        **SECRETS,
+        BROWSER=f"{browser} %s",
+    ) as child:
+        child.expect("the dashboard is on")
+        while not seen.exists():
+            child.expect([pexpect.TIMEOUT], timeout=0.05)
+        child.sendintr()
+        child.expect(pexpect.EOF)
+    assert "PATH=" in seen.read_text()
+    assert "TOKEN" not in seen.read_text()

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.given import read_token
 from arcp_client.cli.options import Output
-from arcp_client.cli.settings import read_token, settle, show
+from arcp_client.cli.settings import settle, show
 
 
 @pytest.fixture(autouse=True)
