@@ -64,7 +64,9 @@ HEAD = 160
 """Bytes that a head is made of."""
 _WITHHELD = "<withheld: may hold a secret>"
 _NAMED = frozenset({"arcp", "id", "type", "session_id", "job_id", "kind", "ts", "level", "phase"})
+_NAMED |= {"jsonrpc", "method", "sessionId", "sessionUpdate"}
 _NAMES_ONLY = frozenset({"event_seq", "trace_id", "payload", "body", "message", "auth", "token"})
+_NAMES_ONLY |= {"params", "result", "error", "update"}
 _PIECE = re.compile(r'"((?:[^"\\]|\\.)*)"?(\s*:)?|[^\s{}\[\]:,"]+', re.DOTALL)
 _PLAIN = re.compile(r"[\w.:@+-]{1,64}")
 _BARE = re.compile(r"true|false|null|NaN|-?Infinity|-?[0-9][0-9.eE+-]{0,23}")

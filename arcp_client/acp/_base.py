@@ -6,6 +6,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import msgspec
 
+from arcp_client.acp._mending import mend
+
 __all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Update"]
 
 
@@ -70,10 +72,13 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
         """The whole notification's ``params`` as they came, with all that has no field here."""
         if "at" not in self.__dict__:
             return {}
-        try:
-            return cast("dict[str, Any]", _decode(self.__dict__["at"][0])["params"])
-        except (msgspec.MsgspecError, RecursionError):  # a number or a depth beyond all bounds
-            return {}
+        line: bytes = self.__dict__["at"][0]
+        for text in (line, mend(line) or line):
+            try:
+                return cast("dict[str, Any]", _decode(text)["params"])
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue  # a character, a number or a depth beyond all bounds
+        return {}
 
     @property
     def raw(self) -> Any:

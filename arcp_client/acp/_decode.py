@@ -1,8 +1,9 @@
-"""JSON in, typed values out, whatever an agent makes of the schema.
+"""Decodes JSON into typed values, whatever an agent makes of JSON and of the schema.
 
-First in one pass by msgspec. What it refuses goes through `tolerant`, which keeps all that can be
-kept: an unknown variant becomes an ``Unknown…``, a field with an impossible value its default, an
-impossible item of a list is left out. Only a missing required field makes a value impossible.
+First in one pass by msgspec. What is no strict JSON is rewritten by `mend` and read again. What is
+of another shape goes through `tolerant`, which keeps all that can be kept: an unknown variant
+becomes an ``Unknown…``, a field with an impossible value its default, an impossible item of a list
+is left out. Only a missing required field makes a value impossible.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from msgspec import inspect as info
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Origin, Unknown, Update
+from arcp_client.acp._mending import mend
 
-__all__ = ["Misshapen", "as_json", "as_value", "decode", "update_of"]
+__all__ = ["REFUSED", "Misshapen", "as_json", "as_value", "decode", "update_of"]
 
 T = TypeVar("T", bound=Base)
 
@@ -34,28 +36,52 @@ class _Notification(msgspec.Struct, gc=False):
 
 _notification = msgspec.json.Decoder(_Notification)
 as_json = msgspec.json.Encoder().encode
-as_value = msgspec.json.Decoder().decode
+_as_value = msgspec.json.Decoder().decode
+
+REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for a line that it does not take."""
+
+
+def as_value(data: bytes) -> Any:
+    """The JSON value of a text, also of one that is not strict JSON (see `mend`).
+
+    Raises:
+        Misshapen: it is not JSON, or nested too deeply.
+    """
+    try:
+        return _as_value(data)
+    except REFUSED as error:
+        mended = mend(data)
+        try:
+            return _as_value(data if mended is None else mended)
+        except REFUSED:
+            raise Misshapen(f"unreadable JSON: {str(error) or 'nested too deeply'}") from None
 
 
 def update_of(at: tuple[bytes, Origin]) -> Update:
     """The update in the line of a ``session/update``; it keeps where it came. Never raises."""
     try:
         update: Any = _notification.decode(at[0]).params.update
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        update = _odd_update(at[0])
+    except REFUSED:
+        line = mend(at[0]) or at[0]
+        at = (line, at[1])
+        try:
+            update = _notification.decode(line).params.update
+        except REFUSED:
+            update = _odd_update(line)
     update.__dict__["at"] = at
     return update  # type: ignore[no-any-return]
 
 
 def _odd_update(line: bytes) -> Any:
     try:
-        value = msgspec.json.decode(line)["params"]["update"]
+        value = _as_value(line)["params"]["update"]
         kind = value.get("sessionUpdate")
         if isinstance(kind, str) and kind in _update_kinds():
             return tolerant(_update_kinds()[kind], value)
     except Misshapen as error:
         _log.warning("an update is not of its kind's shape and is kept as Unknown: %s", error)
-    except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, AttributeError):
+    except (*REFUSED, LookupError, TypeError, AttributeError):
         kind = None
         _log.warning("a session/update without an update is kept as Unknown")
     return schema.UnknownSessionUpdate(kind=kind if isinstance(kind, str) else "")
@@ -79,13 +105,8 @@ def decode(type_: type[T], data: bytes) -> T:
         data = b"{}"
     try:
         return msgspec.json.decode(data, type=type_)
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise Misshapen(str(error)) from None
-    return tolerant(info.type_info(type_), value)  # type: ignore[no-any-return]
+    except REFUSED:
+        return tolerant(info.type_info(type_), as_value(data))  # type: ignore[no-any-return]
 
 
 def tolerant(kind: info.Type, value: Any, where: str = "$") -> Any:

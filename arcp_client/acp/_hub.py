@@ -1,4 +1,4 @@
-"""One agent's messages in, each to the session or service it is for; calls out, answered in order.
+"""Leads one agent's messages to the session or service that they are for, and calls to the agent.
 
 The hub is what the sessions of a connection share. It decides how the answer to a call returns:
 through the inbox of its session, or past it when the call is made by a handler that the inbox
@@ -15,15 +15,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
+from arcp_client._budget import ByteBudget
+from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner, is_elsewhere
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base
-from arcp_client.acp._decode import Misshapen, decode
+from arcp_client.acp._decode import Misshapen, as_value, decode
 from arcp_client.acp._handlers import Handlers
 from arcp_client.acp._lane import HERE, Inside, Lane
-from arcp_client.acp._peer import Outcome, Peer, Settle
+from arcp_client.acp._peer import Id, Outcome, Peer, Settle
 from arcp_client.acp._requests import Requests, Route
 from arcp_client.acp._spool import Store
 from arcp_client.acp._strays import Strays
@@ -127,15 +127,22 @@ class Hub:
         self.inboxes: dict[str, Callable[[bytes], bool]] = {}
         self.agent = schema.InitializeResponse(protocol_version=1)
         self.closed: asyncio.Future[LinkLost | None] = asyncio.get_running_loop().create_future()
-        self._strays = Strays(limits.unknown_sessions, limits.unknown_updates)
+        self.gone = asyncio.Event()  # the agent; handlers may still be at work
+        self._end_of_agent: LinkLost | None = None
+        self._strays = Strays(limits.unknown_sessions, limits.unknown_updates, limits.unknown_bytes)
         self._transport = transport
-        self._closing = self._ended = False
-        self.peer = Peer(transport, self, self.owner)
+        self._ended = False
+        self._closing: asyncio.Future[None] | None = None
+        self._held = ByteBudget(limits.requests)
+        answers = ByteBudget(limits.answers)
+        self.peer = Peer(transport, self, self.owner, answers)
         self.requests = Requests(
             routes,
             post=self.peer.post,
             session=self.sessions.get,
             limit=limits.open_requests,
+            held=self._held,
+            answers=answers,
             failed=self.failed,
         )
 
@@ -198,6 +205,7 @@ class Hub:
                 timeout=self.limits.request if timeout is _DEFAULT else timeout,
                 arrive=arrive if lane is not None or arrived is not None else None,
                 nested=own is not None,
+                serving=inside is not None,
                 abandon=abandon,
             )
         except LinkLost as error:
@@ -254,15 +262,24 @@ class Hub:
         """Wait until something has been consumed."""
         await self.store.room()
 
-    def request(self, id_: int | str | None, method: str, params: bytes) -> None:
+    def request(self, id_: Id, method: str, params: bytes) -> None:
         """A request of the agent."""
         self.requests.take(id_, method, params)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the open requests hold more bytes than they may."""
+        return self._held.over
+
+    async def served(self) -> None:
+        """Wait until that is not so."""
+        await self._held.room()
 
     def notification(self, method: str, params: bytes) -> None:
         """A notification other than a session's update."""
         try:
-            value = msgspec.json.decode(params or b"{}")
-        except (msgspec.MsgspecError, RecursionError) as error:
+            value = as_value(params or b"{}")
+        except Misshapen as error:
             self.strange(RemoteProtocolError(f"{method} has no readable params ({error})"))
             return
         if method == "$/cancel_request":
@@ -283,14 +300,39 @@ class Hub:
         self.hooks.tell(self.hooks.strange, error)
 
     def lost(self, error: LinkLost) -> None:
-        """The agent has ended; what it had sent is still handled."""
+        """The agent has ended; what it had sent is still handled, and then the end is told."""
         self.requests.forget()
-        if not self.closed.done():
-            self.closed.set_result(None if self._ended else error)
-        for session in list(self.sessions.values()):
+        self._end_of_agent = None if self._ended else error
+        self.gone.set()
+        sessions = list(self.sessions.values())
+        for session in sessions:
             session.lane.do(partial(session.end, self.reason()))
-            session.lane.release()
-        self.hooks.tell(self.hooks.closed, None if self._ended else error)
+            session.lane.complete()
+        if sessions:
+            self.owner.spawn(self._tell_later(sessions), name="end")
+        else:
+            self._tell_end()
+
+    async def _tell_later(self, sessions: list[Session]) -> None:
+        for session in sessions:
+            await session.lane.drained()
+        self._tell_end()
+
+    def _tell_end(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(self._end_of_agent)
+            self.hooks.tell(self.hooks.closed, self._end_of_agent)
+
+    async def end_of_agent(self) -> LinkLost | None:
+        """Wait for the agent's end, and for the handlers of what came before it.
+
+        A handler that waits would wait for itself, so it is only told of the end.
+        """
+        inside = running()
+        if inside is None or inside.lane is None:
+            return await asyncio.shield(self.closed)
+        await self.gone.wait()
+        return self._end_of_agent
 
     def reason(self) -> Exception:
         """Why there is no more to come."""
@@ -315,12 +357,16 @@ class Hub:
         self.peer.fail(LinkLost(why))
         self.owner.spawn(self._transport.close(timeout=0), name="kill")
 
-    async def close(self, *, drain: float) -> None:
-        """End everything; what has arrived is handled first, for ``drain`` seconds at most."""
-        if self._closing:
-            await asyncio.wait({self.closed})
+    async def close(self, *, drain: float, deadline: Deadline) -> None:
+        """End everything; what has arrived is handled first, for ``drain`` seconds at most.
+
+        All of it has ended at the deadline, apart from user code that goes on after it was
+        cancelled.
+        """
+        if self._closing is not None:
+            await asyncio.wait({self._closing}, timeout=deadline.share())
             return
-        self._closing = True
+        self._closing = asyncio.get_running_loop().create_future()
         inside = running()
         own = None if inside is None else inside.lane
         sessions = list(self.sessions.values())
@@ -330,17 +376,20 @@ class Hub:
         try:
             if waits and drain > 0:
                 tasks = {self.owner.spawn(wait, name="drain") for wait in waits}
-                await asyncio.wait(tasks, timeout=drain)
+                await asyncio.wait(tasks, timeout=deadline.share(drain))
             else:
                 for wait in waits:
                     wait.close()
         finally:
-            await self._end(sessions)
+            try:
+                await self._end(sessions, deadline)
+            finally:
+                self._closing.set_result(None)
 
     async def _drained(self, session: Session) -> None:
         await session.lane.drained()
 
-    async def _end(self, sessions: list[Session]) -> None:
+    async def _end(self, sessions: list[Session], deadline: Deadline) -> None:
         self._ended = True
         left = sum(session.leave() for session in sessions)
         if left:
@@ -348,9 +397,18 @@ class Hub:
         self.sessions.clear()
         self.inboxes.clear()
         self._strays.close()
+        closing = self.owner.spawn(
+            self._transport.close(timeout=deadline.share(self.limits.close)), name="transport"
+        )
         try:
-            await self._transport.close(timeout=self.limits.close)
+            stopped = await self.requests.close(deadline)
+            await asyncio.wait({closing}, timeout=deadline.left)
         finally:
             self.peer.fail(LinkLost("closed here"))
-            await self.requests.close()
-            await self.owner.close()
+            self._tell_end()
+            ended = await self.owner.close(deadline=deadline)
+        if not (stopped and ended):
+            _log.warning(
+                "%s was closed while functions of yours went on although they were cancelled",
+                self.name,
+            )

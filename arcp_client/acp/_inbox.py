@@ -51,14 +51,16 @@ class Inbox:
 
     def __init__(self, hub: Hub, session_id: str) -> None:
         self.id = session_id
-        self.state = State()
+        self.state = State(hub.limits.state)
         self.lane = Lane(hub.store, self._deliver)
         self.handlers = Handlers(hub.handlers, self.used)
         limits = hub.limits
         self.streams = Streams(
             limit=limits.buffer.soft,
+            limit_bytes=limits.buffer.bytes,
             stall=limits.stall,
             history=limits.history,
+            history_bytes=limits.history_bytes,
             at_home=hub.at_home,
         )
         self.turns = Turns(hub, session_id, self.lane)

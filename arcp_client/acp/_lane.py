@@ -242,7 +242,7 @@ class Lane:
     # ------------------------------------------------------------------ the end
 
     def complete(self) -> None:
-        """Take no more updates; what was taken is still handled."""
+        """Take no more updates; what was taken is still handled. Idempotent."""
         self.release()
         self._closed = True
         self._channel.complete()

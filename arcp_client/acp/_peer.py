@@ -1,7 +1,9 @@
-"""Lines of one agent in, answers to calls and messages out: JSON-RPC 2.0 over a transport.
+"""Speaks JSON-RPC 2.0 with one agent over a transport.
 
-The reader never awaits user code, and nothing an agent writes ends it: what cannot be understood is
-reported and skipped. Only the end of the link ends it, and then every waiter learns why at once.
+The reader never awaits user code, and nothing an agent writes ends it. What cannot be understood is
+reported; if its id can be read, a request is answered with an error, and the call that an answer
+belongs to fails. Only the end of the link ends the reader, and then every waiter learns why at
+once.
 """
 
 from __future__ import annotations
@@ -11,18 +13,29 @@ import copy
 import itertools
 import logging
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.unreadable import unreadable
-from arcp_client.acp._decode import as_json
-from arcp_client.acp.errors import refused
-from arcp_client.errors import BufferFull, LinkLost, RemoteProtocolError, RequestTimeout
+from arcp_client.acp._decode import REFUSED, Misshapen, as_json, as_value
+from arcp_client.acp._mending import Head, head, mend
+from arcp_client.acp._outbox import Outbox
+from arcp_client.acp.errors import INVALID_REQUEST, PARSE_ERROR, refused
+from arcp_client.errors import (
+    BufferFull,
+    LinkLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
 from arcp_client.transports import Transport
+from arcp_client.transports._lines import DroppedLine
 
-__all__ = ["Arrive", "Outcome", "Peer", "Receiver"]
+__all__ = ["Arrive", "Id", "Key", "Outcome", "Peer", "Receiver"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -30,9 +43,22 @@ Outcome: TypeAlias = "bytes | Exception"
 Settle: TypeAlias = Callable[[Outcome], None]
 Arrive: TypeAlias = Callable[[Outcome, Settle], None]
 
+Key: TypeAlias = "int | Decimal | str | None"
+
 _SLICE = 64
-_POSTS = 1024  # answers that may wait for an agent that reads nothing
 _NEWS = 1.0  # seconds from a failed write to the news of the agent's end
+
+
+class Id(msgspec.Struct, frozen=True, gc=False):
+    """The id of a request.
+
+    Attributes:
+        key: compared with other ids: a number as a number, however it is written.
+        raw: as the agent wrote it, for the answer.
+    """
+
+    key: Key
+    raw: msgspec.Raw
 
 
 class Receiver(Protocol):
@@ -47,8 +73,15 @@ class Receiver(Protocol):
     async def room(self) -> None:
         """Wait until something has been consumed."""
 
-    def request(self, id_: int | str | None, method: str, params: bytes) -> None:
+    def request(self, id_: Id, method: str, params: bytes) -> None:
         """A request of the agent."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the open requests hold more bytes than they may."""
+
+    async def served(self) -> None:
+        """Wait until that is not so."""
 
     def notification(self, method: str, params: bytes) -> None:
         """Any other notification."""
@@ -81,16 +114,56 @@ class _Message(msgspec.Struct, gc=False):
 
 _decode_update = msgspec.json.Decoder(_Update).decode
 _decode_message = msgspec.json.Decoder(_Message).decode
-_decode_any = msgspec.json.Decoder().decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+_NULL = msgspec.Raw(b"null")
+
+
+def _taken_apart(line: bytes) -> tuple[_Message, Id | None, str | None]:
+    """A message, its id and its method.
+
+    Raises:
+        MsgspecError, UnicodeDecodeError, RecursionError, ValueError: it is no message.
+    """
+    message = _decode_message(line)
+    raw = bytes(message.id)
+    id_ = Id(_key_of(raw), msgspec.Raw(raw)) if raw else None
+    return message, id_, _decode_text(message.method) if message.method else None
+
+
+def _why(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _key_of(raw: bytes) -> Key:
+    """An id as it is compared.
+
+    Raises:
+        ValueError: it is neither a number nor a string nor null.
+    """
+    if raw == b"null":
+        return None
+    if raw[:1] == b'"':
+        return _decode_text(raw)
+    if raw.isdigit() and len(raw) < 4000:
+        return int(raw)
+    if raw[:1] not in b"-0123456789":
+        raise ValueError("neither a number nor a string")
+    try:
+        return Decimal(raw.decode())  # equal to the int of the same value, and found as it
+    except ArithmeticError:
+        raise ValueError("a number beyond all bounds") from None
 
 
 class _Pending:
-    __slots__ = ("arrive", "future", "method", "nested")
+    __slots__ = ("arrive", "future", "method", "nested", "serving")
 
-    def __init__(self, method: str, arrive: Arrive | None, nested: bool) -> None:
+    def __init__(self, method: str, arrive: Arrive | None, nested: bool, serving: bool) -> None:
         self.method = method
         self.arrive = arrive
         self.nested = nested
+        self.serving = serving
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: Outcome) -> None:
@@ -109,19 +182,22 @@ class Peer:
         transport: the link; closed by whoever made it.
         receiver: where what is no answer goes.
         owner: owns the reader and what is sent on the side.
+        answers: counts the bytes that are sent on the side.
     """
 
-    def __init__(self, transport: Transport, receiver: Receiver, owner: TaskOwner) -> None:
+    def __init__(
+        self, transport: Transport, receiver: Receiver, owner: TaskOwner, answers: ByteBudget
+    ) -> None:
         self._transport = transport
         self._receiver = receiver
         self._owner = owner
         self._ids = itertools.count()
         self._next = 0
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int | Decimal, _Pending] = {}
         self._ended = asyncio.Event()
-        self._starving = False  # the reader waits for room
-        self._posting = 0
-        self._posted = asyncio.Event()
+        self._starving = False  # the reader waits for room for an update
+        self._crowded = False  # the reader waits for requests to be served
+        self._outbox = Outbox(self._post, owner, answers)
         self.why: LinkLost | None = None
 
     def start(self) -> None:
@@ -138,6 +214,7 @@ class Peer:
         timeout: float | None,
         arrive: Arrive | None = None,
         nested: bool = False,
+        serving: bool = False,
         abandon: bool = True,
     ) -> bytes:
         """Send a request and wait for its answer; the JSON of the result.
@@ -149,20 +226,23 @@ class Peer:
             arrive: called by the reader with the answer and what settles this call with it, which
                 it may do later. By default the call is settled at once.
             nested: it is made by a handler of updates, so its answer must be readable.
+            serving: it is made by what serves a request of the agent; likewise.
             abandon: send ``$/cancel_request`` if the wait is cut short, and take no answer then;
                 otherwise ``arrive`` is still called with one.
 
         Raises:
             AgentRefused: the agent answered with an error.
             RequestTimeout: there was no answer in time.
-            BufferFull: ``nested``, and no buffer has room for what comes before the answer.
+            BufferFull: ``nested`` or ``serving``, and no buffer has room for what comes before the
+                answer.
+            RemoteProtocolError: the answer cannot be read.
             LinkLost: the agent has ended.
         """
         self.check()
-        if nested and self._starving:
+        if (nested and self._starving) or ((nested or serving) and self._crowded):
             raise _starved(method)
         number = self._next = next(self._ids)
-        pending = self._pending[number] = _Pending(method, arrive, nested)
+        pending = self._pending[number] = _Pending(method, arrive, nested, serving)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         keep = False
         try:
@@ -215,11 +295,23 @@ class Peer:
             news.cancel()
         self.fail(error)
 
-    def post(self, message: Mapping[str, Any]) -> None:
-        """Send something on the side; that the agent has ended meanwhile is no error."""
-        if self.why is None:
-            self._posting += 1
-            self._owner.spawn(self._post(as_json({"jsonrpc": "2.0", **message})), name="post")
+    def post(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
+        """Send something on the side; that the agent has ended meanwhile is no error.
+
+        Args:
+            message: the members beside ``jsonrpc``.
+            reserved: bytes that were reserved for it; its own number takes their place.
+
+        Raises:
+            TypeError, ValueError: it is not JSON. Nothing is sent, and what was reserved remains.
+        """
+        try:
+            line = as_json({"jsonrpc": "2.0", **message})
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        self._outbox.put(line, reserved=reserved)
+        if self.why is not None:
+            self._outbox.clear()
 
     async def _post(self, line: bytes) -> None:
         try:
@@ -227,9 +319,13 @@ class Peer:
         except LinkLost as error:
             _log.debug("not sent: %s", error)
             await self._deaf(error)
-        finally:
-            self._posting -= 1
-            self._posted.set()
+        except LocalProtocolError as error:  # larger than a line may be
+            _log.error("a message of %d bytes could not be sent: %s", len(line), error)
+
+    @property
+    def _posting(self) -> int:
+        """How many messages without a reservation wait, the one that is being sent included."""
+        return self._outbox.waiting
 
     def check(self) -> None:
         """Raise LinkLost if the link has ended."""
@@ -246,7 +342,7 @@ class Peer:
             try:
                 line = await receive()
             except RemoteProtocolError as error:
-                receiver.strange(error)
+                await self._dropped(error)
                 continue
             except LinkLost as error:
                 self.fail(error)
@@ -255,75 +351,159 @@ class Peer:
                 update = decode_update(line)
                 inbox = inbox_of(update.params.session_id)
                 if update.id:
-                    self._apart(line)
+                    await self._after(self._apart(line))
                 elif inbox is None:
                     receiver.stray(update.params.session_id, line)
                 elif not inbox(line):
                     await self._make_room(inbox, line)
-            except (msgspec.MsgspecError, RecursionError):
-                self._apart(line)
-                while self._posting >= _POSTS:  # it asks and asks, and reads no answer
-                    self._posted.clear()
-                    await self._posted.wait()
+            except REFUSED:
+                await self._after(self._apart(line))
             left -= 1
             if not left:
                 await asyncio.sleep(0)  # receive() does not wait while lines are there
                 left = _SLICE
 
+    async def _after(self, found: tuple[str, bytes] | None) -> None:
+        """Hand on an update that was found late, and wait if a message has filled a buffer."""
+        if found is not None:
+            await self._update(*found)
+        if self._outbox.full:  # it asks and asks, and reads no answer
+            await self._outbox.room()
+        if self._receiver.crowded:
+            self._crowded = True
+            self._starve(serving=True)
+            await self._receiver.served()
+            self._crowded = False
+
+    async def _update(self, session_id: str, line: bytes) -> None:
+        inbox = self._receiver.inboxes.get(session_id)
+        if inbox is None:
+            self._receiver.stray(session_id, line)
+        elif not inbox(line):
+            await self._make_room(inbox, line)
+
     async def _make_room(self, inbox: Callable[[bytes], bool], line: bytes) -> None:
         self._starving = True
-        for number, pending in list(self._pending.items()):
-            if pending.nested:
-                del self._pending[number]
-                pending.settle(_starved(pending.method))
+        self._starve(serving=False)
         while not inbox(line):
             await self._receiver.room()
         self._starving = False
 
-    def _apart(self, line: bytes) -> None:
+    def _starve(self, *, serving: bool) -> None:
+        """The reader is about to wait: calls that it may wait for cannot be answered."""
+        for number, pending in list(self._pending.items()):
+            if pending.nested or (serving and pending.serving):
+                del self._pending[number]
+                pending.settle(_starved(pending.method))
+
+    async def _dropped(self, error: RemoteProtocolError) -> None:
+        """The transport has dropped a line; what it was part of need not wait for it."""
+        if not isinstance(error, DroppedLine):
+            self._receiver.strange(error)
+        elif error.complete:
+            await self._after(self._again(error.start, error))
+        else:
+            await self._after(self._beheaded(head(error.start), error))
+
+    def _apart(self, line: bytes) -> tuple[str, bytes] | None:
+        """Handle a message; the session and the line of an update are returned instead."""
         try:
-            self._other(line)
+            message, id_, method = _taken_apart(line)
+        except (*REFUSED, ValueError) as error:
+            return self._again(line, unreadable(f"no message ({_why(error)})", line))
+        self._message(message, id_, method, line)
+        return None
+
+    def _again(self, line: bytes, problem: RemoteProtocolError) -> tuple[str, bytes] | None:
+        """Read a line that is no strict JSON, as far as it can be read."""
+        mended = mend(line)
+        if mended is None or mended == line:
+            return self._beheaded(head(line), problem)
+        try:
+            update = _decode_update(mended)
+        except REFUSED:
+            pass
+        else:
+            if not update.id:
+                return update.params.session_id, mended
+        try:
+            message, id_, method = _taken_apart(mended)
+        except (*REFUSED, ValueError):
+            return self._beheaded(head(mended), problem)
+        _log.warning("a message that is no strict JSON is read with replacements: %s", problem)
+        self._message(message, id_, method, mended)
+        return None
+
+    def _beheaded(self, found: Head, error: RemoteProtocolError) -> tuple[str, bytes] | None:
+        """A message of which only the head can be read: nobody may wait for it in vain."""
+        self._receiver.strange(error)
+        if found.method == b"session/update" and found.session and found.id is None:
+            session_id = as_value(found.session)
+            params = {"sessionId": session_id, "update": None}
+            return session_id, as_json({"method": "session/update", "params": params})
+        try:
+            id_ = None if found.id is None else Id(_key_of(found.id), msgspec.Raw(found.id))
+        except (*REFUSED, ValueError):
+            return None
+        if id_ is None:
+            return None
+        if found.method is not None or found.has_params:
+            self._refuse(id_, PARSE_ERROR, str(error))
+        else:
+            self._settle(id_.key, error)
+        return None
+
+    def _message(self, message: _Message, id_: Id | None, method: Any, line: bytes) -> None:
+        try:
+            if method is None:
+                self._answer(message, id_, line)
+            elif id_ is None:
+                self._receiver.notification(method, bytes(message.params))
+            else:
+                self._receiver.request(id_, method, bytes(message.params))
         except Exception as error:  # noqa: BLE001  # whatever it is, the next line is read
             self._strange(f"a message could not be handled ({type(error).__name__})", line)
 
-    def _other(self, line: bytes) -> None:
-        try:
-            message = _decode_message(line)
-            method = _decode_any(message.method) if message.method else None
-            id_ = _decode_any(message.id) if message.id else None
-        except (msgspec.MsgspecError, RecursionError) as error:
-            self._strange(f"a line is no message ({error})", line)
-            return
-        if method is None:
-            self._answer(message, id_, line)
-        elif not isinstance(method, str):
-            self._strange("a message's method is no string", line)
-        elif not message.id:
-            self._receiver.notification(method, bytes(message.params))
-        elif type(id_) in (int, str, type(None)):
-            self._receiver.request(id_, method, bytes(message.params))
-        else:
-            self._strange("a request's id is neither a number nor a string", line)
-
-    def _answer(self, message: _Message, id_: Any, line: bytes) -> None:
-        if isinstance(id_, str) and id_.isdecimal():
-            id_ = int(id_)  # some agents keep ids as text
-        if type(id_) is not int or not (message.result or message.error):
+    def _answer(self, message: _Message, id_: Id | None, line: bytes) -> None:
+        if id_ is None or id_.key is None:
             self._strange("an answer to nothing", line)
             return
-        pending = self._pending.pop(id_, None)
-        if pending is None:
-            if 0 <= id_ <= self._next:
-                _log.debug("late answer to call %d", id_)
-            else:
-                self._strange("an answer to a call that was never made", line)
+        outcome: Outcome
+        if message.error and message.error != _NULL:
+            try:
+                outcome = refused(as_value(bytes(message.error)))
+            except Misshapen as error:
+                outcome = unreadable(f"the error of an answer: {error}", line)
+        elif message.result or message.error:
+            outcome = bytes(message.result)
+        elif message.params:
+            self._strange("a request without a method", line)
+            self._refuse(id_, INVALID_REQUEST, "a request without a method")
             return
-        error = _decode_any(message.error) if message.error else None
-        outcome: Outcome = bytes(message.result) if error is None else refused(error)
+        else:
+            outcome = unreadable("an answer has neither a result nor an error", line)
+            self._receiver.strange(outcome)
+        if not self._settle(id_.key, outcome):
+            self._strange("an answer to a call that was never made", line)
+
+    def _settle(self, key: Key, outcome: Outcome) -> bool:
+        """End the call of an id; False if there never was one."""
+        if isinstance(key, str) and key.isdecimal() and len(key) < 20:
+            key = int(key)  # some agents keep ids as text
+        if isinstance(key, str) or key is None:
+            return False
+        pending = self._pending.pop(key, None)
+        if pending is None:
+            _log.debug("late answer to call %.40s", key)
+            return 0 <= key <= self._next and key == int(key)
         if pending.arrive is None:
             pending.settle(outcome)
         else:
             pending.arrive(outcome, pending.settle)
+        return True
+
+    def _refuse(self, id_: Id, number: int, message: str) -> None:
+        self.post({"id": id_.raw, "error": {"code": number, "message": message}})
 
     def _strange(self, text: str, line: bytes) -> None:
         self._receiver.strange(unreadable(text, line))
@@ -334,6 +514,7 @@ class Peer:
             return
         self.why = error
         self._ended.set()
+        self._outbox.clear()
         pending, self._pending = self._pending, {}
         for call in pending.values():
             if call.arrive is not None:

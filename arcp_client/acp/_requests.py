@@ -1,4 +1,8 @@
-"""Requests of the agent in, one answer each out: services that run beside the inbox."""
+"""Serves the agent's requests beside the inbox, with one answer for each.
+
+What waits is counted in bytes: the params of open requests, and the answers that the agent has not
+read. A request whose answer may be large starts when there is room for it.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 
+from arcp_client._budget import ByteBudget
+from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner
 from arcp_client.acp import errors, schema
-from arcp_client.acp._decode import Misshapen, decode
+from arcp_client.acp._decode import REFUSED, Misshapen, as_value, decode
 from arcp_client.acp._lane import HERE, Inside, Lane
+from arcp_client.acp._mending import mend
+from arcp_client.acp._peer import Id, Key
 from arcp_client.acp.errors import Refusal
 
 __all__ = ["Requests", "Route", "SessionLike"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-_decode = msgspec.json.Decoder().decode
 # What the agent gets for a request that its own session's cancelled turn has made pointless.
 _CANCELLED: Mapping[str, Any] = {
     "session/request_permission": schema.RequestPermissionResponse(
@@ -49,22 +56,31 @@ class Route:
     Attributes:
         serve: given the params and the id of their session, if they have one.
         params: the type of the params; None leaves them as JSON values.
+        weight: bytes that its answer may take, on its way too; the request waits for room for
+            them. 0 for what is small, which never waits.
     """
 
     serve: Callable[[Any, str | None], Awaitable[Any]]
     params: Any = None
+    weight: int = 0
 
 
-Key: TypeAlias = "int | str | None"
+class Post(Protocol):
+    """Sends a message on the side; see `Peer.post`."""
+
+    def __call__(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
+        """Send it."""
 
 
 class _Open:
-    __slots__ = ("answered", "id", "method", "params", "session_id", "task")
+    __slots__ = ("answered", "id", "method", "params", "reserved", "session_id", "size", "task")
 
-    def __init__(self, id_: Key, method: str, params: bytes, session_id: str | None) -> None:
+    def __init__(self, id_: Id, method: str, params: bytes, session_id: str | None) -> None:
         self.id = id_
         self.method = method
         self.params = params
+        self.size = len(params) + len(id_.raw)
+        self.reserved: int | None = None
         self.session_id = session_id
         self.task: asyncio.Task[None] | None = None
         self.answered = False
@@ -78,6 +94,8 @@ class Requests:
         post: sends a message on the side.
         session: the session of an id, if it is known.
         limit: how many may be open.
+        held: counts the bytes of those that are open.
+        answers: counts the bytes of answers that are still to be sent.
         failed: told of what a service raised, beside `Refusal`.
     """
 
@@ -85,31 +103,37 @@ class Requests:
         self,
         routes: Mapping[str, Route],
         *,
-        post: Callable[[Mapping[str, Any]], None],
+        post: Post,
         session: Callable[[str], SessionLike | None],
         limit: int,
+        held: ByteBudget,
+        answers: ByteBudget,
         failed: Callable[[str, BaseException], None],
     ) -> None:
         self._routes = routes
         self._post = post
         self._session = session
         self._limit = limit
+        self._held = held
+        self._answers = answers
         self._failed = failed
         self._open: dict[Key, _Open] = {}
         self._owner = TaskOwner("arcp_client.acp.requests")
         self._ended = False
 
-    def take(self, id_: Key, method: str, params: bytes) -> None:
+    def take(self, id_: Id, method: str, params: bytes) -> None:
         """A request has arrived. Its session's inbox decides when it starts."""
         request = _Open(id_, method, params, _session_id(params))
         if method not in self._routes:
-            self._refuse(request, errors.METHOD_UNKNOWN, f"this client does not have {method}")
+            text = f"this client does not have {method:.200}"
+            self._refuse(request, errors.METHOD_UNKNOWN, text)
             return
-        if id_ in self._open or len(self._open) >= self._limit or self._ended:
-            why = "its id is in use" if id_ in self._open else "too many requests are open"
+        if id_.key in self._open or len(self._open) >= self._limit or self._ended:
+            why = "its id is in use" if id_.key in self._open else "too many requests are open"
             self._refuse(request, errors.INVALID_REQUEST, why)
             return
-        self._open[id_] = request
+        self._open[id_.key] = request
+        self._held.add(request.size)
         session = None if request.session_id is None else self._session(request.session_id)
         if session is None:
             self._start(request)
@@ -120,7 +144,7 @@ class Requests:
 
     def cancel(self, id_: Any) -> None:
         """The agent no longer wants an answer (``$/cancel_request``); it gets -32800."""
-        if type(id_) not in (int, str):
+        if type(id_) not in (int, float, str):
             return
         request = self._open.get(id_)
         if request is not None:
@@ -134,11 +158,15 @@ class Requests:
                 self._answer(request, _CANCELLED[request.method])
                 self._stop(request)
 
-    async def close(self) -> None:
-        """Stop all services, without answers: there is nobody to get them."""
+    async def close(self, deadline: Deadline) -> bool:
+        """Stop all services, without answers: there is nobody to get them.
+
+        Returns:
+            Whether all have ended; what swallows its cancellation is left alone at the deadline.
+        """
         self._ended = True
-        self._open.clear()
-        await self._owner.close()
+        self._forget_all()
+        return await self._owner.close(deadline=deadline)
 
     def forget(self) -> None:
         """The agent has gone: stop what runs for it."""
@@ -146,6 +174,10 @@ class Requests:
         for request in list(self._open.values()):
             request.answered = True
             self._stop(request)
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._held.release(sum(request.size for request in self._open.values()))
         self._open.clear()
 
     # ------------------------------------------------------------------ one request
@@ -162,8 +194,12 @@ class Requests:
         HERE.set(inside := Inside(None))
         route = self._routes[request.method]
         try:
+            if route.weight:
+                weight = min(route.weight, self._answers.limit)
+                await self._answers.reserve(weight)
+                request.reserved = weight
             params = (
-                _decode(request.params or b"{}")
+                as_value(request.params or b"{}")
                 if route.params is None
                 else decode(route.params, request.params)
             )
@@ -175,7 +211,7 @@ class Requests:
             raise
         except Refusal as refusal:
             self._refuse(request, refusal.number, refusal.message, refusal.data)
-        except (Misshapen, msgspec.MsgspecError) as error:
+        except (Misshapen, msgspec.ValidationError) as error:
             self._refuse(request, errors.INVALID_PARAMS, str(error))
         except Exception as error:  # noqa: BLE001  # a service is user code
             self._refuse(request, errors.INTERNAL, f"{request.method} failed here")
@@ -184,26 +220,45 @@ class Requests:
             self._answer(request, result)
         finally:
             inside.active = False
+            if request.reserved is not None:  # no answer took it over
+                self._answers.release(request.reserved)
 
     def _answer(self, request: _Open, result: Any) -> None:
-        if self._close(request):
-            # A Base without anything set is {}; None is what an extension may answer.
-            self._post({"id": request.id, "result": result if result is not None else {}})
+        if request.answered:
+            return
+        # A Base without anything set is {}; None is what an extension may answer.
+        try:
+            member = {"result": result if result is not None else {}}
+            self._send(request, member, reserved=request.reserved)
+            request.reserved = None
+        except (TypeError, ValueError) as error:
+            why = f"{request.method} was answered here with what is no JSON"
+            self._refuse(request, errors.INTERNAL, why)
+            self._failed(request.method, error)
 
     def _refuse(self, request: _Open, number: int, message: str, data: Any = None) -> None:
-        if self._close(request):
-            error: dict[str, Any] = {"code": number, "message": message}
-            if data is not None:
-                error["data"] = data
-            self._post({"id": request.id, "error": error})
-
-    def _close(self, request: _Open) -> bool:
         if request.answered:
-            return False
+            return
+        error: dict[str, Any] = {"code": number, "message": message}
+        if data is not None:
+            error["data"] = data
+        try:
+            self._send(request, {"error": error})
+        except (TypeError, ValueError):  # half a character in the words, or no JSON in the data
+            plain = message.encode("utf-8", "replace").decode()
+            self._send(request, {"error": {"code": number, "message": plain}})
+
+    def _send(
+        self, request: _Open, member: Mapping[str, Any], *, reserved: int | None = None
+    ) -> None:
+        self._post({"id": request.id.raw, **member}, reserved=reserved)
+        self._close(request)
+
+    def _close(self, request: _Open) -> None:
         request.answered = True
-        if self._open.get(request.id) is request:
-            del self._open[request.id]
-        return True
+        if self._open.get(request.id.key) is request:
+            del self._open[request.id.key]
+            self._held.release(request.size)
 
 
 class _OfSession(msgspec.Struct, rename="camel", gc=False):
@@ -211,7 +266,9 @@ class _OfSession(msgspec.Struct, rename="camel", gc=False):
 
 
 def _session_id(params: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(params, type=_OfSession).session_id
-    except (msgspec.MsgspecError, RecursionError):
-        return None
+    for text in (params, mend(params)):
+        try:
+            return msgspec.json.decode(text or b"", type=_OfSession).session_id
+        except REFUSED:
+            continue
+    return None

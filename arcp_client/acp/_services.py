@@ -1,6 +1,7 @@
-"""What a client can do in, the agent's requests it serves and the capabilities it claims out.
+"""Answers the agent's requests with what the client was given: files, terminals, permissions.
 
-One table decides both, so nothing is claimed that is not served, and what is not served is refused.
+One table says what is served and what is claimed, so nothing is claimed that is not served, and
+what is not served is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ Elicit: TypeAlias = Callable[
     Awaitable[Any] | Any,
 ]
 
+
+_COPIES = 4  # of an answer, while it becomes a line: bytes, text, JSON, and the line in the pipe
+_LARGE = 1024 * 1024  # bytes of an answer by a service that does not say how large they get
 
 _MODES: dict[str, Any] = {
     "form": schema.CreateElicitationRequestForm,
@@ -67,13 +71,17 @@ class Services:
             "session/request_permission": Route(self._permission, schema.RequestPermissionRequest)
         }
         if self._fs is not None:
-            routes["fs/read_text_file"] = Route(self._read, schema.ReadTextFileRequest)
+            routes["fs/read_text_file"] = Route(
+                self._read, schema.ReadTextFileRequest, _weight(self._fs)
+            )
             if self._fs.writable:
                 routes["fs/write_text_file"] = Route(self._write, schema.WriteTextFileRequest)
         if self._terminal is not None:
             routes |= {
                 "terminal/create": Route(self._create, schema.CreateTerminalRequest),
-                "terminal/output": Route(self._output, schema.TerminalOutputRequest),
+                "terminal/output": Route(
+                    self._output, schema.TerminalOutputRequest, _weight(self._terminal)
+                ),
                 "terminal/wait_for_exit": Route(self._wait, schema.WaitForTerminalExitRequest),
                 "terminal/kill": Route(self._kill, schema.KillTerminalRequest),
                 "terminal/release": Route(self._release, schema.ReleaseTerminalRequest),
@@ -157,6 +165,11 @@ class Services:
         if isinstance(answer, dict):
             return schema.CreateElicitationResponseAccept(content=answer)
         return schema.CreateElicitationResponseAccept() if answer is True else answer
+
+
+def _weight(service: object) -> int:
+    largest = getattr(service, "max_bytes", None)
+    return _COPIES * (largest if isinstance(largest, int) else _LARGE)
 
 
 def capabilities(

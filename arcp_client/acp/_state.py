@@ -1,4 +1,4 @@
-"""Updates in order in, what a session is like now out."""
+"""Adds up a session's updates to what the session is like now."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
+from arcp_client.acp._decode import as_json
 
 __all__ = ["State"]
 
@@ -30,8 +31,11 @@ class State:
         usage: the latest tokens and costs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
         self._calls: OrderedDict[str, schema.ToolCall] = OrderedDict()
+        self._sizes: dict[str, int] = {}  # bytes of the largest update of each call
+        self._bytes = 0
+        self._limit = limit
         self.plan: schema.Plan | None = None
         self.mode: str | None = None
         self.modes: tuple[schema.SessionMode, ...] = ()
@@ -42,7 +46,10 @@ class State:
 
     @property
     def tool_calls(self) -> Mapping[str, schema.ToolCall]:
-        """The tool calls by id, each with all its updates applied; the latest 1,024."""
+        """The tool calls by id, each with all its updates applied.
+
+        The latest 1,024, or as many as `AcpLimits.state` bytes are enough for.
+        """
         return MappingProxyType(self._calls)
 
     def apply(self, update: Update) -> None:
@@ -83,9 +90,18 @@ class State:
             known = msgspec.structs.replace(known, **said)
         self._calls[update.tool_call_id] = known
         self._calls.move_to_end(update.tool_call_id)
-        if len(self._calls) > _CALLS:
-            self._calls.popitem(last=False)
+        self._count(update)
         return known
+
+    def _count(self, update: schema.ToolCall | schema.ToolCallUpdate) -> None:
+        at = update.__dict__.get("at")
+        size = len(as_json(update) if at is None else at[0])
+        before = self._sizes.get(update.tool_call_id, 0)
+        self._sizes[update.tool_call_id] = max(before, size)
+        self._bytes += max(size - before, 0)
+        while len(self._calls) > _CALLS or (self._bytes > self._limit and len(self._calls) > 1):
+            oldest, _ = self._calls.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)
 
     def opened(self, response: Any) -> None:
         """What the answer to new, load, resume, fork or set_config_option says."""

@@ -1,4 +1,4 @@
-"""Updates of sessions nobody knows yet in; the same ones out, in order, when a session is known."""
+"""Keeps the updates of sessions that are not known yet, in order, until their session is known."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections import OrderedDict, deque
 __all__ = ["Strays"]
 
 _log = logging.getLogger("arcp_client.acp")
-_BYTES = 4 * 1024 * 1024
 
 
 class Strays:
     """Bounded in sessions, in updates of each, and in bytes over all. What is dropped is logged."""
 
-    def __init__(self, sessions: int, updates: int) -> None:
+    def __init__(self, sessions: int, updates: int, limit: int) -> None:
         self._sessions = sessions
         self._updates = updates
+        self._limit = limit
         self._lines: OrderedDict[str, deque[bytes]] = OrderedDict()
         self._bytes = 0
 
@@ -28,9 +28,11 @@ class Strays:
         if len(lines) > self._updates:
             self._bytes -= len(lines.popleft())
             _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
-        while len(self._lines) > self._sessions or (self._bytes > _BYTES and len(self._lines) > 1):
+        while len(self._lines) > self._sessions or (
+            self._bytes > self._limit and len(self._lines) > 1
+        ):
             self.drop(next(iter(self._lines)))
-        while self._bytes > _BYTES and len(lines) > 1:
+        while self._bytes > self._limit and len(lines) > 1:
             self._bytes -= len(lines.popleft())
             _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
 

@@ -15,14 +15,13 @@ __all__ = ["History", "Streams", "Updates"]
 
 U = TypeVar("U", bound=Update)
 
-_HISTORY_BYTES = 1024 * 1024
-
 
 class History:
     """The last updates of a session, for iterators that come late; as lines, since few ask."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._kept: deque[tuple[bytes, Origin]] = deque()
         self._bytes = 0
         self.forgotten = 0
@@ -32,7 +31,7 @@ class History:
         kept = self._kept
         kept.append(at)
         self._bytes += len(at[0])
-        while len(kept) > self._limit or (self._bytes > _HISTORY_BYTES and len(kept) > 1):
+        while len(kept) > self._limit or (self._bytes > self._limit_bytes and len(kept) > 1):
             self._bytes -= len(kept.popleft()[0])
             self.forgotten += 1
 
@@ -44,11 +43,17 @@ class _Queue:
     """What one iterator has not asked for yet. The session holds this, never the iterator."""
 
     def __init__(
-        self, kinds: tuple[type[Update], ...], limit: int, at_home: Callable[[], None]
+        self,
+        kinds: tuple[type[Update], ...],
+        limit: int,
+        limit_bytes: int,
+        at_home: Callable[[], None],
     ) -> None:
         self.at_home = at_home
         self.kinds = kinds
-        self.limit = limit
+        self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
         self.items: deque[Update] = deque()
         self.ended = False
         self.error: Exception | None = None
@@ -60,7 +65,27 @@ class _Queue:
     def put(self, update: Update) -> None:
         if isinstance(update, (*self.kinds, Gap)):
             self.items.append(update)
+            self._bytes += _size(update)
             self.wake()
+
+    @property
+    def full(self) -> bool:
+        return len(self.items) >= self._limit or self._bytes > self._limit_bytes
+
+    def take(self) -> Update:
+        self.pulled += 1
+        update = self.items.popleft()
+        self._bytes -= _size(update)
+        if len(self.items) <= self._limit // 2 and self._bytes <= self._limit_bytes // 2:
+            self.eased()
+        return update
+
+    def cut(self) -> None:
+        """Lose what waits, and say so."""
+        gap = Gap(missed=len(self.items), reason="overflow")
+        self.items.clear()
+        self._bytes = 0
+        self.put(gap)
 
     def wake(self) -> None:
         if self.arrival is not None and not self.arrival.done():
@@ -79,8 +104,13 @@ class _Queue:
     def leave(self) -> None:
         self.gone = True
         self.items.clear()
+        self._bytes = 0
         self.wake()
         self.eased()
+
+
+def _size(update: Update) -> int:
+    return len(update.__dict__["at"][0]) if "at" in update.__dict__ else 0
 
 
 class Updates(AsyncIterator[U], Generic[U]):
@@ -114,11 +144,7 @@ class Updates(AsyncIterator[U], Generic[U]):
                 await queue.arrival
             finally:
                 queue.arrival = None
-        queue.pulled += 1
-        update = queue.items.popleft()
-        if len(queue.items) <= queue.limit // 2:
-            queue.eased()
-        return update  # type: ignore[return-value]
+        return queue.take()  # type: ignore[return-value]
 
     async def aclose(self) -> None:
         """End the iteration, also for a task that waits in it."""
@@ -129,26 +155,36 @@ class Streams:
     """All iterators of one session.
 
     Args:
-        limit: what one of them holds.
+        limit: updates that one of them holds.
+        limit_bytes: their bytes.
         stall: seconds that one which is full and not asked may hold back the session.
         history: updates kept for late ones.
+        history_bytes: their bytes.
         at_home: raises unless the caller is in the connection's event loop.
     """
 
     def __init__(
-        self, *, limit: int, stall: float, history: int, at_home: Callable[[], None]
+        self,
+        *,
+        limit: int,
+        limit_bytes: int,
+        stall: float,
+        history: int,
+        history_bytes: int,
+        at_home: Callable[[], None],
     ) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._at_home = at_home
         self._stall = stall
-        self._history = History(history)
+        self._history = History(history, history_bytes)
         self._queues: list[_Queue] = []
         self._ended = False
         self._error: Exception | None = None
 
     def new(self, kinds: tuple[type[Update], ...], *, history: bool) -> Updates[Update]:
         """One more iterator."""
-        queue = _Queue(kinds or (Update,), self._limit, self._at_home)
+        queue = _Queue(kinds or (Update,), self._limit, self._limit_bytes, self._at_home)
         if history:
             if self._history.forgotten:
                 queue.put(Gap(missed=self._history.forgotten, reason="not_retained"))
@@ -170,7 +206,7 @@ class Streams:
             if queue.gone:
                 continue
             queue.put(update)
-            if len(queue.items) >= queue.limit:
+            if queue.full:
                 fine = False
         return fine
 
@@ -178,15 +214,13 @@ class Streams:
         """Wait for those who are full; who is not asked meanwhile loses what waits."""
         self._queues = [queue for queue in self._queues if not queue.gone]
         for queue in list(self._queues):
-            while len(queue.items) >= queue.limit and not (queue.gone or queue.ended):
+            while queue.full and not (queue.gone or queue.ended):
                 seen = queue.pulled
                 queue.room = asyncio.get_running_loop().create_future()
                 await asyncio.wait({queue.room}, timeout=self._stall)
                 queue.room = None
-                if queue.pulled == seen and len(queue.items) >= queue.limit:
-                    gap = Gap(missed=len(queue.items), reason="overflow")
-                    queue.items.clear()
-                    queue.put(gap)
+                if queue.pulled == seen and queue.full:
+                    queue.cut()
 
     def end(self, error: Exception | None) -> None:
         """No more updates follow; ``error`` says why, if it was no quiet end."""

@@ -1,8 +1,9 @@
-"""A command in; one running agent out, with its sessions, and with this side's services for it."""
+"""Starts an agent and talks to it: sessions, and this side's services for it."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePath
@@ -10,8 +11,10 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from arcp_client import _arguments as check
+from arcp_client._deadline import SLACK, Deadline
+from arcp_client._tasks import TaskOwner
 from arcp_client.acp import schema
-from arcp_client.acp._decode import as_value
+from arcp_client.acp._decode import Misshapen, as_value
 from arcp_client.acp._handlers import Handlers, Listening
 from arcp_client.acp._hub import Hooks, Hub
 from arcp_client.acp._inbox import Inbox
@@ -38,27 +41,36 @@ __all__ = ["AcpClient"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_log = logging.getLogger("arcp_client.acp")
+
 _VERSION = 1
 
 
 class AcpClient(Listening):
-    """One agent, started by ``async with`` and ended, with all it started, when that is left.
+    """One agent, started by ``async with`` and ended when that is left.
 
     ::
 
         async with AcpClient(["opencode", "acp"], on_permission=ask, fs=LocalFiles(".")) as agent:
             session = await agent.new_session()
 
-    What an agent writes cannot end or hang the connection: what is no message is reported to
-    `on_strange` and skipped. If the agent ends, every call that waits for it raises LinkLost at
-    once, with its exit code and the end of its standard error.
+    What an agent writes cannot end or hang the connection. Text that is no strict JSON is read with
+    replacements. What is no message is reported to `on_strange` and skipped; if its id can be read,
+    a request is answered with an error, and the call that an answer belongs to raises
+    RemoteProtocolError. If the agent ends, every call that waits for it raises LinkLost at once,
+    with its exit code and the end of its standard error.
+
+    The agent leads a process group. Closing ends it and everything in that group; a process that
+    has left the group (``setsid``, a daemon, a container) lives on. Where there are no process
+    groups (Windows), only the agent itself is ended.
 
     Args:
         argv: the program and its arguments, or a connector that makes a link to an agent.
         cwd: its working directory; relative directories of sessions are relative to it.
         env: its whole environment; None inherits this process's.
         on_permission: decides on permissions; see `arcp_client.acp.permissions`. By default all are
-            rejected.
+            rejected. An async one is cancelled when the turn is, by `AcpSession.cancel` or by the
+            cancellation of `AcpSession.prompt`: the agent has been answered ``cancelled`` by then.
         fs: serves files; the agent is offered what it can do. By default none.
         terminal: serves terminals. By default none. It is closed with the client.
         on_elicitation: asks the user. Answers with a dict or True to accept, False to decline, None
@@ -188,23 +200,50 @@ class AcpClient(Listening):
         if version != _VERSION:
             raise RemoteProtocolError(f"{self._name} speaks version {version}, not {_VERSION}")
 
-    async def close(self, *, drain: float | None = None) -> None:
-        """End the agent and all it started. Idempotent, from any task, also from a handler.
+    async def close(self, *, drain: float | None = None, timeout: float | None = None) -> None:
+        """End the agent, and what it started and left in its process group.
+
+        Idempotent, from any task, also from a handler, which is then not waited for. A function of
+        yours that goes on although it was cancelled is left behind at the deadline, with a WARNING.
 
         Args:
             drain: seconds for the handlers of what has arrived; `AcpLimits.drain` by default. How
                 much is not handled by then is logged.
+            timeout: seconds for all of it; ``drain`` and `AcpLimits.close` together by default.
+                Handlers leave a quarter of it, at most one second, to the end of the agent.
         """
         check.seconds("drain", drain, none=True)
+        check.seconds("timeout", timeout, none=True)
+        drain = self._limits.drain if drain is None else drain
+        if timeout is None:
+            timeout = drain + self._limits.close
+        else:
+            drain = min(drain, timeout - min(timeout / 4, 1.0))
+        deadline = Deadline(timeout + SLACK)
         if self._hub is not None:
             self._hub.at_home()
-            await self._hub.close(drain=self._limits.drain if drain is None else drain)
+            await self._hub.close(drain=drain, deadline=deadline)
         if self._terminal is not None:
-            await self._terminal.close()
+            await self._close_terminals(self._terminal, deadline)
+
+    async def _close_terminals(self, terminals: Terminals, deadline: Deadline) -> None:
+        owner = TaskOwner("arcp_client.acp.close", on_failure=lambda _: None)  # raised below
+        closing = owner.spawn(terminals.close(), name="terminals")
+        try:
+            await asyncio.wait({closing}, timeout=deadline.left)
+        finally:
+            if not await owner.close(deadline=deadline):
+                _log.warning("the terminals of %s did not close in time", self._name)
+        if closing.done() and not closing.cancelled():
+            closing.result()
 
     async def wait_closed(self) -> LinkLost | None:
-        """Wait for the agent's end: how it ended, or None if it was ended here."""
-        return await asyncio.shield(self._at().closed)
+        """Wait for the agent's end: how it ended, or None if it was ended here.
+
+        By then the handlers of all that came before have ended. In a handler of updates this
+        returns at the agent's end itself, since the rest waits for that handler.
+        """
+        return await self._at().end_of_agent()
 
     # ------------------------------------------------------------------ what there is to know
 
@@ -238,7 +277,11 @@ class AcpClient(Listening):
         return hook
 
     def on_closed(self, hook: F) -> F:
-        """Tell a function of the agent's end: LinkLost, or None if it was ended here."""
+        """Tell a function of the agent's end: LinkLost, or None if it was ended here.
+
+        It is called once the handlers of all that the agent sent before its end have ended. Calls
+        that wait for the agent fail at once.
+        """
         check.a_function("the hook of on_closed", hook)
         self._hooks.closed.append(hook)
         return hook
@@ -398,11 +441,17 @@ class AcpClient(Listening):
 
         Raises:
             AgentRefused, RequestTimeout, LinkLost: as for every call.
+            RemoteProtocolError: the answer cannot be read.
         """
         check.a_text("method", method)
         check.a_mapping("params", params)
         check.seconds("timeout", timeout, none=True)
-        return as_value(await self._at().raw(method, dict(params), timeout=timeout))
+        raw = await self._at().raw(method, dict(params), timeout=timeout)
+        try:
+            return as_value(raw or b"null")
+        except Misshapen as error:
+            text = f"the result of {method} cannot be read: {error}"
+            raise RemoteProtocolError(text, size=len(raw)) from error
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification of any method."""

@@ -28,6 +28,7 @@ __all__ = [
     "refused",
 ]
 
+PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_UNKNOWN = -32601
 INVALID_PARAMS = -32602
@@ -128,6 +129,8 @@ def refused(error: Any) -> AgentRefused:
             f"the agent sent an error of no known shape: {error!r:.200}", data=error
         )
     number, message = error.get("code"), error.get("message")
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
     if type(number) is not int:
         return AgentRefused(str(message or "an error without a code"), data=error)
     cls = _BY_NUMBER.get(number, AgentRefused)

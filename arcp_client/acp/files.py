@@ -1,4 +1,4 @@
-"""Paths of the agent in, text of files under one directory out: ``fs/*``, confined.
+"""Serves text files under one directory (``fs/*``), and nothing outside of it.
 
 A path is resolved, symlinks and all, and what comes out must lie under the root. Then it is opened
 step by step from the root's own descriptor without following any link, so that a link put there
@@ -26,7 +26,11 @@ _MIB = 1024 * 1024
 
 @runtime_checkable
 class FileSystem(Protocol):
-    """What serves ``fs/*``. Raise `Refusal` to refuse."""
+    """What serves ``fs/*``. Raise `Refusal` to refuse.
+
+    If it has an attribute ``max_bytes``, no text that it returns is larger in UTF-8: the agent's
+    requests wait until `AcpLimits.answers` has room for it. Without, 1 MiB is assumed.
+    """
 
     @property
     def writable(self) -> bool:
@@ -76,6 +80,11 @@ class LocalFiles:
     def root(self) -> Path:
         """The directory, without symlinks."""
         return self._root
+
+    @property
+    def max_bytes(self) -> int:
+        """The size of the largest file that is read or written."""
+        return self._max_bytes
 
     @property
     def writable(self) -> bool:

@@ -20,11 +20,19 @@ class AcpLimits:
         max_line: bytes of one message; a longer line is dropped whole, and reported.
         buffer: how much may wait for handlers, over all sessions: ``hard`` updates and ``bytes`` in
             memory, then ``spill`` bytes in temporary files; when those are full the agent's output
-            is no longer read. ``soft`` is what one iterator holds.
+            is no longer read. ``soft`` updates, or ``bytes``, are what one iterator holds.
         unknown_sessions: sessions not known yet whose updates are kept.
         unknown_updates: updates kept for each of them.
+        unknown_bytes: bytes of those updates, over all of those sessions.
         history: updates of a session kept for iterators that come late.
-        open_requests: requests of the agent that may be open at a time.
+        history_bytes: bytes of those updates, for each session.
+        state: bytes of the tool calls that ``session.state`` remembers, for each session.
+        open_requests: requests of the agent that may be open at a time; more are refused.
+        requests: bytes of those requests; above it the agent's output is not read until some have
+            been answered.
+        answers: bytes of answers to the agent: those that it has not read, and files and terminal
+            output that are being read for it. Its further requests for files and output wait until
+            there is room for the largest answer, four times `LocalFiles`' ``max_bytes``.
         start: the answer to ``initialize``.
         request: the answer to any other call, except those that may take as long as they like:
             ``authenticate``, ``session/load`` and ``session/prompt``.
@@ -42,8 +50,13 @@ class AcpLimits:
     buffer: Buffer = field(default_factory=lambda: Buffer(bytes=8 * _MIB))
     unknown_sessions: int = 64
     unknown_updates: int = 256
+    unknown_bytes: int = 4 * _MIB
     history: int = 1024
+    history_bytes: int = _MIB
+    state: int = 32 * _MIB
     open_requests: int = 1024
+    requests: int = 64 * _MIB
+    answers: int = 64 * _MIB
     start: float = 60.0
     request: float = 120.0
     handler: float | None = None

@@ -1,4 +1,4 @@
-"""Prompts in; updates in order, and the end of each turn behind them, out: one session."""
+"""One session: sends prompts, and hands out updates and the ends of turns in their order."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ class AcpSession(Listening):
         """Ask the agent to end the turn; `prompt` returns when it has.
 
         Open permission requests, and those that still come in this turn, are answered
-        ``cancelled``. Called again while the turn goes on, it gives the agent `AcpLimits.kill`
-        seconds before it is killed.
+        ``cancelled``; an async permission policy that is deciding on one is cancelled. Called again
+        while the turn goes on, it gives the agent `AcpLimits.kill` seconds before it is killed.
 
         Raises:
             LinkLost: the agent has ended.

@@ -1,4 +1,4 @@
-"""Commands of the agent in, their output and end out: ``terminal/*`` as local processes."""
+"""Runs the agent's commands as local processes (``terminal/*``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _LAST_WORDS = 0.5  # for output that is in the pipe when the process has ended
 
 @runtime_checkable
 class Terminals(Protocol):
-    """What serves ``terminal/*``. Raise `Refusal` to refuse."""
+    """What serves ``terminal/*``. Raise `Refusal` to refuse.
+
+    If it has an attribute ``max_bytes``, no output that it returns is larger; see `FileSystem`.
+    """
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
         """Start a command; the terminal's id."""
@@ -128,6 +131,11 @@ class LocalTerminals:
         self._ids = count(1)
         self._open: dict[str, _Terminal] = {}
         self._owner = TaskOwner("arcp_client.acp.terminals")
+
+    @property
+    def max_bytes(self) -> int:
+        """How much output of one command is kept."""
+        return self._limit
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
         """Start a command.

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from arcp_client._wire.unreadable import HEAD, unreadable
+from arcp_client._wire.unreadable import head_of
 from arcp_client.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["LineSplitter", "one_line"]
+__all__ = ["DroppedLine", "LineSplitter", "one_line"]
+
+_START = 4096  # of a line that is too long: enough for what identifies a message
+
+
+class DroppedLine(RemoteProtocolError):
+    """A line that is no frame, for a reader that can still tell what it was part of.
+
+    Attributes:
+        start: the whole line; of one that is too long, its first bytes.
+        complete: whether ``start`` is the whole line.
+    """
+
+    def __init__(self, message: str, *, size: int, start: bytes, complete: bool) -> None:
+        super().__init__(message, size=size, head=head_of(start))
+        self.start = start
+        self.complete = complete
+
+    @property
+    def help_url(self) -> str:
+        """The page of the class that users know."""
+        return RemoteProtocolError("").help_url
 
 
 class LineSplitter:
@@ -20,7 +41,7 @@ class LineSplitter:
 
     def __init__(self, max_line: int) -> None:
         self._max_line = max_line
-        self._head_size = min(HEAD, max_line)
+        self._start_size = min(_START, max_line)
         self._pieces: list[bytes] = []  # of the line that has no newline yet
         self._size = 0
         self._head = b""  # of a line that is too long, while it is being dropped
@@ -61,7 +82,7 @@ class LineSplitter:
             return
         self._pieces.append(piece)
         if self._size > self._max_line + 1:  # one more for a "\r" that is no part of the line
-            self._head = b"".join(self._pieces)[: self._head_size]
+            self._head = b"".join(self._pieces)[: self._start_size]
             self._pieces.clear()
 
     def _finish(self, lines: list[bytes | RemoteProtocolError]) -> None:
@@ -87,11 +108,12 @@ class LineSplitter:
             lines.append(_decoded(line))
 
     def _too_long(self, size: int, line: bytes) -> RemoteProtocolError:
-        return unreadable(
+        return DroppedLine(
             f"a line of {size} bytes is over this side's limit of {self._max_line} bytes"
             " and was dropped",
-            line[: self._head_size],
             size=size,
+            start=line[: self._start_size],
+            complete=False,
         )
 
 
@@ -99,8 +121,11 @@ def _decoded(line: bytes) -> bytes | RemoteProtocolError:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return unreadable(
-            f"a line is no UTF-8 ({error.reason} at byte {error.start}) and was dropped", line
+        return DroppedLine(
+            f"a line is no UTF-8 ({error.reason} at byte {error.start}) and was dropped",
+            size=len(line),
+            start=line,
+            complete=True,
         )
     return line
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rules.md"
-RULES = set(re.findall(r"^\*\*([DSI]\d+)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-QUOTED = re.compile(r"(?<![\w.-])([DSIT]\d{1,2})(?![\w-])")
+RULES = set(re.findall(r"^\*\*([ADSI]\d+)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+QUOTED = re.compile(r"(?<![\w.-])([ADSIT]\d{1,2})(?![\w-])")
 NAMED = re.compile(r"\bdef test_([ds]\d{1,2})_")
 
 
@@ -30,4 +30,4 @@ def test_every_rule_that_is_pointed_to_stands_on_the_page() -> None:
 
 
 def test_every_rule_of_delivery_and_sessions_has_a_test() -> None:
-    assert {rule for rule in RULES if rule[0] in "DS"} <= named("tests")
+    assert {rule for rule in RULES if rule[0] in "ADS"} <= named("tests")

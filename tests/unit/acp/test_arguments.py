@@ -73,6 +73,7 @@ def test_a_service_says_which_argument_is_wrong(cls: Any, name: str) -> None:
 
 CALLS: dict[tuple[Any, str, str], tuple[Callable[[AcpClient, AcpSession, Any], Any], list[Any]]] = {
     (AcpClient, "close", "drain"): (lambda c, _, v: c.close(drain=v), SECONDS),
+    (AcpClient, "close", "timeout"): (lambda c, _, v: c.close(timeout=v), SECONDS),
     (AcpClient, "on_error", "hook"): (lambda c, _, v: c.on_error(v), [None, 5]),
     (AcpClient, "on_strange", "hook"): (lambda c, _, v: c.on_strange(v), [None, 5]),
     (AcpClient, "on_closed", "hook"): (lambda c, _, v: c.on_closed(v), [None, 5]),

@@ -1,0 +1,119 @@
+"""Floods of one ACP agent, against one client: ``python -m tests.backpressure.acp_flood KIND``.
+
+Prints the client's peak of resident memory above what it was before, in bytes, as JSON, with what
+the agent counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from arcp_client.acp import AcpClient, LocalFiles, LocalTerminals, updates
+from tests.alone import resident
+
+MIB = 1024 * 1024
+SILENCE = 1.5  # seconds in which the agent reads nothing
+
+
+def agent(kind: str, directory: str) -> None:
+    """The agent: asks on and on without reading, then reads all answers."""
+    out = sys.stdout.buffer
+
+    def send(*messages: Any) -> None:
+        out.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        out.flush()
+
+    def read() -> Any:
+        return json.loads(sys.stdin.buffer.readline())
+
+    def update(value: Any) -> Any:
+        params = {"sessionId": "s1", "update": value}
+        return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+    def ask(number: int, method: str, **params: Any) -> Any:
+        params = {"sessionId": "s1", **params}
+        return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+    call = {"initialize": {"protocolVersion": 1}, "session/new": {"sessionId": "s1"}}
+    while (message := read())["method"] != "session/prompt":
+        send({"jsonrpc": "2.0", "id": message["id"], "result": call[message["method"]]})
+    answers = 0
+    if kind == "files":
+        send(*(ask(n, "fs/read_text_file", path=f"{directory}/large") for n in range(40)))
+        answers = 40
+    elif kind == "output":
+        send(ask(0, "terminal/create", command=sys.executable, args=["-c", "print('x' * 1000000)"]))
+        terminal = read()["result"]["terminalId"]
+        send(ask(1, "terminal/wait_for_exit", terminalId=terminal))
+        read()
+        send(*(ask(n, "terminal/output", terminalId=terminal) for n in range(2, 302)))
+        answers = 300
+    elif kind == "params":
+        for n in range(100):
+            send(ask(n, "x/keep", text="x" * 4 * MIB))
+        answers = 100
+    elif kind == "iterator":
+        chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text"}}
+        chunk["content"]["text"] = "x" * MIB  # type: ignore[index]
+        for _ in range(150):
+            send(update(chunk))
+    elif kind == "calls":
+        content = [{"type": "content", "content": {"type": "text", "text": "x" * MIB}}]
+        for n in range(150):
+            call_ = {"sessionUpdate": "tool_call", "toolCallId": str(n), "title": "t"}
+            send(update({**call_, "content": content}))
+    if kind in ("files", "output"):
+        time.sleep(SILENCE)
+    size = 0
+    for _ in range(answers):
+        size += len(sys.stdin.buffer.readline())
+    send({"jsonrpc": "2.0", "id": message["id"], "result": {"stopReason": str(size)}})
+    sys.stdin.read()
+
+
+async def client(kind: str) -> dict[str, int]:
+    """The client: its peak of memory, and the bytes that its agent has read."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "large").write_text("x" * (16 * MIB - 1))
+        command = [sys.executable, "-m", "tests.backpressure.acp_flood", kind, directory]
+        async with AcpClient(
+            command, fs=LocalFiles(directory), terminal=LocalTerminals()
+        ) as connected:
+            held = 0
+            gate = asyncio.Event()
+
+            @connected.on_request("x/keep")
+            async def keep(params: Any) -> dict[str, int]:
+                nonlocal held
+                held += 1
+                if held < 8:  # the agent goes on to write while these are open
+                    asyncio.get_running_loop().call_later(SILENCE, gate.set)
+                await gate.wait()
+                return {"length": len(params["text"])}
+
+            session = await connected.new_session()
+            iterator = session.updates(updates.Update) if kind == "iterator" else None
+            before = resident()
+            prompting = asyncio.ensure_future(session.prompt("go"))
+            if iterator is not None:
+                await asyncio.sleep(SILENCE)
+                for _ in range(150):
+                    await anext(iterator)
+            turn = await prompting
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"peak": peak - before, "read": int(turn.stop_reason)}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        agent(*sys.argv[1:])
+        os._exit(0)
+    print(json.dumps(asyncio.run(client(sys.argv[1]))))
