@@ -128,6 +128,7 @@ class Sequence(Generic[T]):
             frames overtake one another.
         repeated: how many repeats were dropped.
         quiet_since: when the wait for what is missing began.
+        waits: how many such waits there were, for those that begin at one reading of the clock.
     """
 
     def __init__(self, *, cursor: int = 0, limit: int = 8192, reach: int | None = None) -> None:
@@ -135,6 +136,7 @@ class Sequence(Generic[T]):
         self.patience = 0.0
         self.repeated = 0
         self.quiet_since = 0.0
+        self.waits = 0
         self._limit = limit
         self._reach = max(limit, REACH) if reach is None else reach
         self._held: dict[int, T] = {}
@@ -293,6 +295,7 @@ class Sequence(Generic[T]):
 
     def _wait(self, now: float) -> None:
         self.quiet_since = now
+        self.waits += 1
         self._settles_at = now + (SETTLE if self._replaying else self.patience)
         self._settled_from = self.cursor
 

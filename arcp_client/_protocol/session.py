@@ -258,6 +258,8 @@ class Session:
 
     def _control(self, frame: ControlFrame, now: float) -> None:
         self._order.number(frame.event_seq, now)
+        if frame.type == dialect.PONG:
+            self._order.ponged()
         reader = self._readers.get(frame.type)
         if reader is None:
             self._out.report(f"a message of the unknown type {frame.type[:80]!r} was ignored")
