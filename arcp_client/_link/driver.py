@@ -89,11 +89,11 @@ class Driver:
         """A link is up."""
         self._link = link
 
-    def detach(self) -> None:
-        """The link is gone."""
+    def detach(self, refusal: ArcpError | None = None) -> None:
+        """The link is gone; for a frame of the runtime that was not taken, with a refusal."""
         self.flush()
         self._link = None
-        self.session.lost(self.now)
+        self.session.lost(self.now, refusal)
         self.carry()
 
     def received(self, data: bytes) -> None:
@@ -126,7 +126,8 @@ class Driver:
 
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
-        self._tell(effects.Report(str(error), error))
+        self.session.unreadable(error, self.now)
+        self.carry()
 
     # -- effects
 

@@ -179,6 +179,12 @@ class Ordering:
             )
         self._sequence.repeated = repeated
 
+    def step_over(self, now: float) -> None:
+        """The next number ends every link: it is given up, and the next resume begins behind it."""
+        number = self._sequence.skip()
+        self._delivery.gap(number, number, "undecodable")
+        self._deliver_all(self._sequence.release(), now)
+
     def lost(self) -> None:
         """The link is gone, and with it every history that was on its way."""
         self._repeats.lost()

@@ -272,6 +272,10 @@ class Sequence(Generic[T]):
                 yield self._give_up(seq - 1)
                 yield from self.release()
 
+    def skip(self) -> int:
+        """Give up the next number; gives it. To be followed by `release`."""
+        return self._give_up(self.cursor + 1).last
+
     def abandon(self) -> Iterator[Hole | T]:
         """The session is gone: every hole, and what waited behind it, in order."""
         for seq in sorted(self._held):
