@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -18,11 +18,12 @@ from typing import Any, Literal, TypeVar
 from aiohttp import web
 
 from arcp_client import _arguments as check
+from arcp_client._security import AllowedHosts
 from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import JobNotFound
 from arcp_client.models import Credential
 from arcp_client.runtime.auth import Authentication, Gate
-from arcp_client.runtime.connection import Connection
+from arcp_client.runtime.connection import Arrival, Connection
 from arcp_client.runtime.core import Core
 from arcp_client.runtime.credentials import Provisioner
 from arcp_client.runtime.handshake import Identity
@@ -211,7 +212,7 @@ class Runtime:
         """
         await self._core.begin()
         near, far = memory_pair(max_frame=self._max_frame)
-        connection = self._core.connection(far, secure=True)
+        connection = self._core.connection(far, Arrival(secure=True))
         # An empty context: what the client's task keeps there is not the runtime's.
         contextvars.Context().run(self._core.tasks.spawn, connection.run(), name="link")
         return near
@@ -223,33 +224,62 @@ class Runtime:
         *,
         path: str = "/arcp",
         ssl: SSLContext | None = None,
+        allowed_hosts: Iterable[str] = (),
     ) -> Server:
         """Listen for WebSockets: ``async with runtime.serve() as server`` (§4).
 
         Leaving the block stops listening and ends its connections, neither sessions nor jobs.
+
+        A connection to a loopback address is refused with HTTP 403 unless its ``Host`` is a
+        loopback name (``localhost``, ``127.0.0.1``, ``[::1]``) or one of ``allowed_hosts``; so no
+        page on the internet can reach the runtime by a name that points to this machine. On other
+        addresses every name is served, unless there are ``allowed_hosts``: then these, loopback
+        names and addresses. Without ``auth``, pages of other sites are refused as well. How many
+        connections are taken, and how long they may be without a session, is in `Limits`.
 
         Args:
             host: an address of this machine; by default reachable from it alone.
             port: 0 takes a free one; see ``server.port`` and ``server.url``.
             path: the URL's path.
             ssl: makes it ``wss``.
+            allowed_hosts: further host names that clients connect to, such as that of a proxy on
+                this machine, without scheme and port.
+
+        Raises:
+            ValueError: an argument is none of these.
+            TypeError: likewise.
         """
         check.a_text("host", host)
         check.a_number("port", port, least=0)
         _check_path(path)
         check.an_instance("ssl", ssl, SSLContext, "an SSLContext", none=True)
         return Server(
-            self._sockets(), host=host, port=port, path=path, ssl=ssl, on_enter=self._core.begin
+            self._sockets(allowed_hosts),
+            host=host,
+            port=port,
+            path=path,
+            ssl=ssl,
+            on_enter=self._core.begin,
         )
 
-    def add_routes(self, app: web.Application, path: str = "/arcp") -> None:
+    def add_routes(
+        self, app: web.Application, path: str = "/arcp", *, allowed_hosts: Iterable[str] = ()
+    ) -> None:
         """Serve WebSockets under a path of an existing aiohttp application.
 
-        The application's shutdown ends the connections, neither sessions nor jobs.
+        The application's shutdown ends the connections, neither sessions nor jobs. Hosts and
+        origins are checked as by `serve`, and WebSockets are limited as there. Connections that
+        have not become WebSockets are the application's own: aiohttp neither limits them nor gives
+        them a deadline.
+
+        Args:
+            app: the application; not started yet.
+            path: the URL's path.
+            allowed_hosts: as for `serve`.
         """
         check.an_instance("app", app, web.Application, "an aiohttp.web.Application")
         _check_path(path)
-        sockets = self._sockets()
+        sockets = self._sockets(allowed_hosts)
         app.router.add_get(path, sockets.handle)
         app.on_shutdown.append(sockets.close)
 
@@ -266,18 +296,25 @@ class Runtime:
         check.a_number("stdout", stdout, least=0, none=True)
         await self._core.begin()
         transport = StdioServerTransport(stdin=stdin, stdout=stdout, max_line=self._max_frame)
-        await self._core.connection(transport, secure=True).run()
+        await self._core.connection(transport, Arrival(secure=True)).run()
 
-    def _sockets(self) -> WebSockets:
-        return WebSockets(self._serve, max_frame=self._max_frame, any_origin=not self._gate.open)
+    def _sockets(self, allowed_hosts: Iterable[str]) -> WebSockets:
+        return WebSockets(
+            self._serve,
+            limits=self._core.limits,
+            max_frame=self._max_frame,
+            hosts=AllowedHosts(check.texts("allowed_hosts", allowed_hosts)),
+            any_origin=not self._gate.open,
+            wrong_tokens=self._core.wrong_tokens,
+        )
 
     @property
     def _max_frame(self) -> int:
         return max(self._core.limits.frame_bytes, self._core.limits.event_bytes + _ENVELOPE)
 
-    async def _serve(self, transport: Transport, secure: bool) -> Connection:
+    async def _serve(self, transport: Transport, arrival: Arrival) -> Connection:
         await self._core.begin()
-        return self._core.connection(transport, secure=secure)
+        return self._core.connection(transport, arrival)
 
     # ---------------------------------------------------------------------- lifetime
 

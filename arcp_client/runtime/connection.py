@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 
 from arcp_client._tasks import TaskOwner
@@ -32,7 +33,7 @@ from arcp_client.runtime.session import Session
 from arcp_client.transports.base import Transport
 from arcp_client.transports.batch import send_many
 
-__all__ = ["Connection"]
+__all__ = ["Arrival", "Connection"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
@@ -46,6 +47,25 @@ _STORED = 1.0
 """Seconds that a pong waits for events before it to be stored."""
 
 
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a link reached the runtime.
+
+    Attributes:
+        secure: nobody else can read the link: TLS, or this machine.
+        address: the client's, by which wrong tokens are counted; ``None`` within this machine.
+        welcomed: called when the link has a session.
+    """
+
+    secure: bool
+    address: str | None = None
+    welcomed: Callable[[], None] = _nothing
+
+
 class Connection:
     """One link to one client.
 
@@ -56,7 +76,7 @@ class Connection:
         on_end: told when everything of the connection is gone.
 
     Attributes:
-        secure: nobody else can read the link: TLS, or this machine.
+        arrival: how the link came.
         session: the session it serves, once there is one.
         cursor: the highest number handed to the link.
     """
@@ -67,14 +87,14 @@ class Connection:
         desk: Desk,
         tasks: TaskOwner,
         *,
-        secure: bool,
+        arrival: Arrival,
         on_end: Callable[[Connection], None],
     ) -> None:
         self._transport = transport
         self._desk = desk
         self._tasks = tasks
         self._on_end = on_end
-        self.secure = secure
+        self.arrival = arrival
         self._over = asyncio.Event()
         self.session: Session | None = None
         self.cursor = 0
@@ -222,6 +242,7 @@ class Connection:
         self.cursor = cursor
         self._in_turn.clear()
         self._control.append(welcome)
+        self.arrival.welcomed()
         session.attach(self)
         interval = self._desk.heartbeat_interval
         if self._heartbeat is not None:

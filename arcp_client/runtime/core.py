@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
@@ -15,7 +16,7 @@ from arcp_client.runtime.admission import Admission
 from arcp_client.runtime.agents import Agents
 from arcp_client.runtime.auth import Gate
 from arcp_client.runtime.authority import Authority
-from arcp_client.runtime.connection import Connection
+from arcp_client.runtime.connection import Arrival, Connection
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.credentials import Provisioner, Vault
 from arcp_client.runtime.delegation import Delegation
@@ -74,6 +75,7 @@ class Core:
         self.agents = Agents()
         self.tasks = TaskOwner(f"runtime {identity.name}")
         self.connections: set[Connection] = set()
+        self.wrong_tokens = WrongTokens()
         self.closed = False
         self._home: asyncio.AbstractEventLoop | None = None
         self._identity = identity
@@ -108,6 +110,7 @@ class Core:
             identity,
             gate,
             self.sessions,
+            self.wrong_tokens,
             inventory=self.agents.inventory,
             features=self._features,
             stored=self._journal.flushed,
@@ -117,7 +120,7 @@ class Core:
         offered = set(dialect.FEATURES)
         if self.heartbeat_interval is None:
             offered.discard(dialect.HEARTBEAT)
-        if self.vault is None or not self._event_log.durable or not connection.secure:
+        if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
             # Who cannot promise revocation, or not keep the value secret, offers none (§9.8).
             offered.discard(dialect.CREDENTIALS)
         return frozenset(offered)
@@ -160,10 +163,10 @@ class Core:
             else:
                 _log.error("job %s left a credential, and nobody to revoke it", left.job_id)
 
-    def connection(self, transport: Transport, *, secure: bool) -> Connection:
+    def connection(self, transport: Transport, arrival: Arrival) -> Connection:
         """A connection that serves a link, once it is run."""
         connection = Connection(
-            transport, self, self.tasks, secure=secure, on_end=self.connections.discard
+            transport, self, self.tasks, arrival=arrival, on_end=self.connections.discard
         )
         self.connections.add(connection)
         return connection

@@ -1,4 +1,4 @@
-"""A first frame in, a session with its welcome out, or a refusal (§6.1–§6.3)."""
+"""Opens and resumes sessions, or refuses to (§6.1–§6.3)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from arcp_client._security import WrongTokens
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.ids import now_text
@@ -42,6 +43,7 @@ class Greeter:
         identity: what the welcome says of the runtime.
         gate: knows the principals.
         sessions: where sessions are kept.
+        wrong_tokens: the addresses that sent wrong tokens.
         inventory: the agents, asked at each welcome.
         features: what this runtime offers on a connection, asked at each welcome.
         stored: waits until what has changed survives the process.
@@ -52,6 +54,7 @@ class Greeter:
         identity: Identity,
         gate: Gate,
         sessions: SessionTable,
+        wrong_tokens: WrongTokens,
         *,
         inventory: Callable[[], list[dict[str, Any]]],
         features: Callable[[Connection], frozenset[str]],
@@ -60,6 +63,7 @@ class Greeter:
         self._identity = identity
         self._gate = gate
         self._sessions = sessions
+        self._wrong_tokens = wrong_tokens
         self._inventory = inventory
         self._features = features
         self._stored = stored
@@ -67,9 +71,17 @@ class Greeter:
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
         """Answer a first frame. False if it was refused and the client may try again.
 
-        Only a refused resume leaves the link open: the next hello may ask for a new session.
+        Only a refused resume leaves the link open: the next hello may ask for a new session. A
+        wrong token is answered after a delay.
         """
+        address = connection.arrival.address
         try:
+            if address is not None and self._wrong_tokens.full(address):
+                raise request_error(
+                    dialect.INTERNAL_ERROR,
+                    "too many wrong tokens come from this address; try again in some seconds",
+                    retryable=True,
+                )
             if frame.type == dialect.HELLO:
                 await self._hello(connection, checked(Hello, frame))
             elif frame.type == dialect.RESUME:
@@ -78,6 +90,8 @@ class Greeter:
                 raise InvalidRequest("session.hello comes first")
         except Unauthenticated as error:
             _log.warning("a client was refused: %s", error)
+            if address is not None:
+                await self._wrong_tokens.delay(address)
             refusal = request_error(dialect.UNAUTHENTICATED, str(error))
             connection.finish(frames.refusal(refusal, session_id=None, request_id=frame.id))
         except RequestError as error:

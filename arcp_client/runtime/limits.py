@@ -42,7 +42,16 @@ class Limits:
         lease_patterns: patterns of one lease, in all its namespaces together.
         lease_bytes: bytes of all namespaces and patterns of one lease. The largest lease that is
             accepted is compared with its parent's within some milliseconds.
-        handshake_timeout: a connection that has not authenticated by then is closed.
+        handshake_timeout: how long a connection's HTTP request may take, and after that its
+            ``session.hello``; then it is closed.
+        connections: connections that a server takes at a time, of all clients. One more is answered
+            with HTTP 503. At most three quarters of the process's file descriptors.
+        connections_per_address: the same for clients of one address.
+        handshakes: connections at a time that have no welcome yet. For one more the oldest of them
+            is dropped, of the address that has most. At most a quarter of the file descriptors.
+        handshakes_per_address: the same for one address.
+        handshake_bytes: what a connection may send before its welcome: its HTTP request, and then
+            its ``session.hello``. More closes it, with HTTP 431 or code 1009.
         frame_bytes: frames of clients above this size are refused (WebSocket, stdio).
         event_bytes: the largest payload of one event or result.
         chunk_bytes: the largest piece of a streamed result, before encoding (§14).
@@ -72,6 +81,11 @@ class Limits:
     lease_patterns: int = 256
     lease_bytes: int = 4096
     handshake_timeout: float = 10.0
+    connections: int = 10_000
+    connections_per_address: int = 5_000
+    handshakes: int = 1024
+    handshakes_per_address: int = 512
+    handshake_bytes: int = 64 * 1024
     frame_bytes: int = 4 * MIB
     event_bytes: int = 4 * MIB
     chunk_bytes: int = MIB

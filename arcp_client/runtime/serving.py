@@ -1,4 +1,7 @@
-"""HTTP requests in, served links out: a runtime's WebSocket side, alone or in an application."""
+"""Serves a runtime over WebSockets, with a server of its own or in an application of the user's.
+
+Requests are checked and connections are limited here; `Connection` serves the links.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,21 @@ from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 from types import TracebackType
 from typing import Protocol
-from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, Listener, limited
+from arcp_client._security import (
+    AllowedHosts,
+    WrongTokens,
+    client_address,
+    host_name,
+    is_address,
+    on_loopback,
+)
 from arcp_client.errors import ArcpError
+from arcp_client.runtime.connection import Arrival
+from arcp_client.runtime.limits import Limits
 from arcp_client.transports.base import Transport
 from arcp_client.transports.websocket import WebSocketTransport
 from arcp_client.transports.websocket_server import server_websocket
@@ -21,6 +34,7 @@ from arcp_client.transports.websocket_server import server_websocket
 __all__ = ["Server", "WebSockets"]
 
 _log = logging.getLogger("arcp_client.runtime")
+_http_log = logging.getLogger("arcp_client.runtime.http")
 
 _GOODBYE = 3.0
 
@@ -35,40 +49,56 @@ class WebSockets:
     """Serves each WebSocket that reaches a route.
 
     Args:
-        serve: makes the connection that serves a link, told whether that is TLS.
+        serve: makes the connection that serves a link.
+        limits: the runtime's limits.
         max_frame: bytes; larger frames close the link with code 1009.
+        hosts: the names that the runtime is reached under.
         any_origin: also take connections from pages of other sites. Only with authentication: a
             browser lets every page connect to ``localhost``.
+        wrong_tokens: the addresses that sent wrong tokens.
     """
 
     def __init__(
         self,
-        serve: Callable[[Transport, bool], Awaitable[_Link]],
+        serve: Callable[[Transport, Arrival], Awaitable[_Link]],
         *,
+        limits: Limits,
         max_frame: int,
+        hosts: AllowedHosts,
         any_origin: bool,
+        wrong_tokens: WrongTokens,
     ) -> None:
         self._serve = serve
         self._max_frame = max_frame
+        self._hosts = hosts
         self._any_origin = any_origin
+        self._wrong_tokens = wrong_tokens
         self._links: set[_Link] = set()
         self._empty = asyncio.Event()
         self._empty.set()
+        self.table = ConnectionTable(_connection_limits(limits))
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """The handler of the route."""
-        if not self._any_origin and _foreign(request):
-            raise web.HTTPForbidden(text="cross-origin connections need a runtime with auth=")
+        self._check_host(request)
         ws = server_websocket(max_frame=self._max_frame)
         if not ws.can_prepare(request).ok:
             raise web.HTTPBadRequest(text="connect with a WebSocket client")
+        address = client_address(request.transport)
+        if self._wrong_tokens.full(address):
+            raise web.HTTPTooManyRequests(
+                text="too many wrong tokens come from this address", headers=_LATER
+            )
+        protocol = limited(request.transport, self.table)
+        if not protocol.upgrade():
+            raise web.HTTPServiceUnavailable(text="too many connections", headers=_LATER)
         await ws.prepare(request)
         peer = request.remote or "a client"
         transport = WebSocketTransport(
             ws, peer=peer, max_frame=self._max_frame, stream=request.transport
         )
         try:
-            link = await self._serve(transport, request.secure)
+            link = await self._serve(transport, Arrival(request.secure, address, protocol.settle))
         except ArcpError as error:  # the runtime was closed, and its server was not
             _log.info("%s was turned away: %s", peer, error)
             await transport.close(timeout=_GOODBYE)
@@ -83,6 +113,32 @@ class WebSockets:
                 self._empty.set()
         return ws
 
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse what a page of another site may have sent (§14).
+
+        A connection to a loopback address has to name a loopback host: else a page whose name was
+        made to point to this machine could run agents. Elsewhere addresses are taken too, and any
+        name if the operator gave none.
+        """
+        hosts = request.headers.getall(hdrs.HOST, [])
+        name = host_name(hosts)
+        if name is None:
+            raise web.HTTPBadRequest(text="the request has no valid Host")
+        if name not in self._hosts and (
+            on_loopback(request.transport) or (self._hosts and not is_address(name))
+        ):
+            _log.warning("a client was refused: the host %.80s is not allowed", name)
+            raise web.HTTPForbidden(
+                text="the runtime is not served under this host name; its operator can allow it"
+                " with allowed_hosts="
+            )
+        origins = request.headers.getall(hdrs.ORIGIN, [])
+        if not self._any_origin and not self._hosts.own(origins, hosts[0]):
+            raise web.HTTPForbidden(
+                text="a page of another site cannot connect to a runtime without auth=; if a proxy"
+                " changes Host, allow the name that browsers see with allowed_hosts="
+            )
+
     async def close(self, _app: web.Application | None = None) -> None:
         """End the links and wait a little until they have ended; sessions and jobs live on."""
         for link in tuple(self._links):
@@ -91,11 +147,18 @@ class WebSockets:
             await asyncio.wait_for(self._empty.wait(), _GOODBYE)
 
 
-def _foreign(request: web.Request) -> bool:
-    origin = request.headers.get("Origin")
-    if origin is None:  # no browser
-        return False
-    return urlsplit(origin).netloc.lower() != request.host.lower()
+_LATER = {"Retry-After": "5"}
+
+
+def _connection_limits(limits: Limits) -> ConnectionLimits:
+    return ConnectionLimits(
+        total=limits.connections,
+        per_address=limits.connections_per_address,
+        opening=limits.handshakes,
+        opening_per_address=limits.handshakes_per_address,
+        opening_bytes=limits.handshake_bytes,
+        request_timeout=limits.handshake_timeout,
+    ).within_descriptors()
 
 
 class Server:
@@ -116,35 +179,26 @@ class Server:
         ssl: SSLContext | None,
         on_enter: Callable[[], Awaitable[None]],
     ) -> None:
-        self._sockets = sockets
         self._host = host
         self._wanted_port = port
         self._path = path
-        self._ssl = ssl
+        self._scheme = "ws" if ssl is None else "wss"
         self._on_enter = on_enter
-        self._runner: web.AppRunner | None = None
+        app = web.Application()
+        app.router.add_get(path, sockets.handle)
+        # Links are ended, not waited for: a client may stay for days.
+        app.on_shutdown.append(sockets.close)
+        app.on_response_prepare.append(_only_websockets_stay)
+        self._listener = Listener(app, sockets.table, logger=_http_log, ssl=ssl, shutdown=0.5)
         self.url = ""
         self.port = 0
 
     async def __aenter__(self) -> Server:
         await self._on_enter()
-        app = web.Application()
-        app.router.add_get(self._path, self._sockets.handle)
-        # Links are ended, not waited for: a client may stay for days.
-        app.on_shutdown.append(self._sockets.close)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await runner.setup()
-        site = web.TCPSite(runner, self._host, self._wanted_port, ssl_context=self._ssl)
-        try:
-            await site.start()
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner = runner
-        self.port = runner.addresses[0][1]
-        scheme = "ws" if self._ssl is None else "wss"
+        await self._listener.start(self._host, self._wanted_port)
+        self.port = self._listener.port
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"{scheme}://{host}:{self.port}{self._path}"
+        self.url = f"{self._scheme}://{host}:{self.port}{self._path}"
         _log.info("listening on %s", self.url)
         return self
 
@@ -158,6 +212,11 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening and end this server's links; sessions and jobs live on. Idempotent."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        await self._listener.close()
+
+
+async def _only_websockets_stay(_: web.Request, response: web.StreamResponse) -> None:
+    """Let no connection stay open for another HTTP request."""
+    if not isinstance(response, web.WebSocketResponse):
+        response.force_close()
+        response.headers[hdrs.CONNECTION] = "close"

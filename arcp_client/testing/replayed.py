@@ -11,7 +11,7 @@ import base64
 import contextlib
 import os
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext
@@ -142,9 +142,10 @@ class ReplayedRuntime:
         *,
         path: str = "/arcp",
         ssl: SSLContext | None = None,
+        allowed_hosts: Iterable[str] = (),
     ) -> Server:
         """Take WebSocket connections as well; as `Runtime.serve`."""
-        return self._runtime.serve(host, port, path=path, ssl=ssl)
+        return self._runtime.serve(host, port, path=path, ssl=ssl, allowed_hosts=allowed_hosts)
 
     @property
     def header(self) -> Header:

@@ -13,9 +13,12 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
+from arcp_client._security import AllowedHosts, WrongTokens
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client._wire import dialect as wire
 from arcp_client._wire.ids import new_prefixed_id, now_text
+from arcp_client.runtime.connection import Arrival
+from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.serving import Server, WebSockets
 from arcp_client.testing._forms import FORMS
 from arcp_client.testing._played import Frame, PlayedJob, PlayedSession
@@ -152,10 +155,18 @@ class ScriptedRuntime:
         async def on_enter() -> None:
             """Nothing has to be prepared."""
 
-        async def link(transport: Transport, secure: bool) -> _Served:
+        async def link(transport: Transport, arrival: Arrival) -> _Served:
+            arrival.welcomed()  # a script may want anything of a client before it is welcomed
             return _Served(self, transport)
 
-        sockets = WebSockets(link, max_frame=MAX_FRAME, any_origin=True)
+        sockets = WebSockets(
+            link,
+            limits=Limits(),
+            max_frame=MAX_FRAME,
+            hosts=AllowedHosts(),
+            any_origin=True,
+            wrong_tokens=WrongTokens(),
+        )
         return Server(sockets, host=host, port=port, path=path, ssl=None, on_enter=on_enter)
 
     async def close(self) -> None:

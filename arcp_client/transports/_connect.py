@@ -23,7 +23,8 @@ _ADVICE = {
     400: "the server takes no WebSocket at this path; check the URL's path",
     401: "the server refused the credentials of the HTTP request; check headers= and the URL's"
     " user and password",
-    403: "the server forbids this path to the client; check the URL's path and headers=",
+    403: "the server forbids this path or this host name to the client; check the URL and headers=,"
+    " and a runtime's allowed_hosts=",
     404: "there is no such path; runtimes usually listen at /arcp",
     407: "the proxy refused the credentials; check proxy=",
 }

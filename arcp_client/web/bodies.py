@@ -1,4 +1,4 @@
-"""The bodies of requests in, typed values out; anything else is a problem with words."""
+"""Reads the bodies of requests into typed values."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 from typing import Any, TypeVar
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.http import HttpProcessingError
 
-from arcp_client.web.problems import Problem
+from arcp_client.web.problems import LAST, Problem
 
 __all__ = ["Cancel", "Login", "Submit", "read"]
 
@@ -67,6 +68,11 @@ async def read(request: web.Request, kind: type[T], *, empty: bool = False) -> T
 
 
 async def _bytes(request: web.Request) -> bytes:
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        # Neither small nor valid for sure, and nobody has to compress a megabyte at most.
+        raise Problem(
+            415, "COMPRESSED_BODY", "a body is not compressed", "send it as it is", headers=LAST
+        )
     too_large = Problem(413, "BODY_TOO_LARGE", f"a body has at most {_BYTES:,} bytes")
     if (request.content_length or 0) > _BYTES:
         raise too_large
@@ -79,4 +85,8 @@ async def _bytes(request: web.Request) -> bytes:
                     raise too_large
     except TimeoutError:
         raise Problem(408, "BODY_TOO_SLOW", "the body did not come in time") from None
+    except (web.RequestPayloadError, HttpProcessingError):
+        raise Problem(400, "INVALID_BODY", "the body does not follow HTTP", headers=LAST) from None
+    except ConnectionError:
+        raise Problem(400, "INVALID_BODY", "the body was cut off", headers=LAST) from None
     return bytes(data)

@@ -1,4 +1,4 @@
-"""Requests in, those that may be served out; and what every answer says to the browser.
+"""Decides which requests the dashboard answers, and what every answer tells the browser.
 
 A dashboard on a developer's machine is reached by every page that the developer's browser shows. So
 a request counts only if its host is one of ours (else a name on the internet may have been made to
@@ -8,16 +8,14 @@ machine.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable
-from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
 from arcp_client import ArcpError
 from arcp_client._hosts import is_loopback
+from arcp_client._security import AllowedHosts, client_address, host_name, is_address
 from arcp_client.web.logins import LIFETIME, Logins
 from arcp_client.web.problems import Problem, answer, problem
 from arcp_client.web.streams import EventStream
@@ -48,7 +46,6 @@ _FORWARDED = (
     "X-Forwarded-Proto",
     "X-Real-IP",
 )
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
 
 class Guard:
@@ -64,7 +61,7 @@ class Guard:
         self, logins: Logins | None, *, hosts: Iterable[str] = (), prefix: str = ""
     ) -> None:
         self._logins = logins
-        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._hosts = AllowedHosts(hosts, what="hosts")
         self._path = f"{prefix}/"
 
     @property
@@ -136,7 +133,7 @@ class Guard:
         if self._logins is not None:
             response.set_cookie(
                 _cookie(request),
-                await self._logins.login(token),
+                await self._logins.login(token, client_address(request.transport)),
                 max_age=int(LIFETIME),
                 path=self._path,
                 httponly=True,
@@ -175,28 +172,25 @@ class Guard:
             )
 
     def _check_host(self, request: web.Request) -> None:
-        hosts = request.headers.getall(hdrs.HOST, [])
-        name = _hostname(hosts[0]) if len(hosts) == 1 else None
+        name = host_name(request.headers.getall(hdrs.HOST, []))
         if name is None:
             raise Problem(400, "BAD_HOST", "the request names no host")
-        if name in self._hosts or is_loopback(name):
+        if name in self._hosts or (self._logins is not None and is_address(name)):
             return
-        if self._logins is not None and _is_address(name):
-            return  # nobody can make an address point elsewhere
         raise Problem(
             403,
             "HOST_NOT_ALLOWED",
             "the dashboard is not served under this name",
-            "use its address, or allow the name when it is started",
+            "use its address, or allow the name: --allow-host NAME (hosts= in a program)",
         )
 
     def _check_site(self, request: web.Request) -> None:
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
-        if site not in ("same-origin", "none"):
-            raise Problem(403, "CROSS_SITE", "another site asked for this")
         origins = request.headers.getall(hdrs.ORIGIN, [])
-        if any(_netloc(origin) != request.headers[hdrs.HOST].lower() for origin in origins):
-            raise Problem(403, "CROSS_SITE", "another site asked for this")
+        if site not in ("same-origin", "none") or not self._hosts.own(
+            origins, request.headers[hdrs.HOST]
+        ):
+            raise _foreign()
 
     def _session(self, request: web.Request) -> Callable[[], bool]:
         """Whether whoever asks now may be told something later too: a stream may last for days."""
@@ -211,7 +205,17 @@ class Guard:
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Problem(401, "LOGIN_REQUIRED", "a token is needed", "log in")
-        await self._logins.check(token.strip())
+        await self._logins.check(token.strip(), client_address(request.transport))
+
+
+def _foreign() -> Problem:
+    return Problem(
+        403,
+        "CROSS_SITE",
+        "another site asked for this, or a proxy changed the request's Host",
+        "use the dashboard's own page; behind a proxy, let it pass Host on, or allow the name that"
+        " browsers see: --allow-host NAME (hosts= in a program)",
+    )
 
 
 def _check_type(request: web.Request) -> None:
@@ -237,24 +241,3 @@ def _is_local(request: web.Request) -> bool:
     if isinstance(peer, tuple):
         return is_loopback(str(peer[0]))
     return isinstance(transport.get_extra_info("sockname"), str)  # a Unix socket
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _hostname(host: str) -> str | None:
-    found = _HOST.fullmatch(host)
-    name = (found[1] or found[2]).lower().rstrip(".") if found is not None else ""
-    return name or None
-
-
-def _netloc(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc.lower() or None
-    except ValueError:
-        return None

@@ -1,15 +1,20 @@
-"""Whatever goes wrong in, an answer in JSON out: a code for programs, words for people."""
+"""Answers requests that cannot be served in JSON: a code for programs, words for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.web_request import BaseRequest
 
 from arcp_client import ArcpError, errors
 from arcp_client.web import frames
 
-__all__ = ["Problem", "answer", "problem"]
+__all__ = ["LAST", "Problem", "answer", "problem"]
+
+LAST: Mapping[str, str] = {hdrs.CONNECTION: "close"}
+"""Headers of an answer to a request whose rest is not read."""
 
 
 class Problem(Exception):
@@ -78,10 +83,26 @@ def problem(error: ArcpError) -> Problem:
     return Problem(status, str(code), message, remedy or error.remedy.replace("``", ""))
 
 
+class _LastResponse(web.Response):
+    """Ends the connection: else aiohttp reads the rest, and logs what is wrong with it as ours."""
+
+    _asked: BaseRequest | None = None
+
+    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
+        self._asked = request
+        return await super().prepare(request)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await super().write_eof(data)
+        if self._asked is not None:
+            self._asked.protocol.force_close()
+
+
 def answer(found: Problem) -> web.Response:
     """The response that tells of a problem."""
     told = {"code": found.code, "message": found.message, "remedy": found.remedy}
-    return web.Response(
+    kind = _LastResponse if hdrs.CONNECTION in found.headers else web.Response
+    return kind(
         status=found.status,
         body=frames.encoded({"error": told}),
         content_type="application/json",

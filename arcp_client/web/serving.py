@@ -1,9 +1,8 @@
-"""A client in, a web server of its dashboard out, as a block."""
+"""Serves the dashboard of a client with a web server of its own."""
 
 from __future__ import annotations
 
-import asyncio
-import os
+import logging
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -12,12 +11,16 @@ from pydantic import SecretStr
 
 from arcp_client import Client
 from arcp_client import _arguments as check
+from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, Listener, limited
 from arcp_client._hosts import is_loopback
-from arcp_client.web.door import Door, logger
 from arcp_client.web.guard import Handler
 from arcp_client.web.routes import Options, mount
 
 __all__ = ["Server", "TokenRequired", "serve"]
+
+_http_log = logging.getLogger("arcp_client.web.http")
+
+_LIMITS = ConnectionLimits()
 
 
 class TokenRequired(ValueError):
@@ -69,6 +72,8 @@ def serve(
 class Server:
     """A web server, as an async context manager.
 
+    It takes at most 1,024 connections; see the page "A dashboard in the browser".
+
     Attributes:
         url: where the dashboard is, once it is entered.
         port: the port it listens on, once it is entered.
@@ -78,29 +83,15 @@ class Server:
         self._app = app
         self._host = host
         self._wanted = port
-        self._runner: web.AppRunner | None = None
-        self._listening: asyncio.Server | None = None
-        self._door: Door | None = None
+        self._table = ConnectionTable(_LIMITS.within_descriptors())
+        self._listener = Listener(app, self._table, logger=_http_log)
         self.url: str = ""
         self.port: int = 0
 
     async def __aenter__(self) -> Server:
-        self._app.middlewares.append(self._heard)
-        runner = web.AppRunner(
-            self._app, access_log=None, logger=logger, keepalive_timeout=75.0, shutdown_timeout=1.0
-        )
-        await runner.setup()
-        assert runner.server is not None
-        door = Door(runner.server)
-        try:
-            listening = await asyncio.get_running_loop().create_server(
-                door, self._host, self._wanted, reuse_address=os.name == "posix"
-            )
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner, self._door, self._listening = runner, door, listening
-        self.port = listening.sockets[0].getsockname()[1]
+        self._app.middlewares.append(self._settle)
+        await self._listener.start(self._host, self._wanted)
+        self.port = self._listener.port
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{host}:{self.port}/"
         return self
@@ -115,16 +106,10 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening, and end the streams. Idempotent."""
-        runner, self._runner = self._runner, None
-        if self._listening is not None:
-            self._listening.close()
-        if self._door is not None:
-            self._door.close()
-        if runner is not None:
-            await runner.cleanup()
+        await self._listener.close()
 
     @web.middleware
-    async def _heard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._door is not None:
-            self._door.heard(request.protocol)
+    async def _settle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A client that has sent a complete request keeps its connection."""
+        limited(request.transport, self._table).settle()
         return await handler(request)

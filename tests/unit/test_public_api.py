@@ -92,13 +92,13 @@ CALLS: dict[Any, dict[str, str]] = {
         "__init__": "(*, name='arcp-client', version=None, auth=None, event_log=None,"
         " heartbeat_interval=30.0, resume_window=600.0, limits=None, policy=None,"
         " provisioner=None, dialect='specification')",
-        "add_routes": "(app, path='/arcp')",
+        "add_routes": "(app, path='/arcp', *, allowed_hosts=())",
         "agent": "(name, version=None, default=False)",
         "close": "async (*, timeout=0.0)",
         "connect": "async ()",
         "open": "property",
         "rotate": "(job_id, credential)",
-        "serve": "(host='127.0.0.1', port=0, *, path='/arcp', ssl=None)",
+        "serve": "(host='127.0.0.1', port=0, *, path='/arcp', ssl=None, allowed_hosts=())",
         "serve_stdio": "async (*, stdin=None, stdout=None)",
         "target": "property",
     },

@@ -21,6 +21,8 @@ FLAGS: list[Any] = [None, 0, "yes"]
 
 Asked = Callable[[Any, Any], Any]
 
+HOSTS = [None, 5, "jobs.example", [5], ["http://jobs.example"], ["a:80"], [""]]
+
 RUNTIME: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ("__init__", "name"): (lambda _, v: Runtime(name=v), TEXTS),
     ("__init__", "version"): (lambda _, v: Runtime(version=v), [5, ""]),
@@ -48,6 +50,11 @@ RUNTIME: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ("serve", "port"): (lambda r, v: r.serve(port=v), WHOLE),
     ("serve", "path"): (lambda r, v: r.serve(path=v), [*TEXTS, "arcp"]),
     ("serve", "ssl"): (lambda r, v: r.serve(ssl=v), [True, "cert.pem"]),
+    ("serve", "allowed_hosts"): (lambda r, v: r.serve(allowed_hosts=v), HOSTS),
+    ("add_routes", "allowed_hosts"): (
+        lambda r, v: r.add_routes(web.Application(), allowed_hosts=v),
+        HOSTS,
+    ),
     ("add_routes", "app"): (lambda r, v: r.add_routes(v), [None, 5]),
     ("add_routes", "path"): (lambda r, v: r.add_routes(web.Application(), v), [*TEXTS, "arcp"]),
     ("serve_stdio", "stdin"): (lambda r, v: r.serve_stdio(stdin=v), WHOLE[1:]),

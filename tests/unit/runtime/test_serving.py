@@ -94,7 +94,8 @@ async def test_a_server_with_idle_clients_stops_within_a_bound(make: MakeRuntime
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         sockets.append(writer)
         writer.write(
-            b"GET /arcp HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"GET /arcp HTTP/1.1\r\nHost: localhost\r\n"
+            b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         )
         assert b"101" in await reader.readline()

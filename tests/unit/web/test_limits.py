@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from contextlib import AsyncExitStack, closing
 
 import pytest
-from aiohttp import web
 
 from arcp_client import Client
+from arcp_client._connection_limits import ConnectionLimits
 from arcp_client.web import Server, serve
-from arcp_client.web.door import Door, logger
 from tests.unit.web.kit import SOON
 
 FULL = b"HTTP/1.1 503"
+STREAM = b"GET /api/overview/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr("arcp_client.web.serving._LIMITS", ConnectionLimits(**request.param))
 
 
 async def ask(stack: AsyncExitStack, server: Server, data: bytes) -> asyncio.StreamReader:
@@ -27,16 +31,17 @@ async def ask(stack: AsyncExitStack, server: Server, data: bytes) -> asyncio.Str
     return reader
 
 
+@pytest.mark.parametrize("limits", [{"total": 3}, {"per_address": 3}], indirect=True, ids=str)
 async def test_there_is_room_for_so_many_and_for_another_when_one_has_gone(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, limits: None
 ) -> None:
-    monkeypatch.setattr("arcp_client.web.serving.Door", functools.partial(Door, limit=3))
     page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
         for _ in range(3):
-            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             stack.enter_context(closing(writer))
-            writer.write(b"GET /")
+            writer.write(STREAM)
+            assert await reader.readuntil(b"event: overview\n")
         refused = await (await ask(stack, server, b"")).read()
         assert refused.startswith(FULL)
         writer.close()
@@ -47,15 +52,23 @@ async def test_there_is_room_for_so_many_and_for_another_when_one_has_gone(
         assert answer.startswith(b"HTTP/1.1 404")
 
 
-async def test_a_connection_without_a_request_is_hung_up_on(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limits", [{"total": 3}, {"opening": 3}], indirect=True, ids=str)
+async def test_connections_without_a_request_make_room_for_one_that_asks(
+    client: Client, limits: None
 ) -> None:
-    monkeypatch.setattr("arcp_client.web.serving.Door", functools.partial(Door, first=0.2))
-    stream = b"GET /api/overview/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
-        asked = await ask(stack, server, stream)
+        half = [await ask(stack, server, b"GET /") for _ in range(3)]
+        assert (await (await ask(stack, server, page)).read()).startswith(b"HTTP/1.1 404")
+        assert await half[0].read() == b""
+
+
+@pytest.mark.parametrize("limits", [{"request_timeout": 0.2}], indirect=True, ids=str)
+async def test_a_connection_without_a_request_is_hung_up_on(client: Client, limits: None) -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
+        asked = await ask(stack, server, STREAM)
         assert await asked.readuntil(b"event: overview\n")
-        slow = [await ask(stack, server, sent) for sent in (b"", b"GET / HTT", stream[:-2])]
+        slow = [await ask(stack, server, sent) for sent in (b"", b"GET / HTT", STREAM[:-2])]
         for each in slow:
             assert await each.read() == b""
         await client.close()  # the one that asked is still told
@@ -81,22 +94,7 @@ async def test_what_is_no_request_is_refused_and_in_no_log(
     assert "cret" not in caplog.text
 
 
-def test_what_fails_here_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    logger.error("it failed", exc_info=ValueError("here"))
+async def test_what_fails_here_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    async with serve(client):
+        logging.getLogger("arcp_client.web.http").error("it failed", exc_info=ValueError("here"))
     assert "ValueError: here" in caplog.text
-
-
-async def test_without_a_server_of_its_own_nothing_is_left() -> None:
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response()
-
-    server = web.Server(handle)
-    door = Door(server)
-    protocol = door()
-    assert isinstance(protocol, web.RequestHandler)
-    door.heard(protocol)
-    door.heard(protocol)
-    door()
-    door.close()
-    door.close()
-    await server.shutdown()

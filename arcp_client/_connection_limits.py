@@ -1,0 +1,455 @@
+"""Serves an aiohttp application within limits on its connections.
+
+The runtime's WebSocket server and the dashboard use it. aiohttp takes any number of connections and
+waits for ever for the first request of each, so a client that sends half a request could hold every
+file descriptor of the process. Here a connection is *opening* until its client has shown who it is:
+that takes a request for the dashboard, and a welcome for a runtime. Opening connections are few,
+have a deadline, may send little, and make room for newcomers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import cast
+
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
+from arcp_client._security import client_address
+from arcp_client._tasks import TaskOwner
+
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["ConnectionLimits", "ConnectionTable", "LimitedProtocol", "Listener", "limited"]
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)
+_TOO_BIG = b"\x88\x02\x03\xf1"
+"""A WebSocket close frame with code 1009."""
+_GOODBYE = 1.0
+
+
+class _Failures(logging.Filter):
+    """Drops the log records of malformed requests: a client's mistake, which may hold a token."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections a server takes, and what they may do while they are opening.
+
+    Attributes:
+        total: connections at a time. A newcomer beyond that is answered with HTTP 503.
+        per_address: the same for one address of clients.
+        opening: connections at a time whose client is not known yet. For a newcomer beyond that the
+            oldest one of the address that has most of them is dropped.
+        opening_per_address: the same for one address.
+        opening_bytes: what an opening connection may send before its request is complete, and
+            again between a WebSocket's upgrade and its welcome.
+        request_timeout: seconds within which the first request has to be complete.
+    """
+
+    total: int = 1024
+    per_address: int = 1024
+    opening: int = 512
+    opening_per_address: int = 256
+    opening_bytes: int = 64 * 1024
+    request_timeout: float = 30.0
+
+    def within_descriptors(self) -> ConnectionLimits:
+        """These limits, lowered so that the process keeps file descriptors for other things."""
+        most = _descriptors()
+        if most is None:
+            return self
+        total, opening = max(16, most * 3 // 4), max(8, most // 4)
+        return ConnectionLimits(
+            total=min(self.total, total),
+            per_address=min(self.per_address, total),
+            opening=min(self.opening, opening),
+            opening_per_address=min(self.opening_per_address, opening),
+            opening_bytes=self.opening_bytes,
+            request_timeout=self.request_timeout,
+        )
+
+
+def _descriptors() -> int | None:
+    """How many file descriptors the process may open; ``None`` if there is no such limit."""
+    if sys.platform == "win32":
+        return None
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if most == resource.RLIM_INFINITY else most
+
+
+class _Slot:
+    __slots__ = ("address", "drop", "ended")
+
+    def __init__(self, address: str, drop: Callable[[], None]) -> None:
+        self.address = address
+        self.drop = drop
+        self.ended = False
+
+
+class ConnectionTable:
+    """Counts the connections of a server, in all and by address.
+
+    Args:
+        limits: how many there may be.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._total = 0
+        self._of: Counter[str] = Counter()
+        self._opening: dict[str, dict[_Slot, None]] = {}
+        self._opening_total = 0
+
+    def __len__(self) -> int:
+        return self._total
+
+    @property
+    def opening(self) -> int:
+        """How many are opening."""
+        return self._opening_total
+
+    def admit(self, address: str, drop: Callable[[], None]) -> _Slot | None:
+        """Make room for a connection that is opening; ``None`` if there is none.
+
+        Args:
+            address: of its client.
+            drop: ends it at once, when another one needs its place.
+        """
+        limits = self.limits
+        theirs = self._opening.get(address, {})
+        if len(theirs) >= limits.opening_per_address:
+            self._drop(address)
+        elif self._opening_total >= limits.opening:
+            self._drop(self._busiest())
+        if self._of[address] >= limits.per_address and theirs:
+            self._drop(address)
+        if self._total >= limits.total and self._opening_total:
+            self._drop(self._busiest())
+        if self._total >= limits.total or self._of[address] >= limits.per_address:
+            if not self._of[address]:
+                del self._of[address]
+            return None
+        slot = _Slot(address, drop)
+        self._total += 1
+        self._of[address] += 1
+        self._opening.setdefault(address, {})[slot] = None
+        self._opening_total += 1
+        return slot
+
+    def settled(self, slot: _Slot) -> None:
+        """The client of a connection is known: it keeps its place."""
+        theirs = self._opening.get(slot.address)
+        if theirs is not None and slot in theirs:
+            del theirs[slot]
+            self._opening_total -= 1
+            if not theirs:
+                del self._opening[slot.address]
+
+    def ended(self, slot: _Slot) -> None:
+        """A connection has ended. Idempotent."""
+        if slot.ended:
+            return
+        slot.ended = True
+        self.settled(slot)
+        self._total -= 1
+        self._of[slot.address] -= 1
+        if not self._of[slot.address]:
+            del self._of[slot.address]
+
+    def _busiest(self) -> str:
+        return max(self._opening, key=lambda address: len(self._opening[address]))
+
+    def _drop(self, address: str) -> None:
+        """Drop the oldest opening connection of an address."""
+        slot = next(iter(self._opening[address]))
+        self.ended(slot)
+        slot.drop()
+
+
+class LimitedProtocol(asyncio.Protocol):
+    """Stands before the HTTP protocol of a connection and keeps its limits.
+
+    Args:
+        table: where the connection is counted.
+        make: makes the HTTP protocol.
+        secure: turns the connection, once it is counted, into one with TLS; without that it has
+            none.
+    """
+
+    def __init__(
+        self,
+        table: ConnectionTable,
+        make: Callable[[], asyncio.Protocol],
+        secure: Callable[[asyncio.Transport, LimitedProtocol], None] | None = None,
+    ) -> None:
+        self._table = table
+        self._make = make
+        self._secure = secure
+        self._early: list[bytes] = []
+        self._inner: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport | None = None
+        self._slot: _Slot | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._room = table.limits.opening_bytes
+        self._opening = True
+        self._refused = False
+        self._upgraded = False
+
+    def __repr__(self) -> str:
+        return f"<LimitedProtocol {self._inner!r}>"
+
+    # ------------------------------------------------------------------ what the server says
+
+    def upgrade(self) -> bool:
+        """The request is complete and becomes a WebSocket; False if there is no room for it.
+
+        From now on the WebSocket has a deadline of its own.
+        """
+        if self._slot is None or self._slot.ended:
+            return False
+        self._upgraded = True
+        self._room = self._table.limits.opening_bytes
+        self._stop_timer()
+        return True
+
+    def settle(self) -> None:
+        """The client is known. Idempotent."""
+        self._opening = False
+        self._stop_timer()
+        if self._slot is not None:
+            self._table.settled(self._slot)
+
+    def adopt(self, transport: asyncio.Transport) -> None:
+        """Stand before the protocol of a connection that another server accepted."""
+        self._inner = transport.get_protocol()  # type: ignore[assignment]
+        self._transport = transport
+        self._slot = self._table.admit(client_address(transport), self._drop)
+        if self._slot is not None:
+            transport.set_protocol(self)
+
+    # ------------------------------------------------------------------ what the loop says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection in, or say that there are too many."""
+        self._transport = writing = cast(asyncio.Transport, transport)
+        self._slot = self._table.admit(client_address(transport), self._drop)
+        if self._slot is None:
+            writing.write(_FULL)
+            writing.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._table.limits.request_timeout, self._drop)
+        if self._secure is None:
+            self.begin(writing)
+        else:
+            writing.pause_reading()
+            self._secure(writing, self)
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Let the HTTP protocol have the connection, which has TLS by now if it is to have it."""
+        self._transport = transport
+        self._inner = inner = self._make()
+        inner.connection_made(transport)
+        early, self._early = self._early, []
+        for data in early:
+            inner.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what came, as long as there is room for it."""
+        if self._opening:
+            if self._refused:
+                return
+            self._room -= len(data)
+            if self._room < 0:
+                self._refuse()
+                return
+        if self._inner is not None:
+            self._inner.data_received(data)
+        else:  # the first bytes may come with the end of the TLS handshake
+            self._early.append(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass on that the client sends no more."""
+        return None if self._inner is None else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """Pass on that the client takes no more."""
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass on that the client takes more again."""
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free its place."""
+        self._stop_timer()
+        self._early.clear()
+        if self._slot is not None:
+            self._table.ended(self._slot)
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+
+    # ------------------------------------------------------------------ ending it
+
+    def _refuse(self) -> None:
+        """Say that the client sent too much, then read without keeping it until it hangs up.
+
+        A connection that is closed with unread data is reset, and the answer is lost with it.
+        """
+        assert self._transport is not None
+        self._refused = True
+        self._transport.write(_TOO_BIG if self._upgraded else _TOO_LARGE)
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(_GOODBYE, self._drop)
+
+    def _drop(self) -> None:
+        self._stop_timer()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+def limited(transport: asyncio.BaseTransport | None, table: ConnectionTable) -> LimitedProtocol:
+    """What keeps the limits of a connection; it is put there if another server accepted it."""
+    made = LimitedProtocol(table, asyncio.Protocol)
+    if transport is None:  # the connection was lost meanwhile
+        return made
+    # No isinstance: the transports of uvloop are no subclasses of asyncio's.
+    stream = cast(asyncio.Transport, transport)
+    protocol = stream.get_protocol()
+    if isinstance(protocol, LimitedProtocol):
+        return protocol
+    made.adopt(stream)
+    return made
+
+
+class Listener:
+    """Listens on one address for the connections of an application.
+
+    Args:
+        app: the application.
+        table: counts the connections.
+        logger: takes what aiohttp's own protocol has to say.
+        ssl: makes it TLS.
+        keepalive: seconds that a connection is kept for another request.
+        shutdown: seconds that handlers may take to end.
+
+    Attributes:
+        port: the port it listens on, once it was started.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        table: ConnectionTable,
+        *,
+        logger: logging.Logger,
+        ssl: SSLContext | None = None,
+        keepalive: float = 75.0,
+        shutdown: float = 1.0,
+    ) -> None:
+        self._app = app
+        self._table = table
+        self._logger = logger
+        self._ssl = ssl
+        self._keepalive = keepalive
+        self._shutdown = shutdown
+        self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
+        self._tasks = TaskOwner("listener")
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Start the application and listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        if not any(isinstance(each, _Failures) for each in self._logger.filters):
+            self._logger.addFilter(_Failures())
+        runner = web.AppRunner(
+            self._app,
+            access_log=None,
+            logger=self._logger,
+            keepalive_timeout=self._keepalive,
+            shutdown_timeout=self._shutdown,
+            auto_decompress=False,  # nobody has to compress what is sent here
+        )
+        await runner.setup()
+        server = runner.server
+        assert server is not None
+
+        secure = None if self._ssl is None else self._secure
+
+        def connection() -> LimitedProtocol:
+            return LimitedProtocol(self._table, server, secure)
+
+        try:
+            self._listening = await asyncio.get_running_loop().create_server(
+                connection, host, port, reuse_address=os.name == "posix"
+            )
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    def _secure(self, transport: asyncio.Transport, protocol: LimitedProtocol) -> None:
+        # Not by create_server(ssl=…): that tells of a connection only once its handshake is over.
+        self._tasks.spawn(self._start_tls(transport, protocol), name="tls")
+
+    async def _start_tls(self, transport: asyncio.Transport, protocol: LimitedProtocol) -> None:
+        assert self._ssl is not None
+        secured = None
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                transport,
+                protocol,
+                self._ssl,
+                server_side=True,
+                ssl_handshake_timeout=self._table.limits.request_timeout,
+            )
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            self._logger.debug("a TLS handshake failed: %s", type(error).__name__)
+        finally:
+            if secured is None:  # the loop does not tell the protocol
+                protocol.connection_lost(None)
+                transport.abort()
+        if secured is not None:
+            protocol.begin(secured)
+
+    async def close(self) -> None:
+        """Stop listening, then shut the application down. Idempotent."""
+        runner, self._runner = self._runner, None
+        if self._listening is not None:
+            self._listening.close()
+        await self._tasks.close()
+        if runner is not None:
+            await runner.cleanup()

@@ -1,0 +1,249 @@
+"""Connections of unknown clients are few, small and short, and make room for newcomers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_client import _connection_limits
+from arcp_client._connection_limits import (
+    ConnectionLimits,
+    ConnectionTable,
+    LimitedProtocol,
+    Listener,
+    limited,
+)
+from tests.unit.runtime.certificate import server_context, trusting
+
+LOG = logging.getLogger("test.http")
+SOON = 30.0
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Dropped(list[str]):
+    """The names of the connections that were dropped."""
+
+    def of(self, name: str) -> object:
+        return lambda: self.append(name)
+
+
+# ------------------------------------------------------------------------- the table
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["come", "settle", "end"]), st.integers(0, 4)), max_size=60
+    ),
+    total=st.integers(1, 8),
+    per_address=st.integers(1, 8),
+    opening=st.integers(1, 8),
+    opening_per_address=st.integers(1, 8),
+)
+def test_no_count_is_ever_exceeded_and_none_is_left(
+    steps: list[tuple[str, int]],
+    total: int,
+    per_address: int,
+    opening: int,
+    opening_per_address: int,
+) -> None:
+    limits = ConnectionLimits(
+        total=total,
+        per_address=per_address,
+        opening=opening,
+        opening_per_address=opening_per_address,
+    )
+    table = ConnectionTable(limits)
+    here: dict[object, str] = {}  # slot: address
+    open_: set[object] = set()
+    for what, number in steps:
+        if what == "come":
+            address = f"10.0.0.{number % 3}"
+            box: list[object] = []
+
+            def drop(box: list[object] = box) -> None:
+                assert box[0] in open_, "one whose client is known was dropped"
+                open_.discard(box[0])
+                del here[box[0]]
+
+            slot = table.admit(address, drop)
+            if slot is None:
+                settled = Counter(here[each] for each in here if each not in open_)
+                assert settled.total() >= total or settled[address] >= per_address
+            else:
+                box.append(slot)
+                here[slot] = address
+                open_.add(slot)
+        elif here:
+            slot = list(here)[number % len(here)]  # type: ignore[assignment]
+            assert slot is not None
+            if what == "settle":
+                table.settled(slot)
+            else:
+                table.ended(slot)
+                table.ended(slot)
+                del here[slot]
+            open_.discard(slot)
+        counted = Counter(here.values())
+        assert len(table) == len(here) <= total
+        assert table.opening == len(open_) <= opening
+        assert all(count <= per_address for count in counted.values())
+        still = Counter(here[each] for each in open_)
+        assert all(count <= opening_per_address for count in still.values())
+    for slot in list(here):
+        table.ended(slot)  # type: ignore[arg-type]
+    assert (len(table), table.opening) == (0, 0)
+
+
+def test_the_address_with_most_opening_connections_makes_room() -> None:
+    table, dropped = ConnectionTable(ConnectionLimits(opening=4)), Dropped()
+    for name in ("a1", "a2", "a3", "b1"):
+        table.admit(name[0], dropped.of(name))  # type: ignore[arg-type]
+    table.admit("c", dropped.of("c1"))  # type: ignore[arg-type]
+    assert dropped == ["a1"]
+
+
+def test_limits_leave_descriptors_to_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_connection_limits, "_descriptors", lambda: 256)
+    limits = ConnectionLimits().within_descriptors()
+    assert (limits.total, limits.per_address) == (192, 192)
+    assert (limits.opening, limits.opening_per_address) == (64, 64)
+    monkeypatch.setattr(_connection_limits, "_descriptors", lambda: None)
+    assert ConnectionLimits().within_descriptors() == ConnectionLimits()
+
+
+# ------------------------------------------------------------------------- sockets
+
+
+class Listening:
+    """A server of one page.
+
+    Attributes:
+        port: where it listens.
+        table: its connections.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.port = 0
+        self.table = ConnectionTable(limits)
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        limited(request.transport, self.table).settle()
+        return web.Response(body=b"x" * int(request.query.get("size", 1)))
+
+    async def changed(self, total: int) -> None:
+        while len(self.table) != total:
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def listening(tls: ssl.SSLContext | None = None, **limits: float) -> AsyncIterator[Listening]:
+    made = Listening(ConnectionLimits(**limits))  # type: ignore[arg-type]
+    app = web.Application()
+    app.router.add_get("/", made.page)
+    listener = Listener(app, made.table, logger=LOG, ssl=tls)
+    await listener.start("127.0.0.1", 0)
+    made.port = listener.port
+    try:
+        async with asyncio.timeout(SOON):
+            yield made
+    finally:
+        await listener.close()
+        await listener.close()
+
+
+async def test_what_is_sent_before_a_request_is_complete_is_bounded() -> None:
+    async with listening(opening_bytes=1000) as server, AsyncExitStack() as stack:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        stack.enter_context(closing(writer))
+        writer.write(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 300)
+        await writer.drain()
+        assert (await reader.readline()).startswith(b"HTTP/1.1 431")
+        writer.write(b"X: y\r\n" * 100_000)  # it is read and kept nowhere, and the end comes
+        with suppress(ConnectionError):
+            while await reader.read(1000):
+                pass
+
+
+async def test_a_known_client_may_send_more() -> None:
+    async with listening(opening_bytes=1000) as server, AsyncExitStack() as stack:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        stack.enter_context(closing(writer))
+        for _ in range(100):
+            writer.write(ASK)
+            assert (await reader.readuntil(b"\r\n\r\nx")).startswith(b"HTTP/1.1 200")
+        assert (len(server.table), server.table.opening) == (1, 0)
+
+
+async def test_a_large_answer_goes_out_as_fast_as_it_is_read() -> None:
+    async with listening() as server, AsyncExitStack() as stack:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**16)
+        stack.enter_context(closing(writer))
+        size = 16_000_000
+        writer.write(ASK.replace(b"/ ", b"/?size=%d " % size, 1))
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(size) == b"x" * size
+        writer.write_eof()
+        assert await reader.read() == b""
+
+
+async def test_tls_connections_count_before_their_handshake(tmp_path: Path) -> None:
+    context = server_context(tmp_path)
+    async with listening(context, opening=3) as server, AsyncExitStack() as stack:
+        silent = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            stack.enter_context(closing(writer))
+            silent.append(reader)
+        await server.changed(3)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=trusting(tmp_path), server_hostname="localhost"
+        )
+        stack.enter_context(closing(writer))
+        assert await silent[0].read() == b""
+        for _ in range(2):
+            writer.write(ASK)
+            assert (await reader.readuntil(b"\r\n\r\nx")).startswith(b"HTTP/1.1 200")
+        assert (len(server.table), server.table.opening) == (3, 2)
+        writer.close()
+        await server.changed(2)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=str)
+async def test_a_tls_handshake_that_does_not_end_is_cut_off(tmp_path: Path, sent: bytes) -> None:
+    context = server_context(tmp_path)
+    async with listening(context, request_timeout=0.2) as server, AsyncExitStack() as stack:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        stack.enter_context(closing(writer))
+        writer.write(sent)
+        with suppress(ConnectionError):
+            while await reader.read(1000):
+                pass
+        await server.changed(0)
+
+
+async def test_a_server_stops_while_handshakes_are_open(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        async with listening(server_context(tmp_path)) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            stack.enter_context(closing(writer))
+            await server.changed(1)
+        await server.changed(0)
+
+
+async def test_a_connection_that_was_lost_gets_no_websocket() -> None:
+    assert not limited(None, ConnectionTable(ConnectionLimits())).upgrade()
+
+
+def test_it_shows_what_it_stands_before() -> None:
+    protocol = LimitedProtocol(ConnectionTable(ConnectionLimits()), asyncio.Protocol)
+    assert repr(protocol) == "<LimitedProtocol None>"
