@@ -1,4 +1,4 @@
-"""Keys and parameters in, the one job they stand for out (§7.2)."""
+"""Remembers which job an idempotency key stands for (§7.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import copy
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +15,7 @@ from arcp_client._wire.stamp import canonical, payload_bytes
 from arcp_client.errors import DuplicateKey
 from arcp_client.runtime.entries import KeyState
 from arcp_client.runtime.journal import Journal
+from arcp_client.runtime.shares import Shares
 
 __all__ = ["Keys", "Remembered", "fingerprint"]
 
@@ -78,13 +78,19 @@ class Remembered:
 
 
 class Keys:
-    """The idempotency keys of all principals, the oldest forgotten first."""
+    """The idempotency keys of all principals.
+
+    A key is forgotten when it is older than the window. When there are too many keys, the oldest of
+    the principal that has most is forgotten, but none whose submit is still being accepted.
+    """
 
     def __init__(self, window: float, count: int, journal: Journal | None = None) -> None:
         self._window = window
         self._count = count
         self._journal = journal
-        self._known: OrderedDict[tuple[str, str], Remembered] = OrderedDict()
+        self._known: dict[tuple[str, str], Remembered] = {}
+        self._of: dict[str, dict[str, None]] = {}
+        self._shares = Shares()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -104,13 +110,30 @@ class Keys:
     def begin(self, principal: str, key: str, parameters: bytes) -> Remembered:
         """Reserve the key for a submit that is being looked at."""
         entry = Remembered(parameters, asyncio.get_running_loop().time())
+        self._add(principal, key, entry)
+        return entry
+
+    def _add(self, principal: str, key: str, entry: Remembered) -> None:
         self._known[principal, key] = entry
+        theirs = self._of.setdefault(principal, {})
+        if key not in theirs:
+            theirs[key] = None
+            self._shares.add(principal)
+
+    def _remove(self, principal: str, key: str) -> Remembered | None:
+        entry = self._known.pop((principal, key), None)
+        if entry is not None:
+            theirs = self._of[principal]
+            del theirs[key]
+            self._shares.remove(principal)
+            if not theirs:
+                del self._of[principal]
         return entry
 
     def settle(self, principal: str, key: str, payload: dict[str, Any]) -> None:
         """The submit was accepted: from now on the key stands for its job."""
         entry = self._known.get((principal, key))
-        if entry is None:  # pushed out meanwhile by too many others
+        if entry is None:
             return
         entry.settle(payload)
         if self._journal is not None:
@@ -127,11 +150,11 @@ class Keys:
         age = (datetime.now(UTC) - moment).total_seconds()
         entry = Remembered(state.parameters, asyncio.get_running_loop().time() - age)
         entry.payload = json.loads(state.accepted)
-        self._known[state.principal, state.key] = entry
+        self._add(state.principal, state.key, entry)
 
     def drop(self, principal: str, key: str, error: BaseException) -> None:
         """The submit was refused: the key is as good as new."""
-        entry = self._known.pop((principal, key), None)
+        entry = self._remove(principal, key)
         if entry is not None:
             entry.fail(error)
 
@@ -139,8 +162,20 @@ class Keys:
         oldest = asyncio.get_running_loop().time() - self._window
         while self._known:
             name, entry = next(iter(self._known.items()))
-            if entry.at >= oldest and len(self._known) <= self._count:
-                return
-            del self._known[name]
-            if self._journal is not None:
-                self._journal.put(KeyState(*name))
+            if entry.at >= oldest or entry.payload is None:
+                break
+            self._forget_one(*name)
+        while len(self._known) > self._count:
+            principal = self._shares.largest()
+            key = next((k for k in self._of[principal] if self._is_settled(principal, k)), None)
+            if key is None:
+                break
+            self._forget_one(principal, key)
+
+    def _is_settled(self, principal: str, key: str) -> bool:
+        return self._known[principal, key].payload is not None
+
+    def _forget_one(self, principal: str, key: str) -> None:
+        self._remove(principal, key)
+        if self._journal is not None:
+            self._journal.put(KeyState(principal, key))

@@ -32,7 +32,8 @@ class Limits:
     """What a runtime allows. Times in seconds, sizes in bytes.
 
     Attributes:
-        max_concurrent_jobs: jobs that run at once; others wait as ``pending``. ``None``: no bound.
+        max_concurrent_jobs: jobs that run at once; others wait as ``pending``, and principals take
+            turns. ``None``: no bound.
         jobs_per_principal: jobs of one principal that have not ended.
         sessions_per_principal: sessions of one principal, with and without a connection. The
             oldest one that has neither connection nor running job makes room for a new one.
@@ -66,12 +67,14 @@ class Limits:
             slowed down (§6.5).
         lag_delay: the longest that one emitted event is held up for a slow client.
         retention: how long an ended job can still be listed and subscribed to.
-        retained_jobs: how many ended jobs are kept at most.
-        retained_bytes: bytes of events kept for ended jobs, all together.
+        retained_jobs: how many ended jobs are kept at most, of all principals. When there are more,
+            the oldest of the principal that has most is forgotten.
+        retained_bytes: bytes of events kept for ended jobs, all together; likewise.
         history_events: events kept for one job's subscribers.
         history_bytes: the same in bytes.
         idempotency_window: how long an idempotency key is remembered (§7.2).
-        idempotency_keys: how many of them are remembered.
+        idempotency_keys: how many of them are remembered, of all principals. When there are more,
+            the oldest of the principal that has most is forgotten.
     """
 
     max_concurrent_jobs: int | None = None

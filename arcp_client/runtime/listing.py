@@ -40,7 +40,6 @@ def start_of(request: ListJobs) -> int:
 def page(
     request: ListJobs,
     jobs: Iterable[Job],
-    visible: Callable[[Job], bool],
     credentials: Callable[[Job], dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The entries of one page and the cursor of the next, in the order of acceptance.
@@ -52,7 +51,7 @@ def page(
     entries: list[dict[str, Any]] = []
     last = size = 0
     for job in jobs:
-        if not (_matches(wanted, job) and visible(job)):
+        if not _matches(wanted, job):
             continue
         if len(entries) == limit or size > MAX_BYTES:
             return entries, base64.urlsafe_b64encode(f"after:{last}".encode()).decode("ascii")

@@ -116,8 +116,7 @@ class Requests:
         request = checked(ListJobs, frame)
         entries, cursor = page(
             request,
-            self._jobs.after(start_of(request)),
-            partial(self._jobs.visible, session.principal),
+            self._jobs.after(start_of(request), session.principal),
             partial(_credentials, session),
         )
         payload = {"request_id": frame.id, "jobs": entries, "next_cursor": cursor}

@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -23,6 +22,7 @@ from arcp_client.runtime.jobs import PENDING, RUNNING, Job
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.outcomes import Failure, Success
 from arcp_client.runtime.output import Output
+from arcp_client.runtime.shares import TurnQueue
 
 __all__ = ["Runner"]
 
@@ -30,7 +30,9 @@ _log = logging.getLogger("arcp_client.runtime")
 
 
 class Runner:
-    """Runs jobs, at most ``max_concurrent_jobs`` at once, in the order of their acceptance.
+    """Runs jobs, at most ``max_concurrent_jobs`` at once.
+
+    Those that wait are started in the order of their acceptance; principals take turns.
 
     Args:
         limits: how many, and how much grace.
@@ -54,7 +56,7 @@ class Runner:
         self._tasks = tasks
         self._context = context
         self._on_ended = on_ended
-        self._waiting: deque[Job] = deque()
+        self._waiting: TurnQueue[Job] = TurnQueue()
         self._running: set[Job] = set()
         self._leashes: dict[Job, Leash[Any]] = {}
 
@@ -69,13 +71,13 @@ class Runner:
         if job.parent is not None and job.parent in self._running:
             self._start(job)
             return
-        self._waiting.append(job)
+        self._waiting.push(job.principal, job)
         self._fill()
 
     def _fill(self) -> None:
         bound = self._limits.max_concurrent_jobs
         while self._waiting and (bound is None or self._slots_taken() < bound):
-            self._start(self._waiting.popleft())
+            self._start(self._waiting.pop())
 
     def _slots_taken(self) -> int:
         return sum(job.parent is None for job in self._running)
@@ -110,8 +112,7 @@ class Runner:
         job.stopping = failure
         job.cancelled.set(failure.message)
         if job.status == PENDING:
-            if job in self._waiting:
-                self._waiting.remove(job)
+            self._waiting.discard(job.principal, job)
             self._close(job, failure)
         elif grace > 0 and job.cooperative:
             job.timers.arm(grace, partial(self._interrupt, job))

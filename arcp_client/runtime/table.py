@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -22,6 +22,7 @@ from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Observation, Policy
 from arcp_client.runtime.outcomes import PARENT_ENDED
+from arcp_client.runtime.retained import RetainedJobs
 from arcp_client.runtime.runner import Runner
 from arcp_client.runtime.session import Session
 from arcp_client.runtime.wording import SPECIFICATION, Wording
@@ -63,8 +64,8 @@ class JobTable:
         self._jobs: dict[str, Job] = {}
         self._number = 0
         self._open: Counter[str] = Counter()
-        self._ended: deque[Job] = deque()
-        self._ended_bytes = 0
+        self._of: dict[str, dict[str, Job]] = {}
+        self._retained = RetainedJobs(limits)
         self._pruning: asyncio.TimerHandle | None = None
         self._budgets: dict[Budget, Job] = {}
         self.runner = Runner(
@@ -105,7 +106,7 @@ class JobTable:
             wording=self._wording,
             journal=self._journal,
         )
-        self._jobs[job.id] = job
+        self._add(job)
         self._open[job.principal] += 1
         if job.owner is not None:
             job.owner.jobs.add(job.id)
@@ -131,9 +132,13 @@ class JobTable:
             journal=self._journal,
             id=state.id,
         )
-        self._jobs[job.id] = job
+        self._add(job)
         self._number = max(self._number, state.number)
         return job
+
+    def _add(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        self._of.setdefault(job.principal, {})[job.id] = job
 
     def restored(self, job: Job, age: float) -> None:
         """A stored job is as it was; it ended ``age`` seconds ago."""
@@ -203,9 +208,17 @@ class JobTable:
         """The jobs that have not ended."""
         return [job for job in self._jobs.values() if not job.ended]
 
-    def after(self, number: int) -> Iterator[Job]:
-        """All jobs above a number, in the order of their acceptance."""
-        return (job for job in tuple(self._jobs.values()) if job.number > number)
+    def after(self, number: int, principal: str) -> Iterator[Job]:
+        """Jobs above a number that a principal may know of, in the order of their acceptance.
+
+        Without a policy the jobs of others are not even looked at, however many they are.
+        """
+        jobs = self._jobs if self._policy is not None else self._of.get(principal, {})
+        return (
+            job
+            for job in tuple(jobs.values())
+            if job.number > number and self.visible(principal, job)
+        )
 
     def unwatch(self, session: Session, job_id: str) -> None:
         """A session's subscription has ended."""
@@ -242,8 +255,7 @@ class JobTable:
         self._keep(job)
 
     def _keep(self, job: Job) -> None:
-        self._ended.append(job)
-        self._ended_bytes += job.history.bytes
+        self._retained.add(job, job.history.bytes)
         self._prune()
 
     def _end_children(self, parent: Job) -> None:
@@ -253,21 +265,10 @@ class JobTable:
 
     def _prune(self) -> None:
         loop = asyncio.get_running_loop()
-        limits = self._limits
-        oldest = loop.time() - limits.retention
-        while self._ended:
-            job = self._ended[0]
-            if (
-                job.ended_at > oldest
-                and len(self._ended) <= limits.retained_jobs
-                and self._ended_bytes <= limits.retained_bytes
-            ):
-                break
-            self._ended.popleft()
-            self._ended_bytes -= job.history.bytes
+        for job in self._retained.overdue(loop.time()):
             self._forget(job)
-        if self._ended and self._pruning is None:
-            due = self._ended[0].ended_at + limits.retention
+        due = self._retained.due()
+        if due is not None and self._pruning is None:
             self._pruning = loop.call_at(due, self._prune_again)
 
     def _prune_again(self) -> None:
@@ -276,6 +277,10 @@ class JobTable:
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.id]
+        theirs = self._of[job.principal]
+        del theirs[job.id]
+        if not theirs:
+            del self._of[job.principal]
         if self._journal is not None:
             self._journal.put(Gone(job_id=job.id))
         for feed in tuple(job.feeds.values()):
