@@ -89,11 +89,11 @@ class Driver:
         """A link is up."""
         self._link = link
 
-    def detach(self, refusal: ArcpError | None = None) -> None:
-        """The link is gone; for a frame of the runtime that was not taken, with a refusal."""
+    def detach(self) -> None:
+        """The link is gone."""
         self.flush()
         self._link = None
-        self.session.lost(self.now, refusal)
+        self.session.lost(self.now)
         self.carry()
 
     def received(self, data: bytes) -> None:
@@ -126,8 +126,7 @@ class Driver:
 
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
-        self.session.unreadable(error, self.now)
-        self.carry()
+        self._tell(effects.Report(str(error), error))
 
     # -- effects
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from arcp_client._protocol import effects
+from arcp_client._protocol.correlation import Correlation
 from arcp_client._protocol.jobs import KnownJob, KnownJobs
 from arcp_client._protocol.leaving import Leaving
 from arcp_client._protocol.ordering import Ordering
@@ -27,6 +28,7 @@ from arcp_client._wire.ids import new_id, now_text
 from arcp_client._wire.leases import flattened
 from arcp_client._wire.messages import Ping, Unsubscribe
 from arcp_client._wire.replies import (
+    Accepted,
     Subscribed,
     read_accepted,
     read_jobs,
@@ -40,6 +42,7 @@ from arcp_client.errors import (
     FeatureNotNegotiated,
     LocalProtocolError,
     RequestError,
+    RequestTimeout,
     request_error,
 )
 
@@ -96,6 +99,7 @@ class Answers:
         self._out = out
         self._jobs = jobs
         self._requests = requests
+        self._correlation = Correlation(requests, jobs)
         self._ordering = ordering
         self._returns = returns
         self._leaving = leaving
@@ -192,9 +196,14 @@ class Answers:
             self._unanswered(request, error, now)
 
     def expire(self, now: float) -> None:
-        """Requests that are out of time end."""
+        """Requests that are out of time end. Their answers may yet come, and are theirs (S14)."""
         for request, late in self._requests.expire(now):
             self._unanswered(request, late, now)
+            self._requests.keep(request)
+        if self._requests.unasked and self._terms.live and self._terms.offer(dialect.HEARTBEAT):
+            mark = new_id()
+            self._requests.asked_with(mark)
+            self._ping(mark, now)
 
     def close(self, cause: ArcpError | None) -> None:
         """The session is over: every request ends with it."""
@@ -214,6 +223,11 @@ class Answers:
     def _answer(self, request: Request, value: object, now: float) -> None:
         if not self._requests.remove(request):
             return
+        if request.late:
+            self._out.report(f"the answer to {request.name} came after its time")
+            if isinstance(request.token, Asking) and isinstance(value, Accepted):
+                self._returns.fetched_late(request.token, value, now)
+            return
         if isinstance(request.token, Asking):
             self._returns.answered(request.token, value, now)
             return
@@ -223,8 +237,12 @@ class Answers:
             self._returns.watched(request, value, now)
 
     def _unanswered(self, request: Request, error: ArcpError, now: float) -> None:
+        if request.late:
+            self._out.report(f"the answer to {request.name} came after its time: {error}", error)
+            return
         if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
-            self._ordering.unsubscribed(request.job_id)
+            late = isinstance(error, RequestTimeout) and bool(request.ids)
+            self._ordering.unsubscribed(request.job_id, late=late)
         if isinstance(request.token, Asking):
             self._returns.refused(request.token, error, now)
         elif not request.orphaned:
@@ -238,7 +256,7 @@ class Answers:
             self._out.report("a job.accepted names no job; it was ignored")
             return
         child = accepted.parent_job_id is not None or accepted.delegate_id is not None
-        request = self._requests.answered_by(frame)
+        request = self._correlation.answered_by(frame)
         if child and request is not None and reply_to(frame) is None:
             request = None  # unasked for: a delegated job, not an answer to a submit
         if request is not None and isinstance(request.token, Asking):
@@ -268,7 +286,7 @@ class Answers:
 
     def _subscribed(self, frame: ControlFrame, now: float) -> None:
         subscribed = read_subscribed(frame)
-        request = self._requests.answered_by(frame)
+        request = self._correlation.answered_by(frame)
         if subscribed is None or request is None:
             self._out.report("a job.subscribed that nobody waits for was ignored")
             return
@@ -277,20 +295,24 @@ class Answers:
         self._answer(request, subscribed, now)
 
     def _page(self, frame: ControlFrame, now: float) -> None:
-        request = self._requests.answered_by(frame)
+        request = self._correlation.answered_by(frame)
         if request is not None:
             self._answer(request, read_jobs(frame), now)
 
     def _cancelled(self, frame: ControlFrame, now: float) -> None:
-        request = self._requests.answered_by(frame)
+        request = self._correlation.answered_by(frame)
         if request is not None:
             self._answer(request, None, now)
 
     def _pong(self, frame: ControlFrame, now: float) -> None:
         nonce = frame.payload.get("ping_nonce")
-        if self._ordering.answered(nonce) or self._leaving.read(nonce):
+        if (
+            self._ordering.answered(nonce)
+            or self._leaving.read(nonce)
+            or self._requests.read(nonce)
+        ):
             return
-        request = self._requests.answered_by(frame)
+        request = self._correlation.answered_by(frame)
         if request is None:
             return
         self._answer(request, now, now)
@@ -304,7 +326,7 @@ class Answers:
 
         With ``named``, only one that it names: where the code may mean the session as well.
         """
-        find = self._requests.named_by if named else self._requests.refused_by
+        find = self._correlation.named_by if named else self._correlation.refused_by
         request = find(frame)
         if request is None:
             return False
@@ -315,7 +337,7 @@ class Answers:
         """Whether a job.error answers a request instead of ending a job, as with some runtimes."""
         requests, spoken = self._requests, self._terms.dialect
         job_id = frame.job_id or frame.payload.get("job_id")
-        if not isinstance(job_id, str) or requests.named_by(frame) is not None:
+        if not isinstance(job_id, str) or self._correlation.named_by(frame) is not None:
             return True
         code = frame.payload.get("code")
         if code == dialect.DUPLICATE_KEY and requests.submitting():

@@ -44,6 +44,7 @@ from arcp_client._protocol.steps import (
     GiveUp,
     Look,
     Means,
+    Plan,
     Probe,
     Step,
 )
@@ -86,6 +87,7 @@ class Case(msgspec.Struct, Generic[T], kw_only=True):
     Attributes:
         job_id: which job.
         means: what may be asked.
+        plan: how it was begun.
         rung: where it stands.
         history: the runtime is to send what it still holds of the job.
         from_seq: with it, only what came after this number.
@@ -98,6 +100,7 @@ class Case(msgspec.Struct, Generic[T], kw_only=True):
         look_first: a subscription is needed only if the job has ended, or is not listed.
         doubtful: it may be an old one of which nothing comes.
         cancelled: the runtime took a cancel in.
+        confirmed: the runtime confirmed a subscription of this session.
         status: as far as it is known.
         deadline: when `tick` must be called; ``None`` while an answer is waited for.
         over: nothing more needs to be done.
@@ -105,6 +108,7 @@ class Case(msgspec.Struct, Generic[T], kw_only=True):
 
     job_id: str
     means: Means
+    plan: Plan
     rung: Rung = Rung.ATTACHING
     history: bool = False
     from_seq: int | None = None
@@ -117,6 +121,7 @@ class Case(msgspec.Struct, Generic[T], kw_only=True):
     look_first: bool = False
     doubtful: bool = False
     cancelled: bool = False
+    confirmed: bool = False
     status: str = ""
     deadline: float | None = None
     over: bool = False
@@ -139,6 +144,7 @@ class Case(msgspec.Struct, Generic[T], kw_only=True):
         """The subscription was confirmed; what the runtime held came before this."""
         if self.rung is not Rung.ATTACHING:
             return []
+        self.confirmed = True
         steps = [*self._told(status), *self._let_go()]
         if steps and isinstance(steps[-1], Deliver):
             return steps
@@ -260,14 +266,26 @@ class Case(msgspec.Struct, Generic[T], kw_only=True):
         if not self.means.attach:
             return self._look(now)
         self.rung = Rung.ATTACHING
+        whole = self.doubtful or (self.history and not self.confirmed)
         self.history = self.history or self.doubtful
-        whole, self.doubtful = self.doubtful, False
-        return [Attach(self.job_id, whole, None, False)]
+        self.doubtful = False
+        return [Attach(self.job_id, whole, self.from_seq if whole else None, False)]
 
     def _stands_still(self, heard_at: float, now: float) -> bool:
         """Whether the link may be what is silent: nothing came lately, or since it was probed."""
         quiet = not self._tries and heard_at <= now - PATIENCE / 2
         return quiet or heard_at <= self._waits_since
+
+    @property
+    def interrupted(self) -> Plan | None:
+        """What must be begun again if the link is lost now.
+
+        ``None`` once a subscription is confirmed and the job runs: a resume goes on from there.
+        """
+        followed = self.rung is Rung.FOLLOWING and self.confirmed
+        if followed and not (self.doubtful or self.cancelled):
+            return None
+        return msgspec.structs.replace(self.plan, cancelled=self.cancelled)
 
     def lost(self) -> list[Step[T]]:
         """The link is gone."""

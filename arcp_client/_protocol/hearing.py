@@ -6,7 +6,7 @@ the session is resumed from time to time: that brings what was said meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from arcp_client._protocol.asking import hearing
@@ -42,18 +42,22 @@ class Hearing:
         self._ordering = ordering
         self._deaf = Deafness()
 
-    def resumed(self, jobs: Iterable[str], cursor: int, now: float) -> None:
+    def resumed(
+        self, jobs: Iterable[str], cursor: int, now: float, *, led_back: Container[str] = ()
+    ) -> None:
         """A link was resumed.
 
         Args:
             jobs: those that had been submitted before, and run.
             cursor: what had been received before it.
             now: the time.
+            led_back: jobs that are subscribed to in any case.
         """
         jobs = list(jobs)
         self._deaf.resumed(jobs, cursor, now)
         for job_id in jobs:
-            self._ask(job_id, cursor, now)
+            if job_id not in led_back:
+                self._ask(job_id, cursor, now)
 
     def learn(self, job_id: str, now: float) -> None:
         """One more job is bound to a link that is gone."""

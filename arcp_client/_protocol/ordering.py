@@ -75,8 +75,7 @@ class Ordering:
         self._plain = delivery.plain
         self._warned = False
         self._rounds = 0
-        self._probed_for = -1
-        self._answered = False
+        self._probed_for = -1.0
 
     # -- questions
 
@@ -165,7 +164,7 @@ class Ordering:
         self._sequence.patience = self._terms.dialect.patience
         if resumed:
             self._sequence.opened(now)
-        self._repeats.begun(renamed=self._terms.dialect.renames_copies)
+        self._repeats.begun(renamed=self._terms.dialect.renames_copies, resumed=resumed)
         self._look()
 
     def _start(self, cursor: int) -> None:
@@ -179,15 +178,8 @@ class Ordering:
             )
         self._sequence.repeated = repeated
 
-    def step_over(self, now: float) -> None:
-        """The next number ends every link: it is given up, and the next resume begins behind it."""
-        number = self._sequence.skip()
-        self._delivery.gap(number, number, "undecodable")
-        self._deliver_all(self._sequence.release(), now)
-
     def lost(self) -> None:
-        """The link is gone, and with it every history that was on its way."""
-        self._repeats.lost()
+        """The link is gone: what waits for the end of a history waits for nothing more."""
         self.let_go()
 
     # -- subscriptions
@@ -216,9 +208,10 @@ class Ordering:
         self._repeats.closed(job_id)
         self._set_apart(job_id)
 
-    def unsubscribed(self, job_id: str) -> None:
-        """A subscription was refused, or not answered."""
-        self._repeats.closed(job_id)
+    def unsubscribed(self, job_id: str, *, late: bool) -> None:
+        """A subscription was refused; or not answered in time, and its history may yet come."""
+        if not late:
+            self._repeats.closed(job_id)
         if self._histories.refused(job_id):
             self.let_go()
         if self._jobs.get(job_id) is None:
@@ -377,20 +370,15 @@ class Ordering:
         Without a heartbeat nothing can be asked, and a few rounds of patience have to do.
         """
         sequence, heartbeat = self._sequence, self._terms.offer(dialect.HEARTBEAT)
-        heard = self._answered or self._out.liveness.heard_at > sequence.quiet_since
-        if sequence.expires(now) and not heard:
+        if sequence.expires(now) and self._out.liveness.heard_at <= sequence.quiet_since:
             self._rounds += 1
             if heartbeat or self._rounds < ROUNDS:
                 sequence.opened(now)
         else:
             self._rounds = 0
-        if heartbeat and self._probed_for != sequence.waits:
-            self._probed_for, self._answered = sequence.waits, False
+        if heartbeat and self._probed_for != sequence.quiet_since:
+            self._probed_for = sequence.quiet_since
             self._out.ping(now)
-
-    def ponged(self) -> None:
-        """A ping was answered, be it at the reading of the clock at which it was sent."""
-        self._answered = True
 
     # -- what is not delivered
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from arcp_client._protocol.case import PATIENCE, QUIET, TRIES, Case, Rung
-from arcp_client._protocol.steps import Asking, Means, Step
+from arcp_client._protocol.steps import Asking, Means, Plan, Step
 from arcp_client.errors import RequestError
 
 __all__ = ["PATIENCE", "QUIET", "TRIES", "Recovery", "Rung"]
@@ -40,9 +40,10 @@ class Recovery(Generic[T]):
         """Whether the outcome of a job is asked for under its key."""
         return self.rung(job_id) in (Rung.FETCHING, Rung.WAITING)
 
-    def pending(self) -> dict[str, int | None]:
-        """The jobs on their way, each with the number after which its history is wanted."""
-        return {case.job_id: case.from_seq for case in self._cases.values()}
+    def interrupted(self) -> dict[str, Plan]:
+        """The plans that must be begun again if the link is lost now."""
+        plans = ((case.job_id, case.interrupted) for case in self._cases.values())
+        return {job_id: plan for job_id, plan in plans if plan is not None}
 
     @property
     def deadline(self) -> float | None:
@@ -58,15 +59,9 @@ class Recovery(Generic[T]):
         now: float,
         *,
         means: Means,
-        history: bool,
-        from_seq: int | None = None,
+        plan: Plan,
         lossy: bool = False,
         renew: bool = False,
-        hold: bool = False,
-        watchful: bool = True,
-        only_outcome: bool = False,
-        look_first: bool = False,
-        live: bool = False,
     ) -> list[Step[T]]:
         """Lead a job back whose outcome is not known here.
 
@@ -74,29 +69,25 @@ class Recovery(Generic[T]):
             job_id: which job.
             now: the time.
             means: what may be asked.
-            history: have the runtime send what it still holds of the job.
-            from_seq: with ``history``, only what came after this number.
+            plan: how.
             lossy: events may have gone nowhere, which is announced once it is clear that the job
                 had begun, and before anything that came after them.
             renew: the runtime may hold a subscription of a link that is dead.
-            hold: a terminal message may overtake the history, so it is kept until that is there.
-            watchful: look after it when it is silent; else its events are known to come.
-            only_outcome: its other events were delivered before.
-            look_first: a subscription is needed only if the job has ended, or is not listed.
-            live: of its past nothing is wanted, unless it has ended, and then its outcome.
         """
         case: Case[T] = Case(
             job_id=job_id,
             means=means,
-            history=history,
-            from_seq=from_seq,
+            plan=plan,
+            history=plan.history,
+            from_seq=plan.from_seq,
             lossy=lossy,
             renew=renew,
-            held_back=hold,
-            watchful=watchful,
-            live=live,
-            only_outcome=only_outcome,
-            look_first=look_first and means.look,
+            held_back=plan.hold,
+            watchful=plan.watchful,
+            live=plan.live,
+            only_outcome=plan.only_outcome,
+            look_first=plan.look_first and means.look,
+            cancelled=plan.cancelled,
         )
         self._add(case)
         return self._settled(case, case.start(now))
@@ -111,7 +102,9 @@ class Recovery(Generic[T]):
         case: Case[T] = Case(
             job_id=job_id,
             means=means,
+            plan=Plan(history=history, only_outcome=not history),
             rung=Rung.WAITING,
+            confirmed=True,
             history=history,
             only_outcome=not history,
             status=status,
@@ -125,6 +118,7 @@ class Recovery(Generic[T]):
             Case(
                 job_id=job_id,
                 means=means,
+                plan=Plan(history=True),
                 rung=Rung.FOLLOWING,
                 doubtful=True,
                 deadline=now + PATIENCE,
@@ -141,7 +135,8 @@ class Recovery(Generic[T]):
         """
         case = self._cases.get(job_id)
         if case is None:
-            case = Case(job_id=job_id, means=means, rung=Rung.FOLLOWING)
+            plan = Plan(history=False)
+            case = Case(job_id=job_id, means=means, plan=plan, rung=Rung.FOLLOWING)
             self._add(case)
         case.cancelled = True
         if case.rung is Rung.FOLLOWING:

@@ -55,20 +55,19 @@ class Repeats:
         """Whether events of the job may come again under numbers that do not show it."""
         return self.tolerant is not None or job_id in self.ids
 
-    def begun(self, *, renamed: bool) -> None:
-        """A session opened or went on; ``renamed``: copies come under other ids."""
+    def begun(self, *, renamed: bool, resumed: bool) -> None:
+        """A session opened or went on; ``renamed``: copies come under other ids.
+
+        A history that was on its way when the link was lost may come with a resume.
+        """
         if self.tolerant is not None:
             for job_id in [job_id for job_id in self.ids if job_id not in self._later]:
                 self.tolerant.seen |= dict.fromkeys((job_id, id) for id in self.ids.pop(job_id))
         self._by_content = renamed and self.tolerant is None
         if renamed and self.tolerant is not None and self._copies is None:
             self._copies = Copies()
-
-    def lost(self) -> None:
-        """The link is gone, and with it every history that was on its way."""
-        self._asked.clear()
-        if self._copies is not None:
-            self._copies.closed()
+        elif resumed and self._copies is not None:
+            self._copies.resumed()
 
     def remember(self, job_id: str) -> None:
         """A history of the job may come: from now on its events are known by their ids."""
@@ -80,14 +79,14 @@ class Repeats:
         self.remember(job_id)
         if not history:
             return
-        if job_id in self.ids:
+        if job_id in self.ids or self._copies is not None:
             self._asked.add(job_id)
             self._to_come[job_id] = self._to_come.get(job_id, 0) + 1
         if self._copies is not None:
             self._copies.opened(job_id)
 
     def closed(self, job_id: str) -> None:
-        """A subscription was confirmed, refused, or not answered."""
+        """A subscription was confirmed or refused: no history is on its way."""
         self._asked.discard(job_id)
         if job_id in self._later and not self._to_come.get(job_id):
             self.forget(job_id)
@@ -97,6 +96,9 @@ class Repeats:
     def restarted(self) -> None:
         """A new session: no history that was asked for in the one before comes in it."""
         self._to_come.clear()
+        self._asked.clear()
+        if self._copies is not None:
+            self._copies.closed()
 
     def may_come(self, job_id: str) -> bool:
         """Whether a history of the job that was asked for has not come to its end."""
@@ -115,9 +117,13 @@ class Repeats:
         self._to_come[job_id] = max(0, to_come)
         self._later[job_id] = None
         while len(self._later) > 1 and (
-            len(self._later) > LATER_JOBS or sum(len(self.ids[job]) for job in self._later) > LATER
+            len(self._later) > LATER_JOBS or sum(map(self._size, self._later)) > LATER
         ):
             self.forget(next(iter(self._later)))
+
+    def _size(self, job_id: str) -> int:
+        copies = self._copies.size(job_id) if self._copies is not None else 0
+        return len(self.ids.get(job_id, ())) + copies
 
     def forget(self, job_id: str) -> None:
         """Nothing more comes of a job, or it is to be told anew."""

@@ -1,39 +1,28 @@
-"""Requests in, answers matched to them out: correlation, deadlines, re-sending (S6, S7).
+"""Keeps the requests that wait for an answer: deadlines and re-sending (S6, S7, S14).
 
 A request is an intent: it stays here until it is answered, refused or out of time, and goes out
-again on every new link, under a fresh envelope id and with the same payload.
+again on every new link, under a fresh envelope id and with the same payload. `Correlation` finds
+the request of an answer among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from arcp_client._wire import dialect
-from arcp_client._wire.codec import ControlFrame, encode
+from arcp_client._wire.codec import encode
 from arcp_client._wire.ids import new_id
-from arcp_client._wire.replies import reply_to
 from arcp_client.errors import RequestTimeout
 
 __all__ = ["Request", "Requests"]
 
-_ANSWERS = {
-    dialect.ACCEPTED: dialect.SUBMIT,
-    dialect.SUBSCRIBED: dialect.SUBSCRIBE,
-    dialect.JOBS: dialect.LIST_JOBS,
-    dialect.CANCELLED: dialect.CANCEL,
-    dialect.PONG: dialect.PING,
-}
-_REFUSED_BY: Final = {
-    dialect.DUPLICATE_KEY: frozenset({dialect.SUBMIT}),
-    dialect.AGENT_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
-    dialect.AGENT_VERSION_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
-    dialect.LEASE_SUBSET_VIOLATION: frozenset({dialect.SUBMIT}),
-    dialect.JOB_NOT_FOUND: frozenset({dialect.SUBMIT, dialect.SUBSCRIBE, dialect.CANCEL}),
-}
-"""What an error can be the answer to, where its code tells."""
+LATE: Final = 60.0
+"""Seconds in which a request whose time is over still takes its answer."""
+MOST_LATE: Final = 256
+"""How many such requests are kept."""
 
 
 class Request(msgspec.Struct, eq=False):
@@ -56,6 +45,7 @@ class Request(msgspec.Struct, eq=False):
         session_id: the session in which it was sent first.
         orphaned: nobody waits for the answer, but it is still to come and must not be taken for
             another one's.
+        late: so it is because its time is over.
     """
 
     kind: str
@@ -73,6 +63,7 @@ class Request(msgspec.Struct, eq=False):
     nonce: str | None = None
     session_id: str | None = None
     orphaned: bool = False
+    late: bool = False
 
     def encode(self, session_id: str) -> bytes:
         """The next frame of it, under a fresh id."""
@@ -110,6 +101,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._open: dict[Request, None] = {}
+        self._late: dict[Request, str | None] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -126,6 +118,8 @@ class Requests:
 
     def remove(self, request: Request) -> bool:
         """It has ended; False if it had ended before."""
+        if request.late:
+            return self._late.pop(request, self) is not self
         return self._open.pop(request, self) is None
 
     def withdraw(self, request: Request) -> None:
@@ -136,7 +130,11 @@ class Requests:
             request.orphaned = True
 
     def unsend(self) -> None:
-        """The link is gone: everything that somebody waits for goes out again on the next one."""
+        """The link is gone: everything that somebody waits for goes out again on the next one.
+
+        An answer that was late is lost with it.
+        """
+        self._late.clear()
         for request in self:
             request.waits = True
             if request.orphaned:
@@ -158,10 +156,12 @@ class Requests:
     @property
     def deadline(self) -> float | None:
         """The earliest deadline."""
-        return min((request.deadline for request in self._open), default=None)
+        return min((request.deadline for request in self.known()), default=None)
 
     def expire(self, now: float) -> list[tuple[Request, RequestTimeout]]:
-        """Take out what is out of time."""
+        """Take out what is out of time. What was sent may yet be answered, and is kept for that."""
+        for request in [request for request in self._late if request.deadline <= now]:
+            del self._late[request]
         late = [request for request in self._open if request.deadline <= now]
         for request in late:
             del self._open[request]
@@ -177,83 +177,62 @@ class Requests:
             if not request.orphaned
         ]
 
-    # -- whose answer is it
+    # -- late answers
 
-    def answered_by(self, frame: ControlFrame) -> Request | None:
-        """The request that an acceptance, a page, a confirmation or a pong answers.
+    def keep(self, request: Request) -> None:
+        """A request that is out of time takes its answer, should that come after all."""
+        if request.waits or request.kind == dialect.PING:
+            return
+        request.late = request.orphaned = True
+        request.deadline += LATE
+        self._late[request] = None
+        if len(self._late) > MOST_LATE:
+            del self._late[next(iter(self._late))]
 
-        By the id that the frame names, else by what it echoes, else the oldest of that kind.
+    @property
+    def unasked(self) -> list[Request]:
+        """The late ones of which it is not known whether the runtime has read on."""
+        return [request for request, mark in self._late.items() if mark is None]
+
+    def asked_with(self, mark: str) -> None:
+        """A ping went out behind them, with this nonce."""
+        self._late.update(dict.fromkeys(self.unasked, mark))
+
+    def read(self, nonce: object) -> bool:
+        """A pong came; whether it was one of these.
+
+        What the runtime read before it is answered, or will not be: an answer that names nothing
+        is no longer theirs.
         """
-        kind = _ANSWERS[frame.type]
-        named = reply_to(frame)
-        if named is not None:
-            return self._by_id(named)
-        if kind == dialect.PING:
-            nonce = frame.payload.get("ping_nonce")
-            if not nonce:
-                return self._first(self._of(kind))
-            return self._first(r for r in self._sent() if r.nonce == nonce)
-        job_id = frame.payload.get("job_id") or frame.job_id
-        if kind in (dialect.SUBSCRIBE, dialect.CANCEL):
-            return self._first(r for r in self._of(kind) if r.job_id == job_id)
-        if kind == dialect.SUBMIT:
-            return self._echoed(frame) or self._first(self._of(kind))
-        return self._first(self._of(kind))
+        read = [request for request, mark in self._late.items() if mark and mark == nonce]
+        for request in read:
+            request.waits = True
+        return bool(read)
 
-    def refused_by(self, frame: ControlFrame) -> Request | None:
-        """The request that an error answers.
+    # -- what there is, oldest first
 
-        By the id that it names, else by its own, if that is a request's; else by the trace or the
-        job that it names; else the oldest that such an error can answer. Pings are not refused.
-        """
-        if reply_to(frame) is not None or self._by_id(frame.id) is not None:
-            return self.named_by(frame)
-        kinds = _REFUSED_BY.get(frame.payload.get("code") or "")
-        plausible = [
-            r for r in self._sent() if (r.kind in kinds if kinds else r.kind != dialect.PING)
-        ]
-        job_id = frame.payload.get("job_id") or frame.job_id
-        return (
-            self._echoed(frame)
-            or self._first(r for r in plausible if job_id is not None and r.job_id == job_id)
-            or self._first(plausible)
-        )
+    def known(self) -> Iterator[Request]:
+        """All of them, with those that take a late answer."""
+        yield from self._late
+        yield from self._open
 
-    def named_by(self, frame: ControlFrame) -> Request | None:
-        """The request whose id a frame names, or, if it names none, bears itself."""
-        return self._by_id(reply_to(frame) or frame.id)
+    def sent(self) -> Iterator[Request]:
+        """Those that an answer which names nothing may be meant for."""
+        return (request for request in self.known() if not request.waits)
 
     def about(self, job_id: str) -> Request | None:
         """The oldest request on its way that is about a job."""
-        return self._first(r for r in self._sent() if r.job_id == job_id)
+        return next((request for request in self.sent() if request.job_id == job_id), None)
 
     def largest(self) -> Request | None:
         """The submit on its way with the longest payload."""
-        return max(self._of(dialect.SUBMIT), key=lambda request: request.size, default=None)
+        submits = (r for r in self._open if not r.waits and r.kind == dialect.SUBMIT)
+        return max(submits, key=lambda request: request.size, default=None)
 
     def submitting(self) -> bool:
         """Whether a submit is on its way."""
-        return self._first(self._of(dialect.SUBMIT)) is not None
+        return any(request.kind == dialect.SUBMIT for request in self.sent())
 
     def asked(self) -> bool:
         """Whether anything but a ping is on its way."""
-        return self._first(r for r in self._sent() if r.kind != dialect.PING) is not None
-
-    def _by_id(self, envelope_id: str) -> Request | None:
-        return self._first(r for r in self._open if envelope_id and envelope_id in r.ids)
-
-    def _echoed(self, frame: ControlFrame) -> Request | None:
-        trace_id = frame.payload.get("trace_id") or frame.trace_id
-        if trace_id is None:
-            return None
-        return self._first(r for r in self._of(dialect.SUBMIT) if r.trace_id == trace_id)
-
-    def _of(self, kind: str) -> Iterator[Request]:
-        return (request for request in self._sent() if request.kind == kind)
-
-    def _sent(self) -> Iterator[Request]:
-        return (request for request in self._open if not request.waits)
-
-    @staticmethod
-    def _first(found: Iterable[Request]) -> Request | None:
-        return next(iter(found), None)
+        return any(not r.waits and r.kind != dialect.PING for r in self._open)

@@ -27,6 +27,7 @@ from arcp_client._protocol.steps import (
     GiveUp,
     Look,
     Means,
+    Plan,
     Probe,
     Step,
 )
@@ -75,7 +76,7 @@ class Returns:
         self._ordering = ordering
         self._delivery = delivery
         self._ends: dict[str, Terminal] = {}
-        self._interrupted: dict[str, int | None] = {}
+        self._interrupted: dict[str, Plan] = {}
         self._hearing = Hearing(terms, out, requests, ordering)
 
     # -- beginnings
@@ -83,7 +84,7 @@ class Returns:
     def opened(
         self, cursor: int, now: float, *, resumed: bool, ended: str, ends: Mapping[str, Terminal]
     ) -> None:
-        """A link is live, not the first: subscribe to every open job whose events do not come (S5).
+        """A link is live, not the first: lead back every job whose events do not come (S5, S13).
 
         Args:
             cursor: what was received of the session before.
@@ -92,43 +93,68 @@ class Returns:
             ended: the session that is gone, if it is another one.
             ends: ends of jobs that were received of it, behind a hole.
         """
-        spoken = self._terms.dialect
         if not resumed:
             self._ends |= ends
+        interrupted, self._interrupted = self._interrupted, {}
         for job in self._jobs:
             if not resumed and job.home == ended and job.since is None:
                 job.since = cursor
-        interrupted, self._interrupted = self._interrupted, {}
-        deaf = resumed and spoken.deaf_after_resume
-        if deaf:
-            self._hearing.resumed([job.job_id for job in self._jobs if job.mine], cursor, now)
-        elif resumed and spoken.jobs_survive_drop:
-            self._check(interrupted, now)
-            return
+        if resumed and self._terms.dialect.deaf_after_resume:
+            deaf = [job.job_id for job in self._jobs if job.mine and self._is_home_of(job)]
+            self._hearing.resumed(deaf, cursor, now, led_back=interrupted)
         for job in self._jobs:
-            if not job.ours or self._unreachable(job, now, resumed=resumed):
+            plan = interrupted.get(job.job_id)
+            if plan is None and not (job.ours and self._unheard(job, resumed=resumed)):
                 continue
-            if deaf and job.mine:
-                continue  # what it says comes with the next resume
-            # A resume brings what is held of the session's own jobs, and a history would bring
-            # the same again. In a new session a history goes on from what was received, in the
-            # numbers of the session that submitted the job.
-            history = not (resumed and job.mine)
-            if job.live:
-                # Of its past, only what was missed; if that cannot be told, what a gap tells of.
-                history = self._delivery.skip_past(job.job_id) or deaf
-            steps = self._recovery.begin(
-                job.job_id,
-                now,
-                means=self._means(job),
+            if not self._unreachable(job, now, resumed=resumed):
+                self._lead_back(job, plan, now, resumed=resumed)
+
+    def _is_home_of(self, job: KnownJob) -> bool:
+        return job.home == self._terms.session_id
+
+    def _unheard(self, job: KnownJob, *, resumed: bool) -> bool:
+        """Whether this link brings nothing of a job unless that is asked for."""
+        spoken = self._terms.dialect
+        if resumed and spoken.deaf_after_resume:
+            return not (job.mine and self._is_home_of(job))  # that comes with the next resume
+        return not (resumed and spoken.jobs_survive_drop)
+
+    def _lead_back(self, job: KnownJob, plan: Plan | None, now: float, *, resumed: bool) -> None:
+        """Begin with a job; with ``plan``, once more with what was interrupted.
+
+        A resume brings what is held of the session's own jobs, and a history would bring the same
+        again. In a new session a history goes on from what was received, in the numbers of the
+        session that submitted the job.
+        """
+        spoken = self._terms.dialect
+        deaf = resumed and spoken.deaf_after_resume
+        from_seq = job.since
+        history = not (resumed and job.mine)
+        if plan is None:
+            plan = Plan(history=history)
+        elif resumed or plan.history:
+            history, from_seq = plan.history, plan.from_seq
+        if job.live:
+            # Of its past, only what was missed; if that cannot be told, what a gap tells of.
+            history = self._delivery.skip_past(job.job_id) or deaf
+        keep_number = (history or plan.look_first) and not spoken.counts_by_job
+        steps = self._recovery.begin(
+            job.job_id,
+            now,
+            means=self._means(job),
+            plan=msgspec.structs.replace(
+                plan,
                 history=history,
-                from_seq=job.since if history and not spoken.counts_by_job else None,
-                lossy=resumed and not deaf,  # in a new session the gap is announced for all of them
-                renew=resumed and spoken.stale_subscriptions,
+                from_seq=from_seq if keep_number else None,
                 watchful=deaf or not spoken.jobs_survive_drop,
+                look_first=plan.look_first and resumed,
                 live=job.live,
-            )
-            self._perform(steps, now)
+            ),
+            # In a new session the gap is announced for all of them.
+            lossy=resumed and not spoken.jobs_survive_drop,
+            renew=resumed and spoken.stale_subscriptions,
+        )
+        self._perform(steps, now)
 
     def check(self, doubtful: Mapping[str, int], now: float) -> None:
         """After a gap: find out whether these jobs still run (S4).
@@ -159,10 +185,12 @@ class Returns:
                 job_id,
                 now,
                 means=means,
-                history=False,
-                from_seq=from_seq,
-                watchful=not self._terms.dialect.jobs_survive_drop,
-                look_first=True,
+                plan=Plan(
+                    history=False,
+                    from_seq=from_seq,
+                    watchful=not self._terms.dialect.jobs_survive_drop,
+                    look_first=True,
+                ),
             )
             self._perform(steps, now)
         if blind:
@@ -192,20 +220,21 @@ class Returns:
                 job.job_id,
                 now,
                 means=self._means(job),
-                history=True,
+                plan=Plan(
+                    history=True,
+                    hold=spoken.stored_outcomes,
+                    watchful=not spoken.jobs_survive_drop,
+                ),
                 lossy=not spoken.jobs_survive_drop,
-                hold=spoken.stored_outcomes,
-                watchful=not spoken.jobs_survive_drop,
             )
         elif before and not spoken.jobs_survive_drop:
             steps = self._recovery.begin(
                 job.job_id,
                 now,
                 means=self._means(job),
-                history=False,
+                plan=Plan(history=False, hold=spoken.stored_outcomes),
                 lossy=True,
                 renew=spoken.stale_subscriptions,
-                hold=spoken.stored_outcomes,
             )
         else:
             steps = []
@@ -239,10 +268,12 @@ class Returns:
             job_id,
             now,
             means=self._means(job),
-            history=True,
-            hold=self._terms.dialect.stored_outcomes,
-            watchful=False,
-            only_outcome=True,
+            plan=Plan(
+                history=True,
+                hold=self._terms.dialect.stored_outcomes,
+                watchful=False,
+                only_outcome=True,
+            ),
         )
         self._perform(steps, now)
 
@@ -286,6 +317,11 @@ class Returns:
             steps = self._recovery.fetched(job_id, value.job_id, now)
         self._perform(steps, now)
 
+    def fetched_late(self, asking: Asking, accepted: Accepted, now: float) -> None:
+        """A submit under an old key was accepted after its time."""
+        if accepted.job_id != asking.job_id:
+            self._cancel_unasked(accepted.job_id, now)
+
     def refused(self, asking: Asking, error: ArcpError, now: float) -> None:
         """What was asked here was refused, or not answered in time."""
         if asking.ask is Ask.HEAR:
@@ -308,6 +344,10 @@ class Returns:
         """The end of a job was delivered."""
         self._ends.pop(job_id, None)
         self._hearing.ended(job_id)
+        for request in self._requests:
+            asking = request.token
+            if isinstance(asking, Asking) and request.waits and asking.job_ids == (job_id,):
+                self._requests.remove(request)
 
     @property
     def deadline(self) -> float | None:
@@ -332,23 +372,12 @@ class Returns:
 
     def lost(self, now: float) -> None:
         """The link is gone: what is not known by now is asked anew on the next one."""
-        self._interrupted |= self._recovery.pending()
+        self._interrupted |= self._recovery.interrupted()
         self._perform(self._recovery.lost(), now)
         self._hearing.lost()
         for request in self._requests:
             if isinstance(request.token, Asking):
                 self._requests.remove(request)
-
-    def unfetchable(self, why: ArcpError) -> bool:
-        """Links end over what jobs on their way back are answered with: they have no outcome here.
-
-        To be called after `lost`. False if there are none.
-        """
-        jobs, self._interrupted = self._interrupted, {}
-        for job_id in jobs:
-            text = f"the outcome of job {job_id} cannot be received: {why}"
-            self._give_up(job_id, ResultUnavailable(text, job_id=job_id), "")
-        return bool(jobs)
 
     # -- steps
 
@@ -367,8 +396,9 @@ class Returns:
                 case Look() if self._joined(step):
                     pass
                 case _:
-                    job = self._jobs.get(step.job_id) or KnownJob(step.job_id)
-                    self._requests.add(request_for(step, job, now + OWN_TIMEOUT))
+                    job = self._jobs.get(step.job_id)
+                    if job is not None:  # else a step before this one delivered its end
+                        self._requests.add(request_for(step, job, now + OWN_TIMEOUT))
 
     def _joined(self, look: Look) -> bool:
         """Whether a listing that has yet to be sent is for this job, too, from now on."""

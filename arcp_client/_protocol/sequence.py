@@ -128,7 +128,6 @@ class Sequence(Generic[T]):
             frames overtake one another.
         repeated: how many repeats were dropped.
         quiet_since: when the wait for what is missing began.
-        waits: how many such waits there were, for those that begin at one reading of the clock.
     """
 
     def __init__(self, *, cursor: int = 0, limit: int = 8192, reach: int | None = None) -> None:
@@ -136,7 +135,6 @@ class Sequence(Generic[T]):
         self.patience = 0.0
         self.repeated = 0
         self.quiet_since = 0.0
-        self.waits = 0
         self._limit = limit
         self._reach = max(limit, REACH) if reach is None else reach
         self._held: dict[int, T] = {}
@@ -272,10 +270,6 @@ class Sequence(Generic[T]):
                 yield self._give_up(seq - 1)
                 yield from self.release()
 
-    def skip(self) -> int:
-        """Give up the next number; gives it. To be followed by `release`."""
-        return self._give_up(self.cursor + 1).last
-
     def abandon(self) -> Iterator[Hole | T]:
         """The session is gone: every hole, and what waited behind it, in order."""
         for seq in sorted(self._held):
@@ -299,7 +293,6 @@ class Sequence(Generic[T]):
 
     def _wait(self, now: float) -> None:
         self.quiet_since = now
-        self.waits += 1
         self._settles_at = now + (SETTLE if self._replaying else self.patience)
         self._settled_from = self.cursor
 
@@ -403,7 +396,8 @@ class TolerantSequence(Sequence[T]):
 class Copies:
     """Events of jobs in, "this is a copy of one that came" out, where ids do not tell.
 
-    A history holds every event once. So of equal ones in it, as many are copies as came before.
+    A pass is one walk over a job's events: a history, or what a resume replays. A pass holds every
+    event once. So of equal events, each pass that may come brings as many copies as came before.
 
     Args:
         limit: how many events of one job are remembered.
@@ -413,17 +407,25 @@ class Copies:
         self._limit = limit
         self._came: dict[str, Counter[str]] = {}
         self._left: dict[str, Counter[str]] = {}
+        self._passes: Counter[str] = Counter()
 
     def opened(self, job_id: str) -> None:
-        """A history of the job begins."""
-        self._left[job_id] = Counter(self._came.get(job_id))
+        """One more pass over the job may come."""
+        self._passes[job_id] += 1
+        self._left.setdefault(job_id, Counter()).update(self._came.get(job_id, ()))
+
+    def resumed(self) -> None:
+        """A link was resumed: it may replay events of every job, unfinished histories included."""
+        self._passes.update(self._came.keys() | self._passes.keys())
 
     def closed(self, job_id: str | None = None) -> None:
-        """The history of this job, or of all jobs, is over."""
+        """Every pass over this job, or over all jobs, is over."""
         if job_id is None:
             self._left.clear()
+            self._passes.clear()
         else:
             self._left.pop(job_id, None)
+            self._passes.pop(job_id, None)
 
     def came(self, job_id: str, content: str) -> bool:
         """An event came; True if it is a copy."""
@@ -434,9 +436,15 @@ class Copies:
         known = self._came.setdefault(job_id, Counter())
         if content in known or len(known) < self._limit:
             known[content] += 1
+            if left is not None and self._passes[job_id] > 1:
+                left[content] += self._passes[job_id] - 1  # this one is of one of them
         return False
+
+    def size(self, job_id: str) -> int:
+        """How many events of the job are remembered."""
+        return len(self._came.get(job_id, ()))
 
     def forget(self, job_id: str) -> None:
         """The job has ended."""
         self._came.pop(job_id, None)
-        self._left.pop(job_id, None)
+        self.closed(job_id)

@@ -17,6 +17,7 @@ __all__ = [
     "GiveUp",
     "Look",
     "Means",
+    "Plan",
     "Probe",
     "Step",
 ]
@@ -67,6 +68,30 @@ class Means(msgspec.Struct, frozen=True):
     attach: bool = True
     look: bool = True
     fetch: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How one job is led back; begun again from its first step if the link is lost on the way.
+
+    Attributes:
+        history: the runtime is to send what it still holds of the job.
+        from_seq: with it, only what came after this number.
+        hold: a terminal message may overtake the history, so it is kept until that is there.
+        watchful: the job is looked after when it is silent; else its events are known to come.
+        only_outcome: its other events were delivered before.
+        look_first: a subscription is needed only if the job has ended, or is not listed.
+        live: of its past nothing is wanted, unless it has ended, and then its outcome.
+        cancelled: the runtime took a cancel in.
+    """
+
+    history: bool
+    from_seq: int | None = None
+    hold: bool = False
+    watchful: bool = True
+    only_outcome: bool = False
+    look_first: bool = False
+    live: bool = False
+    cancelled: bool = False
 
 
 class Attach(msgspec.Struct, frozen=True):

@@ -131,16 +131,17 @@ class LiveText(Lines):
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
         """What it came to, and the result."""
-        self.close()
+        self._summarize()
         super().succeeded(result, saved)
 
     def failed(self, problem: Complaint, error: Exception | None) -> None:
         """What it came to; the complaint says the rest."""
-        self.close()
-        super().failed(problem, error)
+        self._summarize()
 
-    def _summary(self, family: Family) -> Text | None:
-        return None if self._view is None else summary(family, self._view.elapsed)
+    def _summarize(self) -> None:
+        self.close()
+        if self._view is not None and self._view.family.root.ended:
+            self.write(summary(self._view.family, self._view.elapsed))
 
 
 @contextlib.contextmanager
@@ -179,8 +180,8 @@ class _View:
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the job has run, as far as that is known."""
-        return self.family.elapsed(self._now(), monotonic() - self._began)
+        """Seconds since the view began."""
+        return monotonic() - self._began
 
     def heard(self, event: events.Event) -> None:
         """An event tells the time by the runtime's clock."""

@@ -17,6 +17,7 @@ from arcp_client._protocol.steps import (
     GiveUp,
     Look,
     Means,
+    Plan,
 )
 from arcp_client.errors import (
     FeatureNotNegotiated,
@@ -41,7 +42,7 @@ def recovery() -> Recovery[str]:
 
 def after_a_drop(recovery: Recovery[str], means: Means = ALL) -> None:
     """A job of the session, over the link that was resumed at time 0."""
-    steps = recovery.begin(JOB, 0.0, means=means, history=False, lossy=True, renew=True)
+    steps = recovery.begin(JOB, 0.0, means=means, plan=Plan(history=False), lossy=True, renew=True)
     assert steps == [Attach(JOB, False, None, True)]
     assert recovery.rung(JOB) is Rung.ATTACHING
 
@@ -164,7 +165,7 @@ def test_where_nothing_but_the_key_helps_it_is_asked_again_and_again(
     recovery: Recovery[str],
 ) -> None:
     only_key = Means(attach=False, look=False, fetch=True)
-    steps = recovery.begin(JOB, 0.0, means=only_key, history=False, lossy=True)
+    steps = recovery.begin(JOB, 0.0, means=only_key, plan=Plan(history=False), lossy=True)
     assert steps == [Announce(JOB), Fetch(JOB)]
     assert recovery.fetched(JOB, JOB, 0.0) == []
     assert recovery.tick(PATIENCE) == []  # it still runs: its outcome is not stored yet
@@ -175,7 +176,9 @@ def test_where_nothing_but_the_key_helps_it_is_asked_again_and_again(
 def test_a_runtime_that_lists_but_has_no_subscriptions_is_looked_at(
     recovery: Recovery[str],
 ) -> None:
-    steps = recovery.begin(JOB, 0.0, means=Means(attach=False), history=False, lossy=True)
+    steps = recovery.begin(
+        JOB, 0.0, means=Means(attach=False), plan=Plan(history=False), lossy=True
+    )
     assert steps == [Look(JOB)]
     late = FeatureNotNegotiated()
     assert recovery.refused(asking(Ask.LOOK), late, 0.0) == []
@@ -183,13 +186,13 @@ def test_a_runtime_that_lists_but_has_no_subscriptions_is_looked_at(
 
 
 def test_a_stored_end_waits_for_the_history(recovery: Recovery[str]) -> None:
-    recovery.begin(JOB, 0.0, means=ALL, history=True, lossy=True, hold=True)
+    recovery.begin(JOB, 0.0, means=ALL, plan=Plan(history=True, hold=True), lossy=True)
     assert recovery.keep(JOB, "stored end", here=False)
     assert recovery.attached(JOB, "success", 1.0) == [Announce(JOB), Deliver("stored end")]
 
 
 def test_a_history_with_its_end_shows_that_nothing_is_lost(recovery: Recovery[str]) -> None:
-    recovery.begin(JOB, 0.0, means=ALL, history=True, lossy=True, hold=True)
+    recovery.begin(JOB, 0.0, means=ALL, plan=Plan(history=True, hold=True), lossy=True)
     assert recovery.keep(JOB, "stored end", here=False)
     assert recovery.keep(JOB, "end in the history", here=True)
     assert recovery.attached(JOB, "success", 1.0) == [Deliver("end in the history")]
@@ -197,7 +200,7 @@ def test_a_history_with_its_end_shows_that_nothing_is_lost(recovery: Recovery[st
 
 def test_an_end_that_was_kept_is_never_lost(recovery: Recovery[str]) -> None:
     for leave in ("refused", "lost"):
-        recovery.begin(JOB, 0.0, means=ALL, history=True, hold=True)
+        recovery.begin(JOB, 0.0, means=ALL, plan=Plan(history=True, hold=True))
         assert recovery.keep(JOB, "end", here=False)
         if leave == "refused":
             steps = recovery.refused(asking(Ask.ATTACH), RequestTimeout(), 30.0)
@@ -210,7 +213,7 @@ def test_an_end_that_was_kept_is_never_lost(recovery: Recovery[str]) -> None:
 def test_what_an_old_job_may_have_lost_is_told_before_the_next_link_brings_its_end(
     recovery: Recovery[str],
 ) -> None:
-    recovery.begin(JOB, 0.0, means=ALL, history=False, lossy=True, hold=True)
+    recovery.begin(JOB, 0.0, means=ALL, plan=Plan(history=False, hold=True), lossy=True)
     assert recovery.lost() == [Announce(JOB)]
 
 

@@ -144,7 +144,7 @@ def test_a_trace_counts_before_a_job_and_a_job_before_age() -> None:
     code = {"code": "INVALID_REQUEST"}
     table.hear({**frame, "trace_id": second.trace_id, "payload": code})
     table.hear({**frame, "payload": code})
-    table.hear({**frame, "payload": code})
+    table.error("INVALID_REQUEST")
     assert refused(table) == [second, cancel, first]
 
 

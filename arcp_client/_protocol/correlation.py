@@ -1,0 +1,166 @@
+"""Decides which request an answer belongs to (§6.6, §7, S14).
+
+An answer names its request by an id, by the trace of a submit, by its job or by a nonce. One that
+names something belongs to that request or to none. Only an answer that names nothing goes to the
+oldest request that it can answer; of submits, to the oldest for the agent that was accepted.
+Requests whose time is over are among them, so a late answer never reaches a newer request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from arcp_client._protocol.jobs import KnownJobs
+from arcp_client._protocol.requests import Request, Requests
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.replies import reply_to
+
+__all__ = ["Correlation"]
+
+_ANSWERS: Final = {
+    dialect.ACCEPTED: dialect.SUBMIT,
+    dialect.SUBSCRIBED: dialect.SUBSCRIBE,
+    dialect.JOBS: dialect.LIST_JOBS,
+    dialect.CANCELLED: dialect.CANCEL,
+    dialect.PONG: dialect.PING,
+}
+_REFUSED_BY: Final = {
+    dialect.DUPLICATE_KEY: frozenset({dialect.SUBMIT}),
+    dialect.AGENT_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
+    dialect.AGENT_VERSION_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
+    dialect.LEASE_SUBSET_VIOLATION: frozenset({dialect.SUBMIT}),
+    dialect.JOB_NOT_FOUND: frozenset({dialect.SUBMIT, dialect.SUBSCRIBE, dialect.CANCEL}),
+}
+"""What an error can be the answer to, where its code tells."""
+
+
+class _Named(msgspec.Struct):
+    agent: str = ""
+
+
+class Correlation:
+    """Finds the request of an answer.
+
+    Args:
+        requests: those that wait for an answer, and those whose time is over.
+        jobs: the jobs that the session knows.
+    """
+
+    def __init__(self, requests: Requests, jobs: KnownJobs) -> None:
+        self._requests = requests
+        self._jobs = jobs
+
+    def answered_by(self, frame: ControlFrame) -> Request | None:
+        """The request that an acceptance, a page, a confirmation or a pong answers."""
+        kind = _ANSWERS[frame.type]
+        named = reply_to(frame)
+        if named is not None:
+            return self._by_id(named)
+        sent = [request for request in self._requests.sent() if request.kind == kind]
+        if kind == dialect.SUBMIT:
+            return self._accepted(frame, sent)
+        if kind == dialect.PING:
+            nonce = frame.payload.get("ping_nonce")
+            if nonce:
+                return _first(r for r in self._requests.sent() if r.nonce == nonce)
+        elif kind != dialect.LIST_JOBS:
+            job_id = _job_of(frame)
+            return _first(request for request in sent if request.job_id == job_id)
+        return _first(sent)
+
+    def _accepted(self, frame: ControlFrame, sent: list[Request]) -> Request | None:
+        trace_id = _trace_of(frame)
+        if trace_id is not None:
+            traced = self._traced(trace_id)
+            if traced is not None:
+                return traced
+            # Some runtimes make a trace for a submit that has none.
+            sent = [request for request in sent if request.trace_id is None]
+        job = self._jobs.get(_job_of(frame))
+        if job is not None and job.mine and job.key is not None:
+            sent = [request for request in sent if request.key == job.key]  # it is told once more
+        agent = dialect.text_of(frame.payload.get("agent"))
+        if agent:
+            sent = [r for r in sent if _runs(r.payload, agent)] or sent
+        return _first(sent)
+
+    def refused_by(self, frame: ControlFrame) -> Request | None:
+        """The request that an error answers; pings are not refused."""
+        named = self.named_by(frame)
+        if named is not None or reply_to(frame) is not None:
+            return named
+        trace_id, job_id = _trace_of(frame), _job_of(frame)
+        traced = self._traced(trace_id) if trace_id is not None else None
+        if traced is not None:
+            return traced
+        code = frame.payload.get("code") or ""
+        kinds = _REFUSED_BY.get(code)
+        plausible = [
+            request
+            for request in self._requests.sent()
+            if (request.kind in kinds if kinds else request.kind != dialect.PING)
+        ]
+        if job_id is None:
+            return None if trace_id is not None else _first(plausible)
+        about = _first(request for request in plausible if request.job_id == job_id)
+        if about is not None or trace_id is not None:
+            return about
+        return self._disguised(frame, code, job_id, plausible)
+
+    def _disguised(
+        self, frame: ControlFrame, code: str, job_id: str, plausible: list[Request]
+    ) -> Request | None:
+        """The submit that is refused in the name of a job: of one with its key, or a made-up one.
+
+        Some runtimes refuse a submit by a job.error whose job no client has heard of.
+        """
+        submits = [request for request in plausible if request.kind == dialect.SUBMIT]
+        job = self._jobs.get(job_id)
+        if code == dialect.DUPLICATE_KEY:
+            same = [request for request in submits if job is not None and request.key == job.key]
+            return _first(same or submits)
+        known = job is not None or self._jobs.has_ended(job_id)
+        return None if known or frame.type != dialect.JOB_ERROR else _first(submits)
+
+    def named_by(self, frame: ControlFrame) -> Request | None:
+        """The request whose id a frame names, or, if it names none, bears itself."""
+        return self._by_id(reply_to(frame) or frame.id)
+
+    def _by_id(self, envelope_id: str) -> Request | None:
+        return _first(r for r in self._requests.known() if envelope_id and envelope_id in r.ids)
+
+    def _traced(self, trace_id: str) -> Request | None:
+        submits = (r for r in self._requests.known() if r.kind == dialect.SUBMIT)
+        return _first(r for r in submits if r.trace_id == trace_id)
+
+
+def _trace_of(frame: ControlFrame) -> str | None:
+    return frame.payload.get("trace_id") or frame.trace_id or None
+
+
+def _job_of(frame: ControlFrame) -> str | None:
+    return frame.payload.get("job_id") or frame.job_id or None
+
+
+def _runs(payload: object, agent: str) -> bool:
+    """Whether a submit with that payload asks for this agent; a version counts if both name one."""
+    if isinstance(payload, msgspec.Raw):
+        try:
+            asked: Any = msgspec.json.decode(payload, type=_Named).agent
+        except (ValueError, msgspec.MsgspecError):
+            return False
+    else:
+        asked = payload.get("agent") if isinstance(payload, Mapping) else None
+    if not isinstance(asked, str):
+        return False
+    name, _, version = asked.partition("@")
+    other, _, resolved = agent.partition("@")
+    return name == other and (not version or not resolved or version == resolved)
+
+
+def _first(found: Iterable[Request]) -> Request | None:
+    return next(iter(found), None)
