@@ -6,9 +6,11 @@ what it is, and what was given instead.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -25,12 +27,14 @@ __all__ = [
     "an_instance",
     "any_of",
     "arguments",
+    "is_coroutine_function",
     "seconds",
     "several",
     "texts",
 ]
 
 _SHOWN = 60
+_NESTED = 32  # partials in partials
 _PLAIN = (str, bytes, bool, int, float, type(None), datetime, Decimal)
 
 
@@ -174,10 +178,76 @@ def a_moment(name: str, value: Any, *, none: bool = False) -> None:
         raise ValueError(f"{name} needs a time zone, such as datetime.now(UTC) has")
 
 
-def a_function(name: str, value: Any, *, none: bool = False) -> None:
-    """It can be called."""
-    if not callable(value) and not (value is None and none):
+def a_function(
+    name: str, value: Any, *, none: bool = False, streams: bool = False, sync: bool = False
+) -> None:
+    """It can be called, and a call of it runs it.
+
+    Args:
+        name: what the argument is called.
+        value: what was given.
+        none: None will do.
+        streams: so will an async generator function, since the caller iterates over the result.
+        sync: a coroutine function will not, since the caller does not await.
+    """
+    if value is None and none:
+        return
+    if not callable(value):
         raise TypeError(f"{name} is a function, not {_given(value)}")
+    if (kind := _generator_kind(value, streams=streams)) is not None:
+        raise TypeError(
+            f"{name} is a function that runs when it is called; this is {kind}, whose body would"
+            " never run: remove its yield, or iterate over it in a function of your own"
+        )
+    if sync and is_coroutine_function(value):
+        raise TypeError(f"{name} is not awaited, and this is a coroutine function")
+
+
+def _generator_kind(function: Any, *, streams: bool) -> str | None:
+    for form in _forms(function, through=True):
+        if inspect.isasyncgenfunction(form):
+            return None if streams else "an async generator function"
+        if inspect.isgeneratorfunction(form) and not _is_awaitable_generator(form):
+            return "a generator function"
+    return None
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether a call of it makes a coroutine, also through partial functions and ``__call__``."""
+    return any(inspect.iscoroutinefunction(form) for form in _forms(function))
+
+
+def _forms(function: Any, *, through: bool = False) -> Iterator[Any]:
+    """A callable, and what a call of it calls: the inside of partials, bound methods, ``__call__``.
+
+    A class is called to make an instance, so its ``__call__`` is not among them.
+
+    Args:
+        function: the callable.
+        through: also what `functools.wraps` names as decorated, unless the decorator awaits it.
+    """
+    for _ in range(_NESTED):
+        yield function
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif (
+            through
+            and not inspect.iscoroutinefunction(function)
+            and callable(wrapped := getattr(function, "__wrapped__", None))
+        ):
+            function = wrapped
+        else:
+            break
+    if not isinstance(function, type) and not inspect.isroutine(function):
+        yield getattr(type(function), "__call__", None)  # noqa: B004  # not whether it has one
+
+
+def _is_awaitable_generator(function: Any) -> bool:
+    # types.coroutine makes coroutines of generator functions.
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 def a_mapping(name: str, value: Any, *, none: bool = False) -> None:

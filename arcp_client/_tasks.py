@@ -1,23 +1,117 @@
-"""Coroutines in, owned tasks out: every task of this package has an owner that reports its failure.
+"""Starts tasks, keeps them until they end, and reports how they failed.
 
 A bare ``asyncio.create_task`` may be garbage-collected half way and may fail unseen. `TaskOwner`
 keeps what it starts, reports every exception that nobody awaits, and ends all of it at once.
+`start` gives tasks the same beginning under every task factory, and `pass_on` tells a failure of
+user code from the end of the task or of the program.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from arcp_client._deadline import Deadline
 
-__all__ = ["TaskOwner", "cancel_and_wait", "is_elsewhere"]
+__all__ = ["TaskOwner", "as_exception", "cancel_and_wait", "is_elsewhere", "pass_on", "start"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger("arcp_client.tasks")
+
+
+def start(
+    coro: Coroutine[Any, Any, T],
+    *,
+    name: str | None = None,
+    context: contextvars.Context | None = None,
+) -> asyncio.Task[T]:
+    """Create a task that begins in a later turn of the loop, whatever the loop's task factory.
+
+    A factory such as `asyncio.eager_task_factory` runs the beginning of a task while it is created.
+    Callers of this function may set what the task reads after they have created it.
+
+    Args:
+        coro: what the task runs.
+        name: of the task.
+        context: what the task runs in; by default a copy of the caller's.
+    """
+    loop = asyncio.get_running_loop()
+    if loop.get_task_factory() is None:
+        return loop.create_task(coro, name=name, context=context)
+    beginning = _Beginning(coro)
+    task = loop.create_task(beginning.run(), name=name, context=context)
+    beginning.created = True
+    task.add_done_callback(beginning.closed)
+    return task
+
+
+class _Beginning(Generic[T]):
+    """Delays a coroutine by a turn of the loop if it is stepped while its task is created."""
+
+    def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
+        self._coro = coro
+        self.created = False
+
+    async def run(self) -> T:
+        if not self.created:
+            await asyncio.sleep(0)
+        return await self._coro
+
+    def closed(self, _task: asyncio.Task[T]) -> None:
+        """A task that is cancelled early never begins: then its coroutine is closed here."""
+        self._coro.close()
+
+
+def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None:
+    """Raise what user code raised again if it is not a failure of that code.
+
+    To be called first in an ``except BaseException`` around a call of user code. KeyboardInterrupt
+    ends the program and a cancellation of the running task ends the task: both are raised again.
+    Everything else is a failure of the call: SystemExit, GeneratorExit, groups, exceptions of
+    foreign runtimes that derive from BaseException, and a CancelledError that nobody sent to this
+    task.
+
+    Args:
+        error: what was raised.
+        task: the running task, taken before the call, where user code is awaited. It tells a
+            GeneratorExit that closes the caller from one that user code raised.
+    """
+    if isinstance(error, Exception):
+        return
+    if _interrupts(error):
+        raise error
+    current = _current_task()
+    if isinstance(error, asyncio.CancelledError):
+        if current is not None and current.cancelling():
+            raise error
+    elif isinstance(error, GeneratorExit) and task is not None and current is not task:
+        raise error
+
+
+def as_exception(error: BaseException, what: str) -> Exception:
+    """What user code raised, as an Exception: one that is none is wrapped, and named."""
+    if isinstance(error, Exception):
+        return error
+    wrapped = RuntimeError(f"{what} raised {type(error).__name__}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _interrupts(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 class TaskOwner:
@@ -43,8 +137,8 @@ class TaskOwner:
         return task in self._tasks
 
     def spawn(self, coro: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T]:
-        """Start a coroutine as a task of this owner."""
-        task = asyncio.get_running_loop().create_task(coro, name=f"{self._name}:{name}")
+        """Start a coroutine as a task of this owner, in a later turn of the loop."""
+        task = start(coro, name=f"{self._name}:{name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

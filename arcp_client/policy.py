@@ -117,4 +117,5 @@ class Reconnect:
             value = getattr(self, name)
             if not callable(value) and (name != "classify" or value is not None):
                 raise TypeError(f"Reconnect.{name} is a function, such as tenacity has")
+            check.a_function(f"Reconnect.{name}", value, none=True, sync=True)
         check.seconds("Reconnect.reset_after", self.reset_after)

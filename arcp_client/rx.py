@@ -208,7 +208,7 @@ def concat_map_async_by(
     Raises:
         ValueError, TypeError: arguments that make no sense.
     """
-    check.a_function("key", key)
+    check.a_function("key", key, sync=True)
     check.a_number("lanes", lanes, least=1, none=True)
     options = Options(handler, on_error, slice_items, slice_seconds, item_timeout, isolate_context)
 

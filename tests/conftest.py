@@ -13,6 +13,7 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import loops
 from tests.alone import COVERAGE, ROOT
 
 TRACED = (
@@ -101,6 +102,14 @@ def untraced() -> Iterator[None]:
     yield
     for measuring in reversed(stopped):
         measuring.start()
+
+
+def pytest_configure() -> None:
+    loops.select()
+
+
+def pytest_report_header() -> str:
+    return f"event loop: {loops.LOOP}"
 
 
 def pytest_collection_finish() -> None:

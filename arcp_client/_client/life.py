@@ -14,8 +14,14 @@ from arcp_client._client.conversation import GRACE, Conversation
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import States
 from arcp_client._deadline import SLACK, Deadline
-from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere
-from arcp_client.errors import ArcpError, ConnectFailed, LinkLost, LocalProtocolError
+from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere, pass_on
+from arcp_client.errors import (
+    ArcpError,
+    ClientClosed,
+    ConnectFailed,
+    LinkLost,
+    LocalProtocolError,
+)
 from arcp_client.policy import Timeouts
 from arcp_client.state import Closed, Live
 
@@ -113,12 +119,13 @@ class Life:
 
     async def _run(self) -> None:
         """Take hold of the checkpoint, keep the session on a link, let go of the checkpoint."""
+        task = asyncio.current_task()
         try:
             checkpoint = await self._conversation.open()
-        except asyncio.CancelledError:
-            self._cut_off()
-            raise
-        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+            if task is not None and task.cancelling():
+                self._cut_off()
+            pass_on(error, task)
             self.end(error if isinstance(error, ArcpError) else _store_failed(error))
             return
         if self._states.closed:  # the store swallowed the cancellation, and nobody waited for it
@@ -217,7 +224,8 @@ class Life:
         states.end()
 
     def _broke(self, error: BaseException) -> None:
-        cause = LinkLost(f"the client failed unexpectedly: {type(error).__name__}: {error}")
+        _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
+        cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
         self._conversation.finish(cause)
 
@@ -232,7 +240,7 @@ async def _stopped(running: asyncio.Task[None], deadline: Deadline) -> None:
     await cancel_and_wait([running], deadline=Deadline(deadline.left + SLACK))
 
 
-def _store_failed(error: Exception) -> ArcpError:
+def _store_failed(error: BaseException) -> ArcpError:
     # Its text may quote what is kept.
     failure = ConnectFailed(f"the store failed: {type(error).__name__}", permanent=True)
     failure.__cause__ = error

@@ -313,7 +313,9 @@ class Observing:
             check.a_text("job", job, none=True)
         check.an_instance("order", order, Order, "Order.SESSION or Order.JOB", none=True)
         check.a_flag("barrier", barrier)
-        if not (callable(on_error) or on_error in ("skip", "stop")):
+        if callable(on_error):
+            check.a_function("on_error", on_error)
+        elif on_error not in ("skip", "stop"):
             raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
 
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:

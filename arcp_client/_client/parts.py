@@ -75,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             none=True,
             secret=True,
         )
+        if callable(self.token):
+            check.a_function("token", self.token)
         if self.dialect is not None and self.dialect not in DIALECTS:
             raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
 

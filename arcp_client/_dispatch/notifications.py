@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,8 +11,10 @@ from typing import Any
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from arcp_client import _arguments as check
 from arcp_client._dispatch.relief import Relief
 from arcp_client._rx.delivery import Delivery, publish
+from arcp_client._tasks import as_exception, pass_on
 from arcp_client.events import Event
 
 __all__ = ["Notifications"]
@@ -87,10 +88,11 @@ class Notifications(Observable[Event]):
             self._pending[number] = (event, now)
             try:
                 publish(Delivery(partial(self._done, number)), observer.next, event)
-            except Exception as error:  # noqa: BLE001  an observer of the user's
+            except BaseException as error:  # noqa: BLE001  an observer of the user's
+                pass_on(error)
                 self._observers.pop(key, None)
                 _log.exception("an observer of notifications failed and was removed")
-                observer.end(error)
+                observer.end(as_exception(error, "an observer"))
 
     def _done(self, number: int, _processed: bool) -> None:
         done = self._pending.pop(number, None)
@@ -151,11 +153,12 @@ class _Observer:
             self._on_error = on_next.on_error
             self._on_completed = on_next.on_completed
         else:
-            if inspect.iscoroutinefunction(on_next):
+            if check.is_coroutine_function(on_next):
                 raise TypeError(
                     "on_next is a coroutine function, which Rx never awaits:"
                     " use .pipe(concat_map_async(handler)) or client.on"
                 )
+            check.a_function("on_next", on_next, none=True)
             self.next = on_next if on_next is not None else lambda _event: None
             self._on_error = on_error
             self._on_completed = on_completed
@@ -167,5 +170,6 @@ class _Observer:
                     self._on_completed()
             elif self._on_error is not None:
                 self._on_error(error)
-        except Exception:  # noqa: BLE001  nobody is behind it
+        except BaseException as failure:  # noqa: BLE001  nobody is behind it
+            pass_on(failure)
             _log.exception("an observer failed in its terminal event")

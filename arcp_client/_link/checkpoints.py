@@ -40,7 +40,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from arcp_client._deadline import Deadline
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.events import Event, Gap
 from arcp_client.models import Checkpoint
 
@@ -342,9 +342,11 @@ class Checkpointer:
         if checkpoint is None:
             return True
         if checkpoint != self._last:
+            task = asyncio.current_task()
             try:
                 await self._save_to(checkpoint)
-            except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+            except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+                pass_on(error, task)
                 self._failed(error)
                 return False
             self._last = checkpoint
@@ -359,7 +361,7 @@ class Checkpointer:
             self._release()
         return True
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         if not self._failing:
             self._failing = True
             # The message of a store may quote the row, and with it the token.

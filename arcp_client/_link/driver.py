@@ -7,15 +7,19 @@ link read goes through the session to the subject in one synchronous step.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from arcp_client._protocol import effects
 from arcp_client._protocol.session import Session
-from arcp_client.errors import ArcpError, LinkLost, RemoteProtocolError
+from arcp_client.errors import ArcpError, ClientClosed, LinkLost, RemoteProtocolError
 from arcp_client.events import Event, Gap
 
 __all__ = ["Driver", "Outlet"]
+
+
+_log = logging.getLogger("arcp_client.link")
 
 
 class Outlet(Protocol):
@@ -103,15 +107,21 @@ class Driver:
             # One look at the clock for all frames that are read in one turn of the loop.
             now = self._turn = self._loop.time()
             self._loop.call_soon(self._turn_over)
-        event = self.session.receive(data, now)
-        if event is not None:
-            self._batch.append(event)
-        else:
-            self.carry()
+        try:
+            event = self.session.receive(data, now)
+            if event is not None:
+                self._batch.append(event)
+            else:
+                self.carry()
+        except Exception as error:  # noqa: BLE001  a defect: transports must not take it for theirs
+            self.failed(error)
 
     def _turn_over(self) -> None:
         self._turn = None
-        self.flush()
+        try:
+            self.flush()
+        except Exception as error:  # noqa: BLE001  a defect
+            self.failed(error)
 
     def flush(self) -> None:
         """Publish what was read in this turn of the loop."""
@@ -127,6 +137,14 @@ class Driver:
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
         self._tell(effects.Report(str(error), error))
+
+    def failed(self, error: BaseException) -> None:
+        """End the client: this package has a defect, which another link would meet again."""
+        _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
+        cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
+        cause.__cause__ = error
+        self.session.end(cause)
+        self.carry()
 
     # -- effects
 
@@ -181,8 +199,11 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
-        self.session.tick(self.now)
-        self.carry()
+        try:
+            self.session.tick(self.now)
+            self.carry()
+        except Exception as error:  # noqa: BLE001  a defect
+            self.failed(error)
 
     def stop(self) -> None:
         """No more timers."""

@@ -36,7 +36,7 @@ from arcp_client._dispatch.subject import Subject
 from arcp_client._link.checkpoints import Checkpointer
 from arcp_client._link.driver import Driver
 from arcp_client._link.outcomes import Outcomes
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.events import Event
 from arcp_client.models import Checkpoint, OpenJob
 from arcp_client.stores.base import CheckpointStore
@@ -166,6 +166,7 @@ class Durability:
 
     async def _close(self, *, forget: bool) -> None:
         self.freeze()
+        task = asyncio.current_task()
         try:
             if self._writer is not None:
                 await self._writer.stop(Deadline(_PATIENCE))
@@ -175,7 +176,8 @@ class Durability:
                 elif self._writer is not None and self._final not in (None, self._writer.last):
                     assert self._final is not None
                     await self._store.save(self._target, self._key, self._final)
-        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+            pass_on(error, task)
             _log.error("the last checkpoint was not saved (%s)", type(error).__name__)
         finally:
             for log in self._logs.values():
@@ -183,10 +185,12 @@ class Durability:
             await self._release()
 
     async def _release(self) -> None:
+        task = asyncio.current_task()
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._store.release(self._target, self._key)
-        except Exception as error:  # noqa: BLE001  a store of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+            pass_on(error, task)
             _log.error("the store did not let go of a checkpoint (%s)", type(error).__name__)
 
     # ------------------------------------------------------------------ what happens

@@ -20,7 +20,7 @@ from arcp_client._link.intake import Intake
 from arcp_client._link.waking import watch
 from arcp_client._protocol import effects
 from arcp_client._protocol.session import State
-from arcp_client._tasks import TaskOwner, cancel_and_wait
+from arcp_client._tasks import TaskOwner, cancel_and_wait, pass_on
 from arcp_client.errors import (
     ArcpError,
     HandshakeTimeout,
@@ -162,24 +162,28 @@ class Link:
     async def _read(self) -> None:
         intake = self._intake
         limit = 1  # the welcome: what follows it may be more than consumers can take
+        task = asyncio.current_task()
         while True:
+            frame = None
             try:
                 if intake.aside:
                     frame = await self._transport.receive()
-                    self._reading = False
-                    try:
-                        await intake.set_aside(frame)
-                    finally:
-                        self._reading = True
-                        del frame  # it may hold a token, and tracebacks are shown with locals
                 else:
                     await self._receive_many(self._driver.received, limit)
             except RemoteProtocolError as error:
                 self._driver.unreadable(error)
                 continue
-            except ArcpError as error:
-                self.drop(error)
+            except BaseException as error:  # noqa: BLE001  a transport of the user's may raise anything
+                pass_on(error, task)
+                self.drop(_of_transport(error))
                 return
+            if frame is not None:
+                self._reading = False
+                try:
+                    await intake.set_aside(frame)
+                finally:
+                    self._reading = True
+                    del frame  # it may hold a token, and tracebacks are shown with locals
             limit = _CHECK_EVERY
             waiting = intake.look()
             if waiting is not None:
@@ -198,6 +202,7 @@ class Link:
                 return
 
     async def _write(self) -> None:
+        task = asyncio.current_task()
         while True:
             while self._outbox:
                 effect = self._outbox.popleft()
@@ -205,8 +210,9 @@ class Link:
                     await self._transport.send(effect.data)
                 except LocalProtocolError as error:
                     self._too_large(effect, error)
-                except ArcpError as error:
-                    self.drop(error)
+                except BaseException as error:  # noqa: BLE001  as in _read
+                    pass_on(error, task)
+                    self.drop(_of_transport(error))
                     return
                 finally:
                     del effect  # it may hold the bearer token
@@ -237,9 +243,15 @@ class Link:
             self.drop(HandshakeTimeout(text, stderr=stderr_of(self._transport)))
 
     def _broke(self, error: BaseException) -> None:
-        cause = LinkLost(f"the link failed unexpectedly: {type(error).__name__}: {error}")
-        cause.__cause__ = error
-        self.drop(cause)
+        self._driver.failed(error)  # what transports raise does not come here
+
+
+def _of_transport(error: BaseException) -> ArcpError:
+    if isinstance(error, ArcpError):
+        return error
+    cause = LinkLost(f"the transport failed unexpectedly: {type(error).__name__}: {error}")
+    cause.__cause__ = error
+    return cause
 
 
 def _failed_to_close(error: BaseException) -> None:

@@ -19,11 +19,13 @@ from arcp_client._link.driver import Driver
 from arcp_client._link.intake import Intake
 from arcp_client._link.link import Link
 from arcp_client._protocol.session import State
+from arcp_client._tasks import pass_on
 from arcp_client.errors import (
     ArcpError,
     ConnectFailed,
     HandshakeTimeout,
     LinkError,
+    LinkLost,
     RequestError,
     ResumeExpired,
     SessionClosed,
@@ -138,15 +140,12 @@ class Credential:
 
     async def _ask(self) -> Token:
         assert callable(self._source)
+        task = asyncio.current_task()
         try:
             given = self._source()
             return await given if inspect.isawaitable(given) else given
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            kind = "CancelledError"  # of something that the provider awaited
-        except Exception as error:  # noqa: BLE001  a user's function may raise anything
+        except BaseException as error:  # noqa: BLE001  a user's function may raise anything
+            pass_on(error, task)
             kind = type(error).__name__
         # Raised out here: the provider's own text may hold the secret that it failed to get, and
         # it must not come along as the context of this one.
@@ -276,11 +275,13 @@ class ReconnectManager:
         return before if self._short and isinstance(before, ArcpError) else timeout
 
     async def _connect(self) -> Transport:
+        task = asyncio.current_task()
         try:
             return await self._connector.connect()
-        except ArcpError:
+        except (ArcpError, asyncio.CancelledError):
             raise
-        except Exception as error:
+        except BaseException as error:  # a connector of the user's may raise anything
+            pass_on(error, task)
             raise ConnectFailed(
                 f"{self._connector.target}: {type(error).__name__}: {error}"
             ) from error
@@ -323,10 +324,17 @@ class ReconnectManager:
     def _pause(self, cause: ArcpError, now: float) -> float | None:
         if isinstance(cause, Unauthenticated):
             return 0.0 if self._credential.refused() else None
-        classify = self._policy.classify
-        if not (classify(cause) if classify else self._may_retry(cause)):
+        try:
+            classify = self._policy.classify
+            if not (classify(cause) if classify else self._may_retry(cause)):
+                return None
+            delay = self._backoff.next(now)
+        except BaseException as error:  # noqa: BLE001  a user's function may raise anything
+            pass_on(error)
+            failure = LinkLost(f"{cause}; and the reconnect policy raised {type(error).__name__}")
+            failure.__cause__ = error
+            self._driver.session.end(failure)
             return None
-        delay = self._backoff.next(now)
         gone = isinstance(cause, ResumeExpired) and self._driver.session.resume_token is None
         if delay is not None and gone and self._fresh_at_once:
             self._fresh_at_once = False

@@ -79,8 +79,8 @@ class EventChannel(Generic[T]):
         check.a_number("cap", cap, least=1)
         check.a_number("low", low, least=0, none=True)
         check.a_number("hard_cap", hard_cap, least=1, none=True)
-        check.a_function("key", key, none=True)
-        check.a_function("size", size, none=True)
+        check.a_function("key", key, none=True, sync=True)
+        check.a_function("size", size, none=True, sync=True)
         low = cap // 2 if low is None else low
         hard_cap = cap if hard_cap is None else hard_cap
         if overflow not in get_args(Overflow):

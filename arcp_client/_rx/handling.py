@@ -20,7 +20,7 @@ import msgspec
 from arcp_client import _arguments as check
 from arcp_client._rx.delivery import Delivery, Held
 from arcp_client._rx.sink import Downstream, Emitter, log
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on, start
 from arcp_client.errors import HandlerError
 
 __all__ = ["HandlerSink", "OnError", "Options", "Watchdog", "name_of"]
@@ -37,12 +37,6 @@ def name_of(handler: object) -> str:
     return getattr(handler, "__qualname__", None) or type(handler).__qualname__
 
 
-def _is_coroutine_function(handler: object) -> bool:
-    if inspect.iscoroutinefunction(handler):
-        return True
-    return inspect.iscoroutinefunction(getattr(type(handler), "__call__", None))  # noqa: B004
-
-
 class Options(msgspec.Struct, Generic[T, R], frozen=True):
     """How handlers run. Checked when the operator is made, not when it is subscribed to."""
 
@@ -57,13 +51,15 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
 
     def __post_init__(self) -> None:
         check.a_function("handler", self.handler)
-        if not (callable(self.on_error) or self.on_error in ("skip", "raise")):
+        if callable(self.on_error):
+            check.a_function("on_error", self.on_error)
+        elif self.on_error not in ("skip", "raise"):
             raise ValueError(f'on_error is "skip", "raise" or a function, not {self.on_error!r}')
         check.a_number("slice_items", self.slice_items, least=1)
         check.seconds("slice_seconds", self.slice_seconds, above=True)
         check.seconds("item_timeout", self.item_timeout, above=True, none=True)
         check.a_flag("isolate_context", self.isolate)
-        msgspec.structs.force_setattr(self, "is_async", _is_coroutine_function(self.handler))
+        msgspec.structs.force_setattr(self, "is_async", check.is_coroutine_function(self.handler))
         msgspec.structs.force_setattr(self, "name", name_of(self.handler))
 
 
@@ -177,7 +173,7 @@ class HandlerSink(Emitter[T, R]):
         if not inspect.isawaitable(result):
             return result
         # Unowned on purpose: it is awaited right here, and its error is the handler's.
-        inner = self._loop.create_task(_awaited(result), context=context)
+        inner = start(_awaited(result), context=context)
         drain = asyncio.current_task()
         assert drain is not None
         self._inner[inner] = drain
@@ -235,9 +231,11 @@ class HandlerSink(Emitter[T, R]):
                         plain = type(result)
                 if watchdog is not None and watchdog.end():
                     raise self._overdue()
-            except BaseException as error:  # noqa: BLE001  # failed() re-raises what it must
+            except BaseException as error:  # noqa: BLE001  # what is no failure is raised again
                 if watchdog is not None and watchdog.end() and not task.cancelling():
                     error = self._overdue(error)
+                if not isinstance(error, asyncio.CancelledError):  # failed() looks closer at it
+                    pass_on(error, task)
                 done = await self.failed(item, error)
             else:
                 if on_next is not None and not self.stopped:
@@ -245,6 +243,8 @@ class HandlerSink(Emitter[T, R]):
                     try:
                         on_next(result)
                     except BaseException as error:  # noqa: BLE001  # as above
+                        if not isinstance(error, asyncio.CancelledError):
+                            pass_on(error)
                         self._observer_failed(error)
                     finally:
                         here.token = outer
@@ -275,8 +275,6 @@ class HandlerSink(Emitter[T, R]):
                 failure = self._wrapped("was cancelled by what it awaited", item, error)
         elif isinstance(error, Exception):
             failure = error
-        elif isinstance(error, GeneratorExit | KeyboardInterrupt | SystemExit):
-            raise error  # the end of the program, or of this coroutine
         else:
             failure = self._wrapped(f"raised {type(error).__name__}", item, error)
         on_error = self.options.on_error
@@ -294,6 +292,7 @@ class HandlerSink(Emitter[T, R]):
         item: T,
         failure: Exception,
     ) -> bool:
+        task = asyncio.current_task()
         try:
             result = hook(item, failure)
             if inspect.isawaitable(result):
@@ -302,7 +301,8 @@ class HandlerSink(Emitter[T, R]):
             if self._cut_off(item, cancelled):
                 return False
             log.exception("on_error of handler %s was cancelled", self.options.name)
-        except Exception:  # noqa: BLE001  # a broken hook is no reason to end the stream
+        except BaseException as error:  # noqa: BLE001  # a broken hook does not end the stream
+            pass_on(error, task)
             log.exception("on_error of handler %s failed", self.options.name)
         return True
 
@@ -348,7 +348,8 @@ class HandlerSink(Emitter[T, R]):
         if isinstance(error, asyncio.CancelledError):
             error = self._wrapped("has an observer that was cancelled", None, error)
         elif not isinstance(error, Exception):
-            raise error
+            kind = type(error).__name__
+            error = self._wrapped(f"has an observer that raised {kind}", None, error)
         if self.stopped:
             log.error("an observer failed after it had ended", exc_info=error)
         self.finish(error)

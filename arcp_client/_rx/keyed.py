@@ -20,6 +20,7 @@ from arcp_client._rx.buffer import Buffer
 from arcp_client._rx.delivery import Held
 from arcp_client._rx.handling import HandlerSink, Options
 from arcp_client._rx.sink import Downstream
+from arcp_client._tasks import pass_on
 
 __all__ = ["Keyed"]
 
@@ -84,7 +85,8 @@ class Keyed(HandlerSink[T, R]):
         try:
             key = self._key(item)
             known = key in self._lanes
-        except Exception as error:  # noqa: BLE001  # a key function is user code
+        except BaseException as error:  # noqa: BLE001  # a key function is user code
+            pass_on(error)
             key = object()  # a lane of its own
             self._lanes[key] = [entry]
             self._add(self._refuse(key, item, entry, error))
@@ -108,7 +110,7 @@ class Keyed(HandlerSink[T, R]):
             backlog = self._lanes[key] = deque(backlog)
         backlog.append(entry)
 
-    async def _refuse(self, key: object, item: T, entry: Any, error: Exception) -> None:
+    async def _refuse(self, key: object, item: T, entry: Any, error: BaseException) -> None:
         done = await self.failed(item, error)
         if not self.stopped:
             self._release(entry, done)

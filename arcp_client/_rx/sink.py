@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -17,8 +16,10 @@ from typing import Any, Generic, TypeVar, cast
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from arcp_client import _arguments as check
 from arcp_client._rx.buffer import Buffer, Inbox
 from arcp_client._rx.delivery import Delivery, Held, current_here, emit
+from arcp_client._tasks import as_exception, pass_on
 from arcp_client.errors import LocalProtocolError
 
 __all__ = ["Downstream", "Emitter", "Piped", "Sink", "Unicast", "log"]
@@ -48,8 +49,9 @@ class Downstream(Generic[T]):
             self.on_error: abc.OnError | None = observer.on_error
             self.on_completed: abc.OnCompleted | None = observer.on_completed
         else:
-            if inspect.iscoroutinefunction(on_next):
+            if check.is_coroutine_function(on_next):
                 raise TypeError("on_next is a coroutine function: use concat_map_async")
+            check.a_function("on_next", on_next, none=True)
             self.on_next = on_next
             self.on_error = on_error
             self.on_completed = on_completed
@@ -64,7 +66,8 @@ class Downstream(Generic[T]):
                 self.on_error(error)
             else:
                 log.error("a stream ended with an error that nobody handles", exc_info=error)
-        except Exception as failure:  # an observer is user code
+        except BaseException as failure:  # an observer is user code
+            pass_on(failure)
             if failure is error:  # RxPY's observers raise it if nobody else takes it
                 log.error("a stream ended with an error that nobody handles", exc_info=error)
             else:
@@ -259,8 +262,9 @@ class _Relay(Emitter[T, T]):
             try:
                 if on_next is not None:
                     emit(self.here, token, on_next, item)
-            except Exception as error:  # noqa: BLE001  # an observer is user code
-                self.finish(error)
+            except BaseException as error:  # noqa: BLE001  # an observer is user code
+                pass_on(error)
+                self.finish(as_exception(error, "an observer"))
             finally:
                 token.release()
 

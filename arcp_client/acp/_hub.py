@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
-from arcp_client._tasks import TaskOwner, is_elsewhere
+from arcp_client._tasks import TaskOwner, is_elsewhere, pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base
 from arcp_client.acp._decode import Misshapen, as_value, decode
@@ -82,7 +82,8 @@ class Hooks:
         for hook in hooks:
             try:
                 hook(value)
-            except Exception:  # noqa: BLE001  # a hook is user code
+            except BaseException as error:  # noqa: BLE001  # a hook is user code
+                pass_on(error)
                 _log.exception("a hook failed")
 
 

@@ -11,6 +11,7 @@ import inspect
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._decode import Misshapen, decode, update_of
@@ -86,6 +87,7 @@ class Inbox:
         if handlers:
             inside = Inside(self.lane)
             HERE.set(inside)
+            task = asyncio.current_task()
             try:
                 for registration in handlers:
                     try:
@@ -96,6 +98,7 @@ class Inbox:
                             else:
                                 await asyncio.wait_for(result, limit)
                     except BaseException as error:  # noqa: BLE001  # re-raised where it must be
+                        pass_on(error, task)
                         self._failed(registration, update, error)
             finally:
                 inside.active = False
@@ -103,12 +106,6 @@ class Inbox:
             await self.streams.ease()
 
     def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise error  # the lane itself is being stopped
-        elif not isinstance(error, Exception):
-            raise error
         self._hub.failed(registration.name, error, update)
 
     def opened(self, result: Any, outcome: Outcome | None) -> None:

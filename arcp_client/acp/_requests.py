@@ -16,7 +16,7 @@ import msgspec
 
 from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.acp import errors, schema
 from arcp_client.acp._decode import REFUSED, Misshapen, as_value, decode
 from arcp_client.acp._lane import HERE, Inside, Lane
@@ -192,6 +192,7 @@ class Requests:
 
     async def _serve(self, request: _Open) -> None:
         HERE.set(inside := Inside(None))
+        task = asyncio.current_task()
         route = self._routes[request.method]
         try:
             if route.weight:
@@ -204,16 +205,16 @@ class Requests:
                 else decode(route.params, request.params)
             )
             result = await route.serve(params, request.session_id)
-        except asyncio.CancelledError:
-            if request.answered:
-                raise
+        except asyncio.CancelledError as error:
             self._refuse(request, errors.INTERNAL, f"{request.method} was cancelled here")
-            raise
+            pass_on(error)
+            self._failed(request.method, error)
         except Refusal as refusal:
             self._refuse(request, refusal.number, refusal.message, refusal.data)
         except (Misshapen, msgspec.ValidationError) as error:
             self._refuse(request, errors.INVALID_PARAMS, str(error))
-        except Exception as error:  # noqa: BLE001  # a service is user code
+        except BaseException as error:  # noqa: BLE001  # a service is user code
+            pass_on(error, task)
             self._refuse(request, errors.INTERNAL, f"{request.method} failed here")
             self._failed(request.method, error)
         else:

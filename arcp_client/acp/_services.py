@@ -6,10 +6,12 @@ what is not served is refused.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._decode import as_json, decode
 from arcp_client.acp._inbox import Inbox
@@ -103,9 +105,11 @@ class Services:
         )
         session = None if inbox is None else inbox.session
         request = PermissionRequest(session, params.session_id, call, tuple(params.options))
+        task = asyncio.current_task()
         try:
             return await decide(self._policy, request)
-        except Exception as error:  # noqa: BLE001  # a policy is user code, and yes is no default
+        except BaseException as error:  # noqa: BLE001  # a policy is user code, and yes is no default
+            pass_on(error, task)
             self._failed("the permission policy", error)
             return await decide(lambda _: False, request)
 

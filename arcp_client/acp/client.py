@@ -266,13 +266,13 @@ class AcpClient(Listening):
 
     def on_error(self, hook: F) -> F:
         """Tell a function of each HandlerError: what a handler or a service raised."""
-        check.a_function("the hook of on_error", hook)
+        check.a_function("the hook of on_error", hook, sync=True)
         self._hooks.error.append(hook)
         return hook
 
     def on_strange(self, hook: F) -> F:
         """Tell a function of each line that is no message (RemoteProtocolError) and was skipped."""
-        check.a_function("the hook of on_strange", hook)
+        check.a_function("the hook of on_strange", hook, sync=True)
         self._hooks.strange.append(hook)
         return hook
 
@@ -282,7 +282,7 @@ class AcpClient(Listening):
         It is called once the handlers of all that the agent sent before its end have ended. Calls
         that wait for the agent fail at once.
         """
-        check.a_function("the hook of on_closed", hook)
+        check.a_function("the hook of on_closed", hook, sync=True)
         self._hooks.closed.append(hook)
         return hook
 
@@ -312,7 +312,7 @@ class AcpClient(Listening):
         check.a_text("method", method)
 
         def register(function: F) -> F:
-            check.a_function("what is told of a notification", function)
+            check.a_function("what is told of a notification", function, sync=True)
             self._hooks.notification[method] = function
             return function
 

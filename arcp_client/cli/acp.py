@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from arcp_client._tasks import start
 from arcp_client.acp import (
     AcpClient,
     AcpSession,
@@ -94,9 +95,7 @@ class _Chat:
     async def prompt(self, text: str) -> Turn:
         """One turn."""
         assert self.session is not None
-        self.turn = asyncio.get_running_loop().create_task(
-            self.session.prompt(text)
-        )  # awaited here
+        self.turn = start(self.session.prompt(text))  # awaited here
         try:
             turn = await self.turn
         finally:
@@ -127,7 +126,7 @@ class _Chat:
         if self.turn is None or self.session is None:
             main.cancel()
             return
-        cancelling = asyncio.get_running_loop().create_task(self._cancel())  # kept below
+        cancelling = start(self._cancel())  # kept below
         self._cancels.add(cancelling)
         cancelling.add_done_callback(self._cancels.discard)
 

@@ -28,6 +28,7 @@ from arcp_client import (
     Timeouts,
 )
 from arcp_client import __version__ as package_version
+from arcp_client._tasks import start
 from arcp_client.cli import render, terminal
 from arcp_client.cli.asking import ask, can_ask
 from arcp_client.cli.exits import Complaint, Exit
@@ -185,7 +186,7 @@ def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Do something else during a block; it ends with the block, and fails it if it failed."""
-    task = asyncio.get_running_loop().create_task(work)  # owned by the block
+    task = start(work)  # owned by the block
     try:
         yield
     finally:

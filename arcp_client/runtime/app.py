@@ -103,9 +103,11 @@ class Runtime:
             none=True,
             secret=True,
         )
+        if callable(auth):
+            check.a_function("auth", auth)
         check.an_instance("limits", limits, Limits, "Limits", none=True)
         check.an_instance("event_log", event_log, EventLog, "an EventLog", none=True)
-        check.a_function("policy", policy, none=True)
+        check.a_function("policy", policy, none=True, sync=True)
         check.an_instance("provisioner", provisioner, Provisioner, "a Provisioner", none=True)
         check.seconds("heartbeat_interval", heartbeat_interval, above=True, none=True)
         check.seconds("resume_window", resume_window, above=True)
@@ -166,7 +168,7 @@ class Runtime:
         parse_agent(name if version is None else f"{name}@{version}")
 
         def register(function: F) -> F:
-            check.a_function("an agent", function)
+            check.a_function("an agent", function, streams=True)
             self._core.agents.add(name, version, function, default)
             return function
 

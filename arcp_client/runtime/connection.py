@@ -213,7 +213,7 @@ class Connection:
 
     # ----------------------------------------------------------------------- refusing
 
-    def refuse(self, frame: ControlFrame, error: Exception) -> None:
+    def refuse(self, frame: ControlFrame, error: BaseException) -> None:
         """Answer a request with the reason why it is refused (§12)."""
         if not isinstance(error, RequestError):
             _log.error("a %s could not be handled", frame.type[:80], exc_info=error)

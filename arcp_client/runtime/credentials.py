@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import dialect
 from arcp_client.errors import RequestError, request_error
 from arcp_client.models import Credential, Lease
@@ -71,11 +71,13 @@ class Vault:
         Raises:
             RequestError: there are none; what was issued is revoked again.
         """
+        task = asyncio.current_task()
         try:
             issued = list(await self._provisioner.issue(wanted))
         except RequestError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            pass_on(error, task)
             _log.exception("no credentials for job %s", wanted.job_id)
             raise request_error(
                 dialect.INTERNAL_ERROR, "no credentials could be issued", retryable=True
@@ -100,10 +102,12 @@ class Vault:
 
     async def _end(self, job_id: str, credential_id: str) -> None:
         delay = _FIRST_RETRY
+        task = asyncio.current_task()
         while True:
             try:
                 await self._provisioner.revoke(job_id, credential_id)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the credential still lives
+            except BaseException as error:  # noqa: BLE001 - the credential still lives
+                pass_on(error, task)
                 _log.error(
                     "credential %s of job %s is not revoked yet: %s",
                     credential_id,

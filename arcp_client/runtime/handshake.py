@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from arcp_client._security import WrongTokens
+from arcp_client._tasks import pass_on
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.ids import now_text
@@ -75,6 +77,7 @@ class Greeter:
         wrong token is answered after a delay.
         """
         address = connection.arrival.address
+        task = asyncio.current_task()
         try:
             if address is not None and self._wrong_tokens.full(address):
                 raise request_error(
@@ -99,7 +102,8 @@ class Greeter:
             if error.code in _RESUME_REFUSED:
                 return False
             connection.finish()
-        except Exception as error:  # noqa: BLE001 - an authenticator of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001 - an authenticator may raise anything
+            pass_on(error, task)
             connection.refuse(frame, error)
             connection.finish()
         return True

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.runtime.entries import Entry, Numbered
 from arcp_client.runtime.log import EventLog
 
@@ -108,10 +108,12 @@ class Journal:
 
     async def _write(self, batch: list[Entry]) -> None:
         delay = _FIRST_RETRY
+        task = asyncio.current_task()
         while True:
             try:
                 await self._log.write(batch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be skipped
+            except BaseException as error:  # noqa: BLE001 - whatever it is, nothing may be skipped
+                pass_on(error, task)
                 _log.error(
                     "the event log failed, %d entries wait: %s", len(batch), type(error).__name__
                 )

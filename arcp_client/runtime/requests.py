@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from arcp_client._tasks import pass_on
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.fields import Malformed
@@ -46,7 +47,7 @@ class _Line(Protocol):
 
     def in_turn(self, frame: bytes) -> None: ...
 
-    def refuse(self, frame: ControlFrame, error: Exception) -> None: ...
+    def refuse(self, frame: ControlFrame, error: BaseException) -> None: ...
 
     def finish(self, frame: bytes | None = None) -> None: ...
 
@@ -146,9 +147,11 @@ class Requests:
     async def _accept_later(
         self, line: _Line, session: Session, frame: ControlFrame, accepting: Awaitable[Accepted]
     ) -> None:
+        task = asyncio.current_task()
         try:
             accepted = await accepting
-        except Exception as error:  # noqa: BLE001 - the line tells refusals from faults
+        except BaseException as error:  # noqa: BLE001 - the line tells refusals from faults
+            pass_on(error, task)
             line.refuse(frame, error)
         else:
             self._accept(session, frame, accepted)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import dialect
 from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
 from arcp_client.runtime.context import JobContext
@@ -162,6 +162,7 @@ class Runner:
 
     async def _run(self, job: Job) -> None:
         outcome: Success | Failure
+        task = asyncio.current_task()
         context = self._context(job)
         try:
             leash = self._leashes[job] = Leash(self._call(job, context), f"job {job.id}")
@@ -176,11 +177,13 @@ class Runner:
             )
         except (JobFailed, PermissionDenied, LeaseSubsetViolation) as error:
             outcome = Output(job, self._limits).failure(error)
-        except Exception as error:  # noqa: BLE001 - an agent's failure is the job's, and nobody else's
+        except BaseException as error:  # noqa: BLE001 - an agent's failure is that of its job alone
+            pass_on(error, task)
             _log.error("the agent of job %s (%s) failed", job.id, job.agent, exc_info=error)
-            outcome = Failure(
-                dialect.ERROR, dialect.INTERNAL_ERROR, "the agent failed", retryable=True
-            )
+            text = "the agent failed"
+            if not isinstance(error, Exception):  # a name says more than nothing, and no secret
+                text = f"the agent raised {type(error).__name__}"
+            outcome = Failure(dialect.ERROR, dialect.INTERNAL_ERROR, text, retryable=True)
         self._close(job, job.stopping or job.violated or outcome)
 
     async def _call(self, job: Job, context: JobContext) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import parse_time
 from arcp_client._wire.stamp import EventIds
@@ -200,7 +200,8 @@ class JobTable:
             return False
         try:
             return bool(self._policy(Observation(principal, job.principal, job.id, job.agent)))
-        except Exception:  # noqa: BLE001 - a broken policy opens nothing
+        except BaseException as error:  # noqa: BLE001 - a broken policy opens nothing
+            pass_on(error)
             _log.exception("the policy failed; access to job %s denied", job.id)
             return False
 

@@ -97,7 +97,7 @@ class ReplayedRuntime:
     ) -> None:
         check.a_path("path", path)
         check.an_instance("auth", auth, Mapping, "a mapping of tokens", none=True, secret=True)
-        check.a_function("on_job", on_job, none=True)
+        check.a_function("on_job", on_job, none=True, sync=True)
         if speed is not None:
             check.a_real("speed", speed)
             if not speed > 0:

@@ -189,7 +189,7 @@ class Recording:
 
     def __init__(self, writer: Writer, *, clock: Callable[[], float] = time.monotonic) -> None:
         check.an_instance("writer", writer, Writer, "a Writer")
-        check.a_function("clock", clock)
+        check.a_function("clock", clock, sync=True)
         self._writer = writer
         self._clock = clock
         self._began = clock()

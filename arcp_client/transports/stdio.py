@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from typing import cast
 
 from arcp_client import _arguments as check
 from arcp_client._scrubbing import Scrubber
@@ -59,8 +60,8 @@ class _Child(asyncio.SubprocessProtocol):
     # ------------------------------------------------------------------ called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self.process = transport
+        # Casts: the transports of uvloop are no subclasses of asyncio's.
+        self.process = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._chunks += 1
@@ -117,7 +118,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def _stdin(self) -> asyncio.WriteTransport | None:
         pipe = None if self.process is None else self.process.get_pipe_transport(_STDIN)
-        return pipe if isinstance(pipe, asyncio.WriteTransport) else None
+        return cast(asyncio.WriteTransport | None, pipe)
 
     async def write(self, line: bytes) -> None:
         """Write at once, so that calls keep their order; then wait while the pipe is full."""
@@ -217,7 +218,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def _output(self, verb: str) -> None:
         output = None if self.process is None else self.process.get_pipe_transport(_STDOUT)
-        if isinstance(output, asyncio.ReadTransport) and not output.is_closing():
+        if output is not None and not output.is_closing():
             getattr(output, verb)()
 
 
@@ -381,6 +382,7 @@ class StdioConnector:
         """
         child = _Child(self._name, max_line=self._max_line, stderr_tail=self._stderr_tail)
         try:
+            self._check_texts()
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: child,
                 *self._argv,
@@ -395,10 +397,17 @@ class StdioConnector:
             raise self._failure(error) from error
         return StdioTransport(child, name=self._name, max_line=self._max_line)
 
+    def _check_texts(self) -> None:
+        """No text that goes to the system ends early: uvloop cuts it off instead of refusing it."""
+        texts = [*self._argv, *(self._env or {}), *(self._env or {}).values()]
+        if any(b"\0" in os.fsencode(text) for text in texts):
+            raise ValueError("embedded null byte")
+
     def _failure(self, error: OSError | ValueError) -> ConnectFailed:
         permanent = True
         match error:
-            case FileNotFoundError() | NotADirectoryError() if error.filename == self._cwd:
+            # Not by the error's file name: uvloop's errors have none.
+            case FileNotFoundError() | NotADirectoryError() if not self._has_directory():
                 text = f"there is no directory {self._cwd}"
             case FileNotFoundError() | NotADirectoryError():
                 text = "there is no such program; is it installed, and on PATH?"
@@ -411,6 +420,9 @@ class StdioConnector:
             case _:
                 text = "an argument or the environment is malformed"
         return ConnectFailed(f"cannot start {self._name}: {text}", permanent=permanent)
+
+    def _has_directory(self) -> bool:
+        return self._cwd is None or Path(self._cwd).is_dir()
 
 
 _KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL

@@ -60,12 +60,24 @@ class _Outcome(BaseException):
     """As test frameworks have them."""
 
 
-async def test_a_base_exception_is_a_failure_like_any_other(operator: Operator) -> None:
+BASE_EXCEPTIONS = [
+    _Outcome,
+    GeneratorExit,
+    SystemExit,
+    lambda: BaseExceptionGroup("several", [_Outcome(), ValueError()]),
+]
+
+
+@pytest.mark.parametrize("make", BASE_EXCEPTIONS)
+async def test_a_base_exception_is_a_failure_like_any_other(
+    operator: Operator, make: Callable[[], BaseException]
+) -> None:
+    """Rule D15."""
     failures: list[tuple[int, Exception]] = []
 
     async def fails(number: int) -> int:
         if number == 2:
-            raise _Outcome
+            raise make()
         return number
 
     tape = Tape()
@@ -77,25 +89,29 @@ async def test_a_base_exception_is_a_failure_like_any_other(operator: Operator) 
     ((item, failure),) = failures
     assert item == 2
     assert isinstance(failure, HandlerError)
-    assert isinstance(failure.__cause__, _Outcome)
+    assert type(failure.__cause__) is type(make())
+    assert type(make()).__name__ in str(failure)
 
 
-async def test_what_ends_the_drain_ends_the_stream(
-    operator: Operator, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("make", BASE_EXCEPTIONS)
+async def test_a_hook_and_a_key_function_may_raise_base_exceptions_too(
+    make: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fails(number: int) -> int:
-        if number == 2:
-            raise GeneratorExit
-        return number
+    """Rule D15."""
 
-    tape = Tape()
-    tape.record(rx.range(0, 5).pipe(operator(fails)))
-    end = await asyncio.wait_for(tape.ended, 1.0)
+    def fails(*_: object) -> int:
+        raise make()
 
-    assert tape.items == [0, 1]
-    assert isinstance(end, HandlerError)
-    assert "GeneratorExit" in str(end)
-    assert [record.name for record in caplog.records] == ["arcp_client.tasks"]
+    for operator in (
+        concat_map_async(fails, on_error=fails),
+        concat_map_async_by(fails, lambda number: number),
+    ):
+        tape = Tape()
+        tape.record(rx.range(0, 3).pipe(operator))
+        await tape.ended
+        assert tape.ends == ["completed"]
+        assert tape.items == []
+    assert len(caplog.records) == 6
 
 
 async def test_raise_ends_the_stream_at_once(operator: Operator, clock: VirtualClock) -> None:

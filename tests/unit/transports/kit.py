@@ -25,6 +25,7 @@ from arcp_client.transports import (
     memory_pair,
     server_websocket,
 )
+from tests.loops import LOOP
 
 LIMIT = 2_000_000
 
@@ -180,11 +181,18 @@ def nothing_left() -> Iterator[None]:
     yield
     gc.collect()
     for thread in set(threading.enumerate()) - threads:
-        if thread.name.startswith("asyncio_"):
+        if thread.name.startswith(("asyncio_", "uvloop_")):
             continue  # the event loop's own, for name lookups
         thread.join(5.0)  # one that has been told to end needs a moment to
         assert not thread.is_alive(), thread
-    assert _open_files() <= files
+    now = _open_files()
+    if LOOP == "uvloop":
+        # Each run of the loop opens its two wake-up sockets anew, and a loop that listens keeps
+        # a descriptor in reserve.
+        kept = [file for file in now if file[1] != os.devnull]
+        assert len(kept) <= len(files), now - files
+    else:
+        assert now <= files, now - files
     assert not _children(), _children()
 
 

@@ -1,0 +1,168 @@
+"""Tasks begin alike under every task factory, and user code's failures are told from the end."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arcp_client._tasks import TaskOwner, pass_on
+
+
+def lazily(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
+    return asyncio.Task(coro, loop=loop, **kwargs)
+
+
+FACTORIES: dict[str, Any] = {"none": None, "lazy": lazily}
+if sys.version_info >= (3, 12):
+    FACTORIES["eager"] = asyncio.eager_task_factory
+
+
+@pytest.fixture(params=FACTORIES)
+async def owner(request: pytest.FixtureRequest) -> Any:
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+    loop.set_task_factory(FACTORIES[request.param])
+    yield TaskOwner("owner")
+    loop.set_task_factory(before)
+
+
+async def test_a_task_begins_after_spawn_has_returned(owner: TaskOwner) -> None:
+    order: list[str] = []
+
+    async def work() -> str:
+        order.append("begun")
+        return "done"
+
+    task = owner.spawn(work(), name="work")
+    order.append("spawned")
+    assert await task == "done"
+    assert order == ["spawned", "begun"]
+    assert task.get_name() == "owner:work"
+
+
+async def test_tasks_begin_in_the_next_turn_in_the_order_of_their_spawning(
+    owner: TaskOwner,
+) -> None:
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        order.append(number)
+
+    for number in range(3):
+        owner.spawn(work(number))
+    await asyncio.sleep(0)
+    assert order == [0, 1, 2]
+    await owner.close()
+
+
+async def test_a_task_that_is_cancelled_at_once_never_begins(owner: TaskOwner) -> None:
+    begun: list[bool] = []
+
+    async def work() -> None:
+        begun.append(True)
+
+    task = owner.spawn(work())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not begun
+    assert len(owner) == 0
+
+
+class Panic(BaseException):
+    """As exceptions of foreign runtimes derive from BaseException."""
+
+
+FAILURES = [
+    ValueError(),
+    Panic(),
+    SystemExit(2),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    BaseExceptionGroup("several", [Panic(), ValueError()]),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+async def test_what_user_code_raises_is_a_failure(failure: BaseException) -> None:
+    pass_on(failure)
+    pass_on(failure, asyncio.current_task())
+
+
+@pytest.mark.parametrize(
+    "end", [KeyboardInterrupt(), BaseExceptionGroup("several", [KeyboardInterrupt(), Panic()])]
+)
+def test_an_interrupt_is_raised_again(end: BaseException) -> None:
+    with pytest.raises(type(end)):
+        pass_on(end)
+
+
+async def test_a_cancellation_of_the_task_is_raised_again() -> None:
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        except BaseException as error:
+            pass_on(error)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_coroutine_that_is_closed_ends() -> None:
+    async def work() -> None:
+        task = asyncio.current_task()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except BaseException as error:
+            pass_on(error, task)
+            await asyncio.sleep(0)  # a coroutine that is closed may not wait again
+
+    coro: Coroutine[Any, Any, None] = work()
+    coro.send(None)
+    await asyncio.create_task(asyncio.sleep(0))
+    other = asyncio.create_task(close(coro.close))
+    await other
+
+
+async def close(closing: Callable[[], object]) -> None:
+    closing()
+
+
+SOURCE = Path(__file__).parents[2] / "arcp_client"
+
+
+def calls() -> Iterator[tuple[str, ast.Call]]:
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                yield str(path.relative_to(SOURCE)), node
+
+
+def test_tasks_are_created_in_one_place() -> None:
+    """Elsewhere a task might begin before the caller has gone on."""
+    creators = {"create_task", "ensure_future", "eager_task_factory"}
+    found = {
+        path for path, call in calls() if ast.unparse(call.func).rpartition(".")[2] in creators
+    }
+    assert found == {"_tasks.py"}
+
+
+def test_nothing_asks_whether_a_transport_is_one_of_asyncios() -> None:
+    """The transports of other loops are no subclasses of asyncio's."""
+    asked = [
+        (path, ast.unparse(call))
+        for path, call in calls()
+        if ast.unparse(call.func) in {"isinstance", "issubclass"}
+        and re.search(r"asyncio\.\w*(Transport|Server|Handle|Loop)\b", ast.unparse(call))
+    ]
+    assert asked == []
