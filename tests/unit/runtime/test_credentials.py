@@ -165,6 +165,22 @@ async def test_a_repeat_while_the_first_is_refused_is_refused_too(
         assert (await peer.until("session.error"))["payload"]["code"] == "INTERNAL_ERROR"
 
 
+async def test_a_repeat_gets_the_refusal_itself_and_not_a_crash_of_its_own(
+    runtime: Runtime, open_peer: Any, gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = await open_peer(runtime, token="t-alice")
+    gateway.hold.clear()
+    gateway.refuse = PermissionDenied("not for you")
+    request = {"agent": "quick", "idempotency_key": "k"}
+    sent = {await peer.send("job.submit", request) for _ in range(3)}
+    await peer.ask("session.list_jobs")
+    gateway.hold.set()
+    answers = [(await peer.until("session.error"))["payload"] for _ in range(3)]
+    assert {answer["request_id"] for answer in answers} == sent
+    assert {(a["code"], a["message"]) for a in answers} == {("PERMISSION_DENIED", "not for you")}
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_only_the_submitting_principal_is_shown_values(
     runtime: Runtime, open_peer: Any
 ) -> None:

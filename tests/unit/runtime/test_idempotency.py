@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from arcp_client._wire.ids import time_text
 from arcp_client.runtime import JobContext, Limits
+from arcp_client.runtime.entries import KeyState
+from arcp_client.runtime.idempotency import Keys
+from arcp_client.testing import VirtualClock
 from tests.unit.runtime.peer import seqs
 
 TOKENS = {"t-alice": "alice", "t-bob": "bob"}
@@ -121,3 +126,50 @@ async def test_any_json_can_be_submitted_under_a_key(runtime: Any, open_peer: An
     for value in ("\ud800", 10**400, {"a": [None, 1e308]}, "\u2028"):
         await peer.run("count", value, idempotency_key=repr(value)[:200])
     assert runs == ["\ud800", 10**400, {"a": [None, 1e308]}, "\u2028"]
+
+
+class Stored(list[KeyState]):
+    """A journal that keeps what it is given."""
+
+    def put(self, entry: KeyState) -> None:
+        self.append(entry)
+
+
+def stored(key: str, seconds: float) -> KeyState:
+    """A key that was accepted so many seconds ago, in an earlier process."""
+    at = time_text(datetime.now(UTC) - timedelta(seconds=seconds))
+    return KeyState("alice", key, b"p", b'{"job_id":"j"}', at)
+
+
+async def test_a_restored_key_is_as_old_as_it_was(clock: VirtualClock) -> None:
+    keys = Keys(10.0, 100, Stored())  # type: ignore[arg-type]
+    keys.restore(stored("old", 8.0))
+    keys.restore(stored("young", 1.0))
+    assert keys.find("alice", "old", b"p") is not None
+    await asyncio.sleep(3.0)
+    assert keys.find("alice", "old", b"p") is None
+    assert keys.find("alice", "young", b"p") is not None
+    await asyncio.sleep(7.0)
+    assert keys.find("alice", "young", b"p") is None
+    assert len(keys) == 0
+
+
+async def test_what_cannot_be_restored_is_not_remembered() -> None:
+    keys = Keys(10.0, 100)
+    keys.restore(KeyState("alice", "forgotten"))
+    keys.restore(KeyState("alice", "k", b"p", b"{}", "no time"))
+    assert len(keys) == 0
+
+
+async def test_a_key_that_is_forgotten_is_forgotten_in_the_log_too(clock: VirtualClock) -> None:
+    journal = Stored()
+    keys = Keys(10.0, 2, journal)  # type: ignore[arg-type]
+    for key in ("a", "b", "c"):
+        keys.begin("alice", key, b"p")
+        keys.settle("alice", key, {"job_id": key})
+    journal.clear()
+    assert keys.find("alice", "a", b"p") is None  # there were too many
+    assert journal == [KeyState("alice", "a")]
+    await asyncio.sleep(11.0)
+    assert keys.find("alice", "b", b"p") is None  # they are too old
+    assert journal == [KeyState("alice", key) for key in ("a", "b", "c")]

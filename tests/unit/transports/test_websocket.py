@@ -354,16 +354,29 @@ async def test_a_link_may_be_opened_used_and_closed_by_different_tasks_in_any_or
         await asyncio.create_task(b.close(timeout=0.2))
 
 
-async def test_a_second_receive_at_the_same_time_is_refused_and_harmless() -> None:
+@pytest.mark.parametrize("first", ["receive", "receive_many"])
+@pytest.mark.parametrize("second", ["receive", "receive_many"])
+async def test_a_second_receive_at_the_same_time_is_refused_and_harmless(
+    first: str, second: str
+) -> None:
+    taken: list[bytes] = []
+
+    async def read(near: WebSocketTransport, how: str) -> None:
+        if how == "receive":
+            taken.append(await near.receive())
+        else:
+            await near.receive_many(taken.append, 1)
+
     async with websocket_server() as server:
         near = await WebSocketConnector(server.url).connect()
         far = await server.accepted()
-        call = asyncio.create_task(near.receive())
+        call = asyncio.create_task(read(near, first))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="already inside receive"):
-            await near.receive()
+            await read(near, second)
         await far.send(b"{}")
-        assert await call == b"{}"
+        await call
+        assert taken == [b"{}"]
         await asyncio.gather(near.close(), far.close())
 
 
