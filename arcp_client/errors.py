@@ -234,12 +234,17 @@ class RemoteProtocolError(ProtocolError):
     Attributes:
         size: the frame's length in bytes.
         head: its first characters, escaped and masked, for a log line.
+        event_seq: its number, where that could be read.
+        job_id: the job that it is of, where that could be read.
     """
 
     remedy: ClassVar[str] = (
         "Nothing: the frame was passed over and the link lives on. If it recurs, report "
         "``head`` to the maintainers of the runtime; ``arcp-client doctor`` examines it."
     )
+
+    event_seq: int | None = None
+    job_id: str | None = None
 
     def __init__(self, message: str, *, size: int = 0, head: str = "") -> None:
         super().__init__(message)

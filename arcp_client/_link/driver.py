@@ -93,11 +93,11 @@ class Driver:
         """A link is up."""
         self._link = link
 
-    def detach(self) -> None:
-        """The link is gone."""
+    def detach(self, refusal: ArcpError | None = None) -> None:
+        """The link is gone; for a frame of the runtime that was not taken, with a refusal."""
         self.flush()
         self._link = None
-        self.session.lost(self.now)
+        self.session.lost(self.now, refusal)
         self.carry()
 
     def received(self, data: bytes) -> None:
@@ -136,7 +136,8 @@ class Driver:
 
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
-        self._tell(effects.Report(str(error), error))
+        self.session.unreadable(error, self.now)
+        self.carry()
 
     def failed(self, error: BaseException) -> None:
         """End the client: this package has a defect, which another link would meet again."""

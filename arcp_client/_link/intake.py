@@ -138,18 +138,23 @@ class Intake:
 
     # -- the end of a link
 
-    def link_lost(self) -> None:
+    def link_lost(self) -> bool:
         """What waits in the file came over this link: take it in now, or have it sent again.
 
         The next link resumes from what the session has received, which this is not. So nothing is
         lost if it is too much to be taken in; but a runtime that keeps no events could not help.
+
+        Returns:
+            Whether the session has received all that came.
         """
         spill = self._spill
+        whole = not spill
         little = spill.size + self._pressure.weight <= 2 * self._keep
         if spill and little and self._driver.session.state is State.LIVE:
             for frame in spill:
                 self._driver.received(frame)
             self._driver.flush()
+            whole = True
         elif spill:
             _log.warning(
                 "the link ended while %d events waited on disk: they are asked for again",
@@ -158,6 +163,7 @@ class Intake:
         spill.clear()
         self.aside = False
         self._pressure.stored(False)
+        return whole
 
     def close(self) -> None:
         """Let go of the file."""

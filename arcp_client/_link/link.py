@@ -48,6 +48,9 @@ _PATIENCE = 1.0
 _LOST = (LinkLost, HeartbeatLost, HandshakeTimeout)
 _CHECK_EVERY = 64
 
+_REFUSALS = frozenset({1002, 1003, 1007, 1009})
+"""Close codes of links that end for a frame: malformed, unsupported, no text, too large."""
+
 
 class Link:
     """One connection of a session.
@@ -83,6 +86,7 @@ class Link:
         self._flush = False
         self._reading = True
         self._close_by: Deadline | None = None
+        self._refusal: LinkLost | None = None
         self._over: asyncio.Future[ArcpError] = asyncio.get_running_loop().create_future()
 
     async def run(
@@ -102,8 +106,9 @@ class Link:
             watching = watch(self._driver, reading=lambda: self._reading, dead=self.drop)
             owner.spawn(watching, name="clocks")
             cause = await asyncio.shield(self._over)
-            if isinstance(cause, FrameRefused):
-                self._refuse_largest()
+            blamed = isinstance(cause, FrameRefused) and self._refuse_largest()
+            if isinstance(cause, LinkLost) and cause.close_code in _REFUSALS and not blamed:
+                self._refusal = cause
             self._ended(cause)
             if isinstance(cause, _LOST) and not self._flush:
                 close_timeout = 0.0  # there is nobody to say goodbye to
@@ -133,8 +138,9 @@ class Link:
                 if not await cancel_and_wait([closing], deadline=Deadline(_PATIENCE)):
                     _log.error("a transport does not close; it is left alone")
             finally:
-                self._intake.link_lost()
-                self._driver.detach()
+                # What was read and not taken in stands before the frame that was refused.
+                whole = self._intake.link_lost()
+                self._driver.detach(self._refusal if whole else None)
                 self._idle.set()  # what is left goes nowhere: nobody is to wait for that
 
     def close_by(self, deadline: Deadline) -> None:
@@ -171,6 +177,8 @@ class Link:
                 else:
                     await self._receive_many(self._driver.received, limit)
             except RemoteProtocolError as error:
+                if intake.aside:  # its place is behind what waits: a hole, which is asked for
+                    error.event_seq = None
                 self._driver.unreadable(error)
                 continue
             except BaseException as error:  # noqa: BLE001  a transport of the user's may raise anything
@@ -228,14 +236,18 @@ class Link:
         else:
             self._driver.unreadable(RemoteProtocolError(str(error)))
 
-    def _refuse_largest(self) -> None:
-        """The frame that the peer did not take was of the largest request, or of a smaller one."""
+    def _refuse_largest(self) -> bool:
+        """The frame that the peer did not take was of the largest request, or of a smaller one.
+
+        False if there is none: then it was the runtime's, and something in between did not take it.
+        """
         session = self._driver.session
         request = session.requests.largest()
         if request is not None:
             text = f"{request.name} is {request.size} bytes, more than this runtime takes"
             session.refuse(request, LocalProtocolError(text), self._driver.now)
             self._driver.carry()
+        return request is not None
 
     def _no_welcome(self, seconds: float) -> None:
         if self._driver.session.state is State.GREETING:

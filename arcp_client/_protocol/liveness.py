@@ -94,7 +94,9 @@ class Liveness:
         """A ping is due when this side was silent, or when the other side was, for an interval."""
         assert self._interval is not None
         due = self._sent_at + self._interval
-        if self._paused_at is None and (self._probed_at is None or self._probed_at < self.heard_at):
+        # A ping and its answer may bear the same reading of a clock.
+        answered = self._probed_at is None or self._probed_at <= self.heard_at
+        if self._paused_at is None and answered:
             due = min(due, self.heard_at + self._interval)
         return due
 

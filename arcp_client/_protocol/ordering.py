@@ -75,7 +75,8 @@ class Ordering:
         self._plain = delivery.plain
         self._warned = False
         self._rounds = 0
-        self._probed_for = -1.0
+        self._probed_for = -1
+        self._answered = False
 
     # -- questions
 
@@ -177,6 +178,12 @@ class Ordering:
                 cursor=cursor, limit=self._limit, after=tolerant
             )
         self._sequence.repeated = repeated
+
+    def step_over(self, now: float) -> None:
+        """The next number ends every link: it is given up, and the next resume begins behind it."""
+        number = self._sequence.skip()
+        self._delivery.gap(number, number, "undecodable")
+        self._deliver_all(self._sequence.release(), now)
 
     def lost(self) -> None:
         """The link is gone: what waits for the end of a history waits for nothing more."""
@@ -370,15 +377,20 @@ class Ordering:
         Without a heartbeat nothing can be asked, and a few rounds of patience have to do.
         """
         sequence, heartbeat = self._sequence, self._terms.offer(dialect.HEARTBEAT)
-        if sequence.expires(now) and self._out.liveness.heard_at <= sequence.quiet_since:
+        heard = self._answered or self._out.liveness.heard_at > sequence.quiet_since
+        if sequence.expires(now) and not heard:
             self._rounds += 1
             if heartbeat or self._rounds < ROUNDS:
                 sequence.opened(now)
         else:
             self._rounds = 0
-        if heartbeat and self._probed_for != sequence.quiet_since:
-            self._probed_for = sequence.quiet_since
+        if heartbeat and self._probed_for != sequence.waits:
+            self._probed_for, self._answered = sequence.waits, False
             self._out.ping(now)
+
+    def ponged(self) -> None:
+        """A ping was answered, be it at the reading of the clock at which it was sent."""
+        self._answered = True
 
     # -- what is not delivered
 

@@ -379,6 +379,17 @@ class Returns:
             if isinstance(request.token, Asking):
                 self._requests.remove(request)
 
+    def unfetchable(self, why: ArcpError) -> bool:
+        """Links end over what jobs on their way back are answered with: they have no outcome here.
+
+        To be called after `lost`. False if there are none.
+        """
+        jobs, self._interrupted = self._interrupted, {}
+        for job_id in jobs:
+            text = f"the outcome of job {job_id} cannot be received: {why}"
+            self._give_up(job_id, ResultUnavailable(text, job_id=job_id), "")
+        return bool(jobs)
+
     # -- steps
 
     def _perform(self, steps: _Steps, now: float) -> None:

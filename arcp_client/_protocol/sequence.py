@@ -128,6 +128,7 @@ class Sequence(Generic[T]):
             frames overtake one another.
         repeated: how many repeats were dropped.
         quiet_since: when the wait for what is missing began.
+        waits: how many such waits there were, for those that begin at one reading of the clock.
     """
 
     def __init__(self, *, cursor: int = 0, limit: int = 8192, reach: int | None = None) -> None:
@@ -135,6 +136,7 @@ class Sequence(Generic[T]):
         self.patience = 0.0
         self.repeated = 0
         self.quiet_since = 0.0
+        self.waits = 0
         self._limit = limit
         self._reach = max(limit, REACH) if reach is None else reach
         self._held: dict[int, T] = {}
@@ -270,6 +272,10 @@ class Sequence(Generic[T]):
                 yield self._give_up(seq - 1)
                 yield from self.release()
 
+    def skip(self) -> int:
+        """Give up the next number; gives it. To be followed by `release`."""
+        return self._give_up(self.cursor + 1).last
+
     def abandon(self) -> Iterator[Hole | T]:
         """The session is gone: every hole, and what waited behind it, in order."""
         for seq in sorted(self._held):
@@ -293,6 +299,7 @@ class Sequence(Generic[T]):
 
     def _wait(self, now: float) -> None:
         self.quiet_since = now
+        self.waits += 1
         self._settles_at = now + (SETTLE if self._replaying else self.patience)
         self._settled_from = self.cursor
 

@@ -27,6 +27,7 @@ from arcp_client._protocol.farewell import Farewell
 from arcp_client._protocol.handshake import Handshake
 from arcp_client._protocol.jobs import KnownJobs
 from arcp_client._protocol.leaving import Leaving
+from arcp_client._protocol.obstacle import Finding, Obstacle
 from arcp_client._protocol.ordering import Ordering
 from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.recovery import Recovery
@@ -43,6 +44,7 @@ from arcp_client.errors import (
     ArcpError,
     HeartbeatLost,
     LocalProtocolError,
+    RemoteProtocolError,
     SessionClosed,
     Unauthenticated,
 )
@@ -102,6 +104,9 @@ class Session:
             terms, out, self.jobs, self.requests, self._order, self._returns, leaving
         )
         self._farewell = Farewell(out)
+        self._obstacle = Obstacle()
+        self._stepped = False  # over a frame, and no replay has come to its end since
+        self._replaying = False
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
             **self._answers.readers,
             dialect.PING: out.pong,
@@ -205,8 +210,14 @@ class Session:
         self._out.linked(now)
         self._out.frame(self._handshake.hello(token, self._order.cursor), now)
 
-    def lost(self, now: float) -> None:
-        """The link is gone. What waits for an answer waits for the next link."""
+    def lost(self, now: float, refusal: ArcpError | None = None) -> None:
+        """The link is gone. What waits for an answer waits for the next link.
+
+        Args:
+            now: the time.
+            refusal: why it ended, if for a frame of the runtime that this side, or something in
+                between, did not take.
+        """
         before = self.state
         self._move("lost")
         if before is State.ENDED:
@@ -219,6 +230,35 @@ class Session:
         self.requests.unsend()
         if before is State.CLOSING:
             self._over(None)
+        elif refusal is not None:
+            self._refused_frame(refusal, live=before is State.LIVE, now=now)
+
+    def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
+        """Every replay begins with the same frame: step over it once that is clear (S18)."""
+        self._out.report(f"a frame ended the link: {refusal}", refusal)
+        if not live:
+            return
+        session_id = self._terms.session_id
+        finding = self._obstacle.met(session_id, self._order.cursor)
+        if finding is Finding.NO_WAY:
+            self.end(refusal)
+        elif finding is not Finding.FIRST:
+            # Jobs are led back only after the replay: then it is their answers that end links.
+            behind = finding is Finding.BEHIND_PASSED
+            if not (behind and self._returns.unfetchable(refusal)):
+                self._order.step_over(now)
+                self._stepped = True
+            self._follow_ends(now)
+            self._obstacle.passed(session_id, self._order.cursor)
+
+    def unreadable(self, error: RemoteProtocolError, now: float) -> None:
+        """The transport dropped a frame, and the link lives on."""
+        if error.event_seq is None or self.state is not State.LIVE:
+            self._out.report(str(error), error)
+            return
+        frame = BadFrame(error=error, event_seq=error.event_seq, job_id=error.job_id)
+        self._order.take(frame, b"", now)
+        self._settle(now)
 
     def receive(self, data: bytes, now: float) -> Event | None:
         """One frame came.
@@ -258,6 +298,10 @@ class Session:
 
     def _control(self, frame: ControlFrame, now: float) -> None:
         self._order.number(frame.event_seq, now)
+        if frame.type == dialect.PONG:
+            self._order.ponged()
+            if self._replaying:
+                self._replaying = self._stepped = False
         reader = self._readers.get(frame.type)
         if reader is None:
             self._out.report(f"a message of the unknown type {frame.type[:80]!r} was ignored")
@@ -272,7 +316,7 @@ class Session:
         if not self._out.relinking:
             self._order.settle(now, resumable=self._handshake.resumable)
             self._follow_ends(now)
-        doubtful = self._delivery.take_doubtful()
+        doubtful = {} if self._replaying else self._delivery.take_doubtful()
         if doubtful:
             self._returns.check(doubtful, now)
         self._answers.flush(now)
@@ -440,6 +484,9 @@ class Session:
         if not resumed:
             self._leaving.clear()
         self._order.opened(now, resumed=resumed)
+        self._replaying = self._stepped and self.negotiated(dialect.HEARTBEAT)
+        if self._replaying:
+            self._out.ping(now)
         self._answers.leave(now)
         if had_session:
             self._returns.opened(cursor, now, resumed=resumed, ended=before, ends=ends)

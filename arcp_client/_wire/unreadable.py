@@ -12,7 +12,7 @@ from typing import Any
 
 from arcp_client.errors import RemoteProtocolError
 
-__all__ = ["HEAD", "head_of", "header_of", "unreadable"]
+__all__ = ["HEAD", "head_of", "header_of", "identify", "unreadable"]
 
 # A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
@@ -115,6 +115,18 @@ def unreadable(text: str, data: bytes, *, size: int | None = None) -> RemoteProt
     """
     whole = len(data) if size is None else size
     return RemoteProtocolError(text, size=whole, head=head_of(data))
+
+
+BEGINNING = 4096
+"""Bytes in which the number of a frame that is dropped is looked for: envelopes begin with it."""
+
+
+def identify(error: RemoteProtocolError, data: bytes) -> None:
+    """Note the number and the job of a frame that its transport drops: no decoder will see it."""
+    header = header_of(data[:BEGINNING])
+    number, job_id = header.get("event_seq"), header.get("job_id")
+    error.event_seq = number if isinstance(number, int) else None
+    error.job_id = job_id if isinstance(job_id, str) else None
 
 
 def _skeleton(text: str) -> str:

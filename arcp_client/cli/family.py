@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 from arcp_client import events
 from arcp_client.projection import JobProjection
@@ -21,16 +22,23 @@ class Family:
     Args:
         root: the followed job.
         describe: what is known of a job whose first event came.
+        since: when the runtime accepted the followed job, if that is known.
 
     Attributes:
         root: the followed job.
+        since: when it was accepted, by the runtime's clock.
         tail: the end of the text that it streamed so far.
     """
 
     def __init__(
-        self, root: JobProjection, describe: Callable[[str], JobProjection] = JobProjection
+        self,
+        root: JobProjection,
+        describe: Callable[[str], JobProjection] = JobProjection,
+        *,
+        since: datetime | None = None,
     ) -> None:
         self.root = root
+        self.since = since if since is None or since.tzinfo else since.replace(tzinfo=UTC)
         self.tail = ""
         self._describe = describe
         self._children: dict[str, JobProjection] = {}
@@ -43,6 +51,22 @@ class Family:
     def children(self) -> list[JobProjection]:
         """The other jobs, in order of appearance."""
         return list(self._children.values())
+
+    def elapsed(self, now: datetime, watched: float = 0.0) -> float:
+        """Seconds that the followed job has run, or ran until it ended.
+
+        Args:
+            now: the time by the runtime's clock.
+            watched: seconds since it is followed; it has run for so long at least, unless the
+                runtime says when it began.
+        """
+        root = self.root
+        start = self.since or root.began_at
+        end = root.last_at if root.ended and root.last_at is not None else now
+        if start is None:
+            return watched
+        ran = max((end - start).total_seconds(), 0.0)
+        return ran if self.since is not None else max(ran, watched)
 
     def is_own(self, event: events.Event) -> bool:
         """Whether it is the followed job's, or a gap that may be."""

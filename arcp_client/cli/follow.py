@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,14 +74,15 @@ class Following:
         self._holes: list[events.Gap] = []
         self._lost: ArcpError | None = None
 
-    async def follow(self, job: JobHandle, *, history: bool) -> Exit:
+    async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
         """Report it up to its end; the exit code that its end deserves.
 
         Args:
             job: the job.
             history: whether its first event is still to come.
+            since: when it was accepted, if that was before now.
         """
-        family = Family(JobProjection.of(job, history=history), self._described)
+        family = Family(JobProjection.of(job, history=history), self._described, since=since)
         report = self._report
         report.began(family)
         try:

@@ -131,17 +131,16 @@ class LiveText(Lines):
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
         """What it came to, and the result."""
-        self._summarize()
+        self.close()
         super().succeeded(result, saved)
 
     def failed(self, problem: Complaint, error: Exception | None) -> None:
         """What it came to; the complaint says the rest."""
-        self._summarize()
-
-    def _summarize(self) -> None:
         self.close()
-        if self._view is not None and self._view.family.root.ended:
-            self.write(summary(self._view.family, self._view.elapsed))
+        super().failed(problem, error)
+
+    def _summary(self, family: Family) -> Text | None:
+        return None if self._view is None else summary(family, self._view.elapsed)
 
 
 @contextlib.contextmanager
@@ -180,8 +179,8 @@ class _View:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the view began."""
-        return monotonic() - self._began
+        """Seconds that the job has run, as far as that is known."""
+        return self.family.elapsed(self._now(), monotonic() - self._began)
 
     def heard(self, event: events.Event) -> None:
         """An event tells the time by the runtime's clock."""

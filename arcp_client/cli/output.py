@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from arcp_client.cli import render, terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.family import Family
 from arcp_client.cli.options import Output
+from arcp_client.cli.panel import summary
 from arcp_client.cli.terminal import harmless
 
 __all__ = ["Lines", "Report", "plain", "reporter", "write_result"]
@@ -105,7 +107,10 @@ class Lines:
         """It was accepted, or is being watched."""
         self._family = family
         line = Text().append("job ", "dim").append(harmless(family.root.job_id), style="bold")
-        self.write(line.append(f" · {harmless(family.root.agent)}", style="dim"))
+        line.append(f" · {harmless(family.root.agent)}", style="dim")
+        if family.since is not None:
+            line.append(f" · began {render.moment(family.since)}", style="dim")
+        self.write(line)
 
     def event(self, event: events.Event) -> None:
         """One event, with the agent's name before it if it is a child's."""
@@ -147,14 +152,28 @@ class Lines:
         """The terminal is free."""
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """The result, or where it is."""
+        """What it came to, and the result, or where it is."""
+        self._sum_up()
         if saved is not None:
             terminal.tell(self.console, f"the result is in {saved}", "dim")
         if result is not None:
             write_result(result.value)
 
     def failed(self, problem: Complaint, error: Exception | None) -> None:
-        """The complaint says it."""
+        """What it came to; the complaint says the rest."""
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        family = self._family
+        line = None if family is None or not family.root.ended else self._summary(family)
+        if line is not None:
+            self.write(line)
+
+    def _summary(self, family: Family) -> Text | None:
+        """What it came to, where more is known of it than was shown."""
+        if family.since is None:
+            return None
+        return summary(family, family.elapsed(datetime.now(UTC)))
 
 
 class _Json:
@@ -169,7 +188,13 @@ class _Json:
         self._family = family
         job = family.root
         if self._lines:
-            self._line("job", job_id=job.job_id, agent=job.agent, status=job.status)
+            self._line(
+                "job",
+                job_id=job.job_id,
+                agent=job.agent,
+                status=job.status,
+                created_at=render.iso(family.since),
+            )
 
     def event(self, event: events.Event) -> None:
         assert self._family is not None
@@ -224,6 +249,8 @@ class _Json:
             "job_id": job.job_id if job is not None else None,
             "agent": job.agent if job is not None else None,
             "status": status or (job.status if job is not None else None),
+            "created_at": render.iso(self._family.since) if self._family is not None else None,
+            "ended_at": render.iso(job.last_at) if job is not None and job.ended else None,
             "events": self._events,
             "gaps": self._gaps,
         }

@@ -27,7 +27,7 @@ class Frame:
     Attributes:
         width: cells of a line.
         height: lines of the terminal; the view takes a third of them, at least a few.
-        elapsed: seconds since the job is followed.
+        elapsed: seconds that the job has run.
         now: the time by the runtime's clock, as far as it is known.
         link: how the connection stands; empty if well.
     """

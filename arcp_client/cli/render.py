@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.text import Text
@@ -14,7 +14,17 @@ from arcp_client import Connecting, LinkState, Live, Reconnecting, events
 from arcp_client.cli.terminal import harmless
 from arcp_client.projection import Call
 
-__all__ = ["bar", "duration", "event_text", "local", "number", "result_text", "state_text"]
+__all__ = [
+    "bar",
+    "duration",
+    "event_text",
+    "iso",
+    "local",
+    "moment",
+    "number",
+    "result_text",
+    "state_text",
+]
 
 _BAR = 12
 _LONG = 600
@@ -67,6 +77,17 @@ def local(moment: datetime, form: str) -> str:
         return moment.astimezone().strftime(form)
     except (ValueError, OverflowError):  # the first day of all, seen from west of it
         return moment.strftime(form)
+
+
+def moment(when: datetime) -> str:
+    """A moment by the clock on the wall, with its day unless that is today."""
+    today = local(datetime.now(UTC), "%Y-%m-%d") == local(when, "%Y-%m-%d")
+    return local(when, "%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def iso(when: datetime | None) -> str | None:
+    """A moment as JSON documents have it."""
+    return None if when is None else when.isoformat()
 
 
 def _value(value: Any) -> str:

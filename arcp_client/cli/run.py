@@ -14,6 +14,7 @@ from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.follow import Following, Stream, read_input, read_lease
 from arcp_client.cli.output import Report, reporter
 from arcp_client.cli.running import Interrupts, Place, connected, execute
+from arcp_client.cli.standing import entry_of
 from arcp_client.errors import RequestError, RequestTimeout
 
 __all__ = ["resume", "run", "watch"]
@@ -85,6 +86,7 @@ def watch(where: Place, job_id: str, *, history: bool) -> Exit:
         async with connected(where, interrupts, tell=report.link) as client:
             stream = client.events()
             view = await client.watch(job_id, history=history)
+            entry = await entry_of(client, job_id)
             following = Following(
                 client,
                 stream,
@@ -93,7 +95,8 @@ def watch(where: Place, job_id: str, *, history: bool) -> Exit:
                 back="arcp-client watch",
                 over=lambda: runs.forget(job_id),
             )
-            return await following.follow(view, history=history)
+            since = entry.created_at if entry is not None else None
+            return await following.follow(view, history=history, since=since)
 
     return execute(body)
 
@@ -153,8 +156,10 @@ class _Running:
         # not read of it comes again another time.
         self._stream = stream = client.events()
         job = next(iter(client.open_jobs()), None)
-        history = job is None
-        if job is None:
+        history, entry = job is None, None
+        if job is not None:
+            entry = await entry_of(client, job.id)
+        else:
             job = await self._submitted(client, interrupts)
             if self._kept is not None:
                 self._kept.accepted(job.id)
@@ -175,7 +180,8 @@ class _Running:
             over=self._over,
         )
         try:
-            return await following.follow(job, history=history)
+            since = entry.created_at if entry is not None else None
+            return await following.follow(job, history=history, since=since)
         finally:
             if isinstance(report, recording.Recorded):
                 report.finish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcp_client._wire.unreadable import head_of
+from arcp_client._wire.unreadable import head_of, identify
 from arcp_client.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = ["DroppedLine", "LineSplitter", "one_line"]
@@ -20,6 +20,7 @@ class DroppedLine(RemoteProtocolError):
 
     def __init__(self, message: str, *, size: int, start: bytes, complete: bool) -> None:
         super().__init__(message, size=size, head=head_of(start))
+        identify(self, start)
         self.start = start
         self.complete = complete
 

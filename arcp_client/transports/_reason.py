@@ -51,7 +51,7 @@ def _failed(error: object, peer: str, max_frame: int) -> LinkLost:
     if not isinstance(error, aiohttp.WebSocketError):
         return LinkLost(f"the connection to {peer} ended: {error}", close_code=_ABNORMAL)
     if error.code == _TOO_BIG:
-        text = f"{peer} sent a frame over this side's limit of {max_frame} bytes"
+        text = f"{peer} sent a frame over this side's limit of {max_frame} bytes (max_frame)"
     else:
         text = f"{peer} broke the WebSocket protocol (code {error.code}): {error}"
     return LinkLost(text, close_code=error.code)

@@ -14,7 +14,7 @@ import aiohttp
 
 from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
-from arcp_client._wire.unreadable import unreadable
+from arcp_client._wire.unreadable import identify, unreadable
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError
 from arcp_client.transports._connect import explain, refuse_redirect, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
@@ -424,9 +424,11 @@ def _checked(data: bytes) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise unreadable(
+        failure = unreadable(
             f"a binary message is no UTF-8: {error.reason} at byte {error.start}", data
-        ) from None
+        )
+        identify(failure, data)
+        raise failure from None
     return data
 
 

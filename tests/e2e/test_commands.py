@@ -403,6 +403,21 @@ def test_jobs_lists_what_ran(arcp: Callable[..., Done], env: Env, url: str) -> N
         assert ended(child) == 0
 
 
+def test_who_comes_later_sees_when_the_job_began_and_how_it_stands(
+    arcp: Callable[..., Done],
+) -> None:
+    job = arcp("run", "steps", "-i", '{"to": 4}', "--detach").stdout.strip()
+    assert arcp("result", job).returncode == 0
+    listed = json.loads(arcp("jobs", "--json").stdout)["jobs"]
+    created = next(each["created_at"] for each in listed if each["job_id"] == job)
+    status = json.loads(arcp("status", job, "--json").stdout)
+    assert (status["created_at"], status["status"]) == (created, "success")
+    assert status["ended_at"] is not None
+    watched = arcp("watch", job)
+    assert " · began " in watched.stderr
+    assert re.search(r"events in \d", watched.stderr)
+
+
 def test_watch_and_result_of_a_job_that_has_ended(arcp: Callable[..., Done]) -> None:
     job = arcp("run", "echo", "-i", '"x"', "--detach").stdout.strip()
     assert arcp("result", job).stdout == "x\n"

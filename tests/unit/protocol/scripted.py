@@ -120,14 +120,14 @@ class Table:
             self.do()
         self.now = end
 
-    def alive(self, seconds: float) -> None:
+    def alive(self, seconds: float, *, moment: float = 0.01) -> None:
         """Time passes, and every ping is answered a moment later."""
         end = self.now + seconds
         for _ in range(1000):
             pings = [frame for frame in self.sent if frame["type"] == dialect.PING]
             for ping in pings:
                 self.sent.remove(ping)
-                self.now += 0.01
+                self.now += moment
                 pong = {"ping_nonce": ping["payload"]["nonce"]}
                 self.hear({"type": dialect.PONG, "payload": pong})
             deadline = self.session.deadline

@@ -60,6 +60,36 @@ def test_s12_one_question_an_interval_of_silence_is_enough() -> None:
     assert link.deadline == 20.0
 
 
+def test_s12_an_answer_at_the_reading_of_its_ping_is_one() -> None:
+    """A coarse clock, and own traffic in between that takes the place of pings by silence."""
+    link = Liveness(10.0, 0.0)
+    for minute in range(1, 20):
+        asked = 10.0 * minute
+        assert link.look(asked) is PING
+        link.heard_at = asked  # its answer
+        link.sent(asked + 9.0)  # an acknowledgement
+        assert link.deadline == asked + 10.0
+
+
+@pytest.mark.parametrize("granularity", [0.0, 0.5, 1.0, 5.0, 10.0])
+@pytest.mark.parametrize("chatter", [0.5, 3.0, 9.0, 11.0])
+def test_s12_answered_pings_keep_a_link_alive_on_any_clock(
+    granularity: float, chatter: float
+) -> None:
+    """This side says something every so often; the peer only answers pings, at once."""
+    link, says = Liveness(10.0, 0.0), chatter
+    for step in range(1, 3000):
+        time = step * 0.5
+        now = time if not granularity else time - time % granularity
+        if time >= says:
+            says += chatter
+            link.sent(now)
+        pulse = link.look(now)
+        assert pulse is not DEAD
+        if pulse is PING:
+            link.heard_at = now
+
+
 @pytest.mark.parametrize("interval", [0.2, 1e9])
 def test_s12_intervals_are_kept_as_they_are(interval: float) -> None:
     assert run(Liveness(interval, 0.0), 3 * interval) == [(interval, PING), (2 * interval, DEAD)]

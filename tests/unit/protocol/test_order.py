@@ -102,6 +102,20 @@ def test_s3_a_hole_is_never_lost_before_a_link_was_resumed() -> None:
     assert table.numbers == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("moment", [0.0, 0.01])
+def test_s3_a_hole_is_given_up_though_each_answer_bears_the_reading_of_its_ping(
+    moment: float,
+) -> None:
+    table = live()
+    table.replay(1, 2)
+    table.event(5, JOB, 5)
+    table.resumed(2)
+    table.event(5, JOB, 5)
+    table.alive(2 * SETTLE, moment=moment)
+    assert gaps(table) == [(3, 4, "lost")]
+    assert table.numbers == [1, 2, "gap", 5]
+
+
 def test_s3_a_held_hole_sets_no_timer_while_there_is_no_link() -> None:
     table = live()
     table.event(2, JOB, 2)

@@ -1,0 +1,58 @@
+"""Finds the frame at which every link ends, so that the session can go on behind it.
+
+A frame that this side's transport or a proxy refuses takes the link with it. It is the next one of
+each replay: without this a client would resume from the same cursor for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+__all__ = ["LINKS", "STEPS", "Finding", "Obstacle"]
+
+LINKS: Final = 2
+"""Links that must end at one place before it is passed."""
+STEPS: Final = 16
+"""Places in a row that are passed without anything received between them."""
+
+
+class Finding(enum.Enum):
+    """What the end of a link says."""
+
+    FIRST = "first"
+    """It may have been the only one at this place."""
+    SAME_PLACE = "same place"
+    """Another link ended here: pass the place."""
+    BEHIND_PASSED = "behind passed"
+    """The same, and nothing was received since the place before it was passed."""
+    NO_WAY = "no way"
+    """As many places as `STEPS` were passed for nothing: there is no use in going on."""
+
+
+class Obstacle:
+    """Where links ended for a frame that was refused."""
+
+    def __init__(self) -> None:
+        self._place = ("", -1)
+        self._links = 0
+        self._passed_to = ("", -1)
+        self._steps = 0
+
+    def met(self, session_id: str, cursor: int) -> Finding:
+        """A link ended for a refused frame after everything up to the cursor was received."""
+        place = (session_id, cursor)
+        self._links = self._links + 1 if place == self._place else 1
+        self._place = place
+        if self._links < LINKS:
+            return Finding.FIRST
+        behind = place == self._passed_to
+        self._steps = self._steps + 1 if behind else 1
+        self._links = 0
+        if self._steps > STEPS:
+            return Finding.NO_WAY
+        return Finding.BEHIND_PASSED if behind else Finding.SAME_PLACE
+
+    def passed(self, session_id: str, cursor: int) -> None:
+        """The place was dealt with; the cursor is where the next link begins."""
+        self._passed_to = (session_id, cursor)
