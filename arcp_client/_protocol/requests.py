@@ -104,13 +104,13 @@ class Requests:
         self._late: dict[Request, str | None] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) - len(self._late)
 
     def __iter__(self) -> Iterator[Request]:
-        return iter(tuple(self._open))
+        return iter([request for request in self._open if not request.late])
 
     def __contains__(self, request: Request) -> bool:
-        return request in self._open
+        return request in self._open and not request.late
 
     def add(self, request: Request) -> None:
         """Take it in; it goes out with the next `ready`."""
@@ -118,8 +118,7 @@ class Requests:
 
     def remove(self, request: Request) -> bool:
         """It has ended; False if it had ended before."""
-        if request.late:
-            return self._late.pop(request, self) is not self
+        self._late.pop(request, None)
         return self._open.pop(request, self) is None
 
     def withdraw(self, request: Request) -> None:
@@ -134,7 +133,8 @@ class Requests:
 
         An answer that was late is lost with it.
         """
-        self._late.clear()
+        for request in tuple(self._late):
+            self.remove(request)
         for request in self:
             request.waits = True
             if request.orphaned:
@@ -145,10 +145,11 @@ class Requests:
 
         Where refusals name no request, only one may be on its way; pings name theirs always.
         """
+        there = [request for request in self._open if not request.late]
         if not one_at_a_time:
-            return [request for request in self._open if request.waits]
-        chosen = [r for r in self._open if r.waits and r.kind == dialect.PING]
-        others = [r for r in self._open if r.kind != dialect.PING]
+            return [request for request in there if request.waits]
+        chosen = [r for r in there if r.waits and r.kind == dialect.PING]
+        others = [r for r in there if r.kind != dialect.PING]
         if others and all(request.waits for request in others):
             chosen.append(others[0])
         return chosen
@@ -156,15 +157,16 @@ class Requests:
     @property
     def deadline(self) -> float | None:
         """The earliest deadline."""
-        return min((request.deadline for request in self.known()), default=None)
+        return min((request.deadline for request in self._open), default=None)
 
     def expire(self, now: float) -> list[tuple[Request, RequestTimeout]]:
-        """Take out what is out of time. What was sent may yet be answered, and is kept for that."""
-        for request in [request for request in self._late if request.deadline <= now]:
-            del self._late[request]
+        """What is out of time, each to be given to `keep` once that was told."""
         late = [request for request in self._open if request.deadline <= now]
         for request in late:
-            del self._open[request]
+            if request.late:
+                self.remove(request)
+            elif request.orphaned:
+                self.keep(request)
         return [
             (
                 request,
@@ -182,12 +184,14 @@ class Requests:
     def keep(self, request: Request) -> None:
         """A request that is out of time takes its answer, should that come after all."""
         if request.waits or request.kind == dialect.PING:
+            self.remove(request)
+        if request not in self._open:
             return
         request.late = request.orphaned = True
         request.deadline += LATE
         self._late[request] = None
         if len(self._late) > MOST_LATE:
-            del self._late[next(iter(self._late))]
+            self.remove(next(iter(self._late)))
 
     @property
     def unasked(self) -> list[Request]:
@@ -213,8 +217,7 @@ class Requests:
 
     def known(self) -> Iterator[Request]:
         """All of them, with those that take a late answer."""
-        yield from self._late
-        yield from self._open
+        return iter(self._open)
 
     def sent(self) -> Iterator[Request]:
         """Those that an answer which names nothing may be meant for."""
@@ -226,7 +229,7 @@ class Requests:
 
     def largest(self) -> Request | None:
         """The submit on its way with the longest payload."""
-        submits = (r for r in self._open if not r.waits and r.kind == dialect.SUBMIT)
+        submits = (r for r in self if not r.waits and r.kind == dialect.SUBMIT)
         return max(submits, key=lambda request: request.size, default=None)
 
     def submitting(self) -> bool:
@@ -235,4 +238,4 @@ class Requests:
 
     def asked(self) -> bool:
         """Whether anything but a ping is on its way."""
-        return any(not r.waits and r.kind != dialect.PING for r in self._open)
+        return any(not r.waits and r.kind != dialect.PING for r in self)

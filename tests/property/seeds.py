@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 __all__ = ["explore"]
@@ -31,7 +31,6 @@ def explore(machine: type[RuleBasedStateMachine], test: str, *, quick: int) -> N
         max_examples=20_000 // STEPS if slow else quick,
         stateful_step_count=STEPS,
         deadline=None,
-        phases=[Phase.generate] if os.environ.get("NOSHRINK") else list(Phase),
         suppress_health_check=list(HealthCheck),
     )
     try:

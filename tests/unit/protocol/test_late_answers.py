@@ -184,3 +184,24 @@ def test_s14_a_key_in_use_refuses_the_submit_with_that_key() -> None:
     second = submit(table, 2)
     table.failure(1, JOB, dialect.DUPLICATE_KEY)
     assert of(table, effects.Refused) == [second]
+
+
+def test_s14_a_withdrawn_request_takes_its_late_answer_too() -> None:
+    table = Strict()
+    first = table.ask(dialect.LIST_JOBS)
+    table.session.withdraw(first)
+    table.wait(31)
+    second = table.ask(dialect.LIST_JOBS)
+    for expected in ([], [second]):
+        table.hear({"type": dialect.JOBS, "payload": {"jobs": []}})
+        assert of(table, effects.Answered) == expected
+
+
+def test_s14_an_answer_that_names_nothing_goes_by_the_age_of_requests_not_of_their_ends() -> None:
+    table = Strict()
+    first = submit(table, 1, seconds=40.0)
+    second = submit(table, 2, seconds=10.0)
+    table.wait(11)
+    assert of(table, effects.Refused) == [second]
+    accept(table, "job_1")
+    assert of(table, effects.Answered) == [first]
