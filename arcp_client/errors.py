@@ -304,7 +304,10 @@ class ClientClosed(SessionError):
 
 
 class StoreLocked(SessionError):
-    """Another client, in this process or another one, holds the checkpoint."""
+    """Another client, in this process or another one, holds the checkpoint.
+
+    From ``connect()``, or, of a store that finds out later, as the end of a live client.
+    """
 
     remedy: ClassVar[str] = (
         "Close the other client, or give this one another ``key`` or another file."

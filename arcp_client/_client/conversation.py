@@ -115,7 +115,12 @@ class Conversation:
         self._durability: Durability | None = None
         if store is not None:
             self._durability = Durability(
-                store, connector.target, key, subject=self._subject, pressure=self._pressure
+                store,
+                connector.target,
+                key,
+                subject=self._subject,
+                pressure=self._pressure,
+                fenced=self.stop,
             )
         self._line: _Line | None = None
 
@@ -177,7 +182,7 @@ class Conversation:
         return self._line is not None
 
     def stop(self, cause: ArcpError) -> None:
-        """A handler failed for good: what it did not handle must not count as handled."""
+        """A handler failed for good, or the store is another's: nothing counts as handled now."""
         if self._line is not None:
             self._line.acks.stop()
         self.finish(cause)
@@ -221,6 +226,7 @@ class Conversation:
         if self._line is not None:
             self._line.acks.stop()
             self._line.driver.stop()
+            self._line.manager.stop()
         if self._durability is not None:
             self._durability.freeze()
 

@@ -41,6 +41,7 @@ from collections.abc import Awaitable, Callable
 
 from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client.errors import StoreLocked
 from arcp_client.events import Event, Gap
 from arcp_client.models import Checkpoint
 
@@ -58,13 +59,14 @@ class Checkpointer:
     """Writes the checkpoints of one client, and holds back what is not reserved yet.
 
     While saving fails nothing new is delivered or acknowledged: it is reported once, and tried
-    again every second.
+    again every second. A store that raises StoreLocked is tried no more.
 
     Args:
         save: puts a checkpoint into the store.
         snapshot: the checkpoint as it stands, with the reservation that it is given; ``None``
             before the first welcome.
         saved: told of every checkpoint that was saved.
+        fenced: told that somebody else holds the store now: nothing is saved any more.
         publish: takes the events that may be seen now.
         whole: gives the last number of those that are reserved together with a number.
         idle: whether all consumers are done with all that was published.
@@ -86,10 +88,12 @@ class Checkpointer:
         urgent: Callable[[], bool],
         every: int,
         interval: float,
+        fenced: Callable[[StoreLocked], None] = lambda _error: None,
     ) -> None:
         self._save_to = save
         self._snapshot = snapshot
         self._told = saved
+        self._fenced = fenced
         self._publish = publish
         self._whole = whole
         self._idle = idle
@@ -327,7 +331,14 @@ class Checkpointer:
             self._news.clear()
             self._hurry.clear()
             wanted = self._wanted
-            succeeded = await self._save()
+            try:
+                succeeded = await self._save()
+            except StoreLocked as error:
+                self._stopped = True  # a retry would not help, nor may anything be delivered
+                self._tried = self._wanted
+                self._settle(False)
+                self._fenced(error)
+                return
             self._tried = wanted
             self._settle(succeeded)
             if not succeeded:
@@ -345,6 +356,8 @@ class Checkpointer:
             task = asyncio.current_task()
             try:
                 await self._save_to(checkpoint)
+            except StoreLocked:
+                raise
             except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
                 pass_on(error, task)
                 self._failed(error)

@@ -37,6 +37,7 @@ from arcp_client._link.checkpoints import Checkpointer
 from arcp_client._link.driver import Driver
 from arcp_client._link.outcomes import Outcomes
 from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client.errors import StoreLocked
 from arcp_client.events import Event
 from arcp_client.models import Checkpoint, OpenJob
 from arcp_client.stores.base import CheckpointStore
@@ -64,13 +65,21 @@ class Durability:
         key: which of the client's sessions with it.
         subject: who consumes, and how far each one is.
         pressure: told by consumers of what they are done with.
+        fenced: told that another client holds the store's lock now.
 
     Attributes:
         durable: it outlives the process.
     """
 
     def __init__(
-        self, store: CheckpointStore, target: str, key: str, *, subject: Subject, pressure: Pressure
+        self,
+        store: CheckpointStore,
+        target: str,
+        key: str,
+        *,
+        subject: Subject,
+        pressure: Pressure,
+        fenced: Callable[[StoreLocked], None] = lambda _error: None,
     ) -> None:
         self.durable = store.durable
         self._store = store
@@ -78,6 +87,8 @@ class Durability:
         self._key = key
         self._subject = subject
         self._pressure = pressure
+        self._tell_fenced = fenced
+        self._fenced = False
         self._spool: Path | None = None
         self._holds = False
         self._closing: asyncio.Task[None] | None = None
@@ -127,6 +138,7 @@ class Durability:
             save=self._save,
             snapshot=self._snapshot,
             saved=self._was_saved,
+            fenced=self._was_fenced,
             publish=self._publish,
             whole=driver.session.whole,
             idle=lambda: self._subject.backlog == 0,
@@ -171,7 +183,9 @@ class Durability:
             if self._writer is not None:
                 await self._writer.stop(Deadline(_PATIENCE))
             async with asyncio.timeout(_PATIENCE):
-                if forget:
+                if self._fenced:
+                    pass  # what is stored is another client's
+                elif forget:
                     await self._store.delete(self._target, self._key)
                 elif self._writer is not None and self._final not in (None, self._writer.last):
                     assert self._final is not None
@@ -366,6 +380,10 @@ class Durability:
 
     def _size_beside(self, job_id: str) -> int:
         return ChunkLog(self._spool, job_id).size if self._spool is not None else 0
+
+    def _was_fenced(self, error: StoreLocked) -> None:
+        self._fenced = True
+        self._tell_fenced(error)
 
     def _was_saved(self, checkpoint: Checkpoint) -> None:
         kept = {job.job_id for job in checkpoint.jobs} | {job.job_id for job in checkpoint.ended}

@@ -7,6 +7,7 @@ function of the failure, and the layers below only say what they want.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -210,6 +211,7 @@ class ReconnectManager:
         self._warned = False
         self._decided = False
         self._close_by: Deadline | None = None
+        self._stopped = asyncio.Event()
         self._short = False  # less than the usual time was left for this attempt
         self._delay: float | None = None
         self._gives_up_at: float | None = self._loop.time() + timeouts.open
@@ -239,7 +241,13 @@ class ReconnectManager:
             self._decide(await self._attempt())
             if self._delay is None or self._over:
                 return
-            await asyncio.sleep(self._delay)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._delay):
+                    await self._stopped.wait()
+
+    def stop(self) -> None:
+        """The session is over: no pause is waited for any more."""
+        self._stopped.set()
 
     async def _attempt(self) -> ArcpError:
         """One link from its making to its end; gives why it ended."""

@@ -34,7 +34,12 @@ class CheckpointStore(Protocol):
         """
 
     async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
-        """Put it in the place of the one before, all or nothing."""
+        """Put it in the place of the one before, all or nothing.
+
+        Raises:
+            StoreLocked: another client holds it by now. This one is closed with that error, and
+                touches what is stored no more; any other exception is tried again each second.
+        """
 
     async def delete(self, target: str, key: str) -> None:
         """Forget it, and everything kept beside it. Idempotent."""
