@@ -274,6 +274,8 @@ class Stats:
         lag: seconds since the oldest waiting event came; 0.0 if none waits.
         last_message: seconds since the runtime was last heard; ``None`` before the first time.
         last_disconnect: why the last link ended.
+        silent: jobs that the runtime does not say to have ended, and of which nothing has come for
+            ``Timeouts.silence`` since a link was lost; a warning named each once.
     """
 
     received: int = 0
@@ -286,3 +288,4 @@ class Stats:
     lag: float = 0.0
     last_message: float | None = None
     last_disconnect: BaseException | None = None
+    silent: tuple[str, ...] = ()

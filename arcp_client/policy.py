@@ -70,6 +70,10 @@ class Timeouts:
         drain: handlers that still run when the client drains.
         stall: an iterator that stays full and unpulled while a result is awaited.
         deadlock: a wait of a handler's child task that closes a cycle.
+        silence: a job that this client waits for, of which nothing has come since a link was lost,
+            although its runtime does not say that it has ended. It is then named in
+            ``client.stats().silent`` and in a warning; the runtime is asked on. Runtimes that keep
+            events for a resume are believed without it.
     """
 
     connect: float = 10.0
@@ -79,6 +83,7 @@ class Timeouts:
     drain: float = 5.0
     stall: float = 30.0
     deadlock: float = 5.0
+    silence: float = 300.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

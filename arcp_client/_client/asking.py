@@ -57,7 +57,9 @@ class Asking:
             input: any JSON value; dataclasses, pydantic models, datetimes and decimals too.
             lease: what the job may do, namespace to patterns (§9.2).
             expires_at: when the lease ends (§9.5); needs a time zone.
-            idempotency_key: the same key with the same parameters gives the same job (§7.2).
+            idempotency_key: the same key with the same parameters gives the same job (§7.2), as
+                long as the runtime knows it. Runtimes behind one address that share no log do not
+                know each other's keys: there it runs the agent again.
             max_runtime: seconds after which the runtime ends the job.
             trace_id: W3C trace id, 32 hexadecimal digits (§11); made if absent.
             parent: the job that this one belongs to.

@@ -338,6 +338,7 @@ class Conversation:
             lag=now - since if since is not None else 0.0,
             last_message=now - session.heard_at if session.heard_at else None,
             last_disconnect=line.manager.last_failure,
+            silent=session.silent,
         )
 
     # ------------------------------------------------------------------ what the session decides

@@ -92,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             features=wire.FEATURES if chosen is None else check.texts("features", chosen),
             limit=self.buffer.hard,
             spoken=DIALECTS[self.dialect] if self.dialect is not None else None,
+            silence=self.timeouts.silence,
         )
 
 

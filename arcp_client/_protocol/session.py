@@ -33,6 +33,7 @@ from arcp_client._protocol.outbox import Outbox
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.requests import Request, Requests
 from arcp_client._protocol.returns import Returns
+from arcp_client._protocol.silence import SILENCE, Silence
 from arcp_client._protocol.states import State, following
 from arcp_client._protocol.terms import Terms
 from arcp_client._wire import dialect
@@ -66,6 +67,7 @@ class Session:
         checkpoint: go on with this session.
         limit: how many events may wait behind a hole.
         spoken: the runtime's dialect, where it must not be recognised from the welcome.
+        silence: seconds after which a job is reported of which nothing comes since a link was lost.
 
     Attributes:
         state: where it stands.
@@ -81,6 +83,7 @@ class Session:
         checkpoint: Checkpoint | None = None,
         limit: int = 8192,
         spoken: Dialect | None = None,
+        silence: float = SILENCE,
     ) -> None:
         self.state = State.DOWN
         self.requests = Requests()
@@ -105,6 +108,7 @@ class Session:
         )
         self._farewell = Farewell(out)
         self._obstacle = Obstacle()
+        self._silence = Silence(silence, runs=lambda job_id: self.jobs.get(job_id) is not None)
         self._stepped = False  # over a frame, and no replay has come to its end since
         self._replaying = False
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
@@ -178,6 +182,11 @@ class Session:
         return self._delivery.gaps
 
     @property
+    def silent(self) -> tuple[str, ...]:
+        """The jobs that were reported to be silent, and still are."""
+        return self._silence.silent
+
+    @property
     def dialect(self) -> Dialect:
         """How the runtime speaks; ``unknown`` before the first welcome."""
         return self._terms.dialect
@@ -192,7 +201,7 @@ class Session:
         """When `tick` must be called next."""
         moments = [self.requests.deadline, self._farewell.deadline]
         if self.state is State.LIVE:
-            moments.append(self._returns.deadline)
+            moments += [self._returns.deadline, self._silence.deadline]
             if not self._out.relinking:
                 moments += [self._order.deadline, self._out.liveness.deadline]
         return min((moment for moment in moments if moment is not None), default=None)
@@ -223,6 +232,7 @@ class Session:
         if before is State.ENDED:
             return
         self._handshake.left(now)
+        self._note_silence(before, now)
         self._order.lost()
         self._leaving.lost()
         self._follow_ends(now)
@@ -232,6 +242,12 @@ class Session:
             self._over(None)
         elif refusal is not None:
             self._refused_frame(refusal, live=before is State.LIVE, now=now)
+
+    def _note_silence(self, before: State, now: float) -> None:
+        """Jobs of which this runtime may say no more after the link."""
+        spoken = self.dialect
+        if before is State.LIVE and (spoken.deaf_after_resume or not spoken.jobs_survive_drop):
+            self._silence.lost((job.job_id for job in self.jobs if job.ours), now)
 
     def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
         """Every replay begins with the same frame: step over it once that is clear (S18)."""
@@ -284,6 +300,8 @@ class Session:
         return None
 
     def _receive(self, frame: Frame, data: bytes, now: float) -> None:
+        if self._silence.watching and not isinstance(frame, ControlFrame):
+            self._silence.seen(frame.job_id, now)
         if not isinstance(frame, ControlFrame):
             self._order.take(frame, data, now)
         elif frame.type not in dialect.TERMINALS:
@@ -355,6 +373,11 @@ class Session:
         if self.state is not State.LIVE:
             return
         self._returns.tick(now)
+        for job_id in self._silence.due(now):
+            self._out.report(
+                f"nothing has come of job {job_id} for {self._silence.bound:g} s since a link was"
+                " lost, and the runtime does not say that it has ended: it may send no more of it"
+            )
         self._settle(now)
         self._out.pulse(now)
 
@@ -481,6 +504,7 @@ class Session:
             ends = self._order.abandoned(histories=offered)
         self._terms.agree(welcome, self._handshake.spoken, frame)
         self._out.linked(now, welcome.info.heartbeat_interval)
+        self._silence.linked(now)
         if not resumed:
             self._leaving.clear()
         self._order.opened(now, resumed=resumed)

@@ -42,6 +42,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "drain": 5,
         "stall": 30,
         "deadlock": 5,
+        "silence": 300,
     }
     assert [order.value for order in Order] == ["session", "job"]
 

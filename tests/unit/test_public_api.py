@@ -316,7 +316,7 @@ def test_policies() -> None:
     assert dataclasses.asdict(arcp_client.Buffer()) == buffer
     assert dataclasses.asdict(arcp_client.Timeouts()) == {
         "connect": 10, "open": 15, "request": 30, "close": 5, "drain": 5, "stall": 30,
-        "deadlock": 5,
+        "deadlock": 5, "silence": 300,
     }  # fmt: skip
     reconnect = arcp_client.Reconnect()
     assert fields(reconnect) == ["wait", "stop", "reset_after", "classify"]
@@ -370,6 +370,7 @@ def test_results_and_statistics() -> None:
         "lag",
         "last_message",
         "last_disconnect",
+        "silent",
     ]
 
 
