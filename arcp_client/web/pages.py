@@ -1,4 +1,4 @@
-"""A job in, a stream for a page of one's own out."""
+"""Streams a job to a page of the user's own application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ __all__ = ["asked", "end_streams", "share", "sse"]
 
 _log = logging.getLogger("arcp_client.web")
 
+_UNENDED = 5.0
+"""Seconds that a stream lasts in an application whose shutdown does not end it."""
+
 _FEEDS: weakref.WeakKeyDictionary[web.Application, Feeds] = weakref.WeakKeyDictionary()
+_TOLD: weakref.WeakSet[web.Application] = weakref.WeakSet()
 
 
 def sse(job: JobHandle) -> web.StreamResponse:
@@ -33,7 +37,9 @@ def sse(job: JobHandle) -> web.StreamResponse:
 
     Who may see the job is for the handler to decide, before it returns this.
 
-    An application without `add_routes` wants ``app.on_shutdown.append(end_streams)``.
+    An application without `add_routes` wants ``app.on_shutdown.append(end_streams)``. In one that
+    has neither, aiohttp would wait for open streams when it shuts down, so that each ends after
+    five seconds; a browser then comes again by itself and goes on where it was.
 
     Args:
         job: the job, of any client.
@@ -48,6 +54,8 @@ def sse(job: JobHandle) -> web.StreamResponse:
         if feeds is None:
             feeds = Feeds()
             share(request.app, feeds)
+        if not _ended_by(request.app):
+            stream.stop_after(_UNENDED)
         try:
             feed = feeds.adopt(job)
         except Problem as refused:  # the headers are sent: the browser comes again
@@ -59,10 +67,25 @@ def sse(job: JobHandle) -> web.StreamResponse:
     return EventStream(play)
 
 
+def _ended_by(app: web.Application) -> bool:
+    """Whether the application's shutdown ends its streams; says so once if it does not."""
+    streams = Streams.of(app)
+    if streams.ends or end_streams in app.on_shutdown:
+        return True
+    if app not in _TOLD:
+        _TOLD.add(app)
+        _log.warning(
+            "streams of sse() end every %g s, since the application's shutdown would wait for them:"
+            " call app.on_shutdown.append(end_streams) before it starts",
+            _UNENDED,
+        )
+    return False
+
+
 async def end_streams(app: web.Application) -> None:
     """End the streams of an application at once; for ``app.on_shutdown``.
 
-    Without it, aiohttp waits for the streams of `sse`, a minute by default.
+    Without it, the streams of `sse` last only some seconds each.
     """
     await Streams.of(app).close()
     feeds = _FEEDS.get(app)

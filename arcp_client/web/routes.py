@@ -154,6 +154,7 @@ def mount(app: web.Application, client: Client, options: Options) -> None:
         "{path:.+}" if options.everything else "api/{path:.*}", _nothing, anybody=options.everything
     )
     share(app, dashboard.feeds)
+    Streams.of(app).ends = True
     app.on_startup.append(dashboard.start)
     app.on_shutdown.append(dashboard.stop)
 

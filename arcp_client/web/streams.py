@@ -36,10 +36,14 @@ class Streams:
 
     Args:
         limit: how many there may be.
+
+    Attributes:
+        ends: the application's shutdown ends them.
     """
 
     def __init__(self, *, limit: int = 512) -> None:
         self.limit = limit
+        self.ends = False
         self._open: set[EventStream] = set()
         self._none = asyncio.Event()
         self._closed = False
@@ -111,6 +115,7 @@ class EventStream(web.StreamResponse):
         self._request: BaseRequest | None = None
         self._stopped = False
         self._played = False
+        self._end: asyncio.TimerHandle | None = None
         self._sent = 0.0
         self.allowed: Callable[[], bool] = _always
         self.wake = asyncio.Event()
@@ -124,6 +129,10 @@ class EventStream(web.StreamResponse):
         """Let it end as soon as it is woken up."""
         self._stopped = True
         self.wake.set()
+
+    def stop_after(self, seconds: float) -> None:
+        """Let it end after this time; its reader comes again and goes on where it was."""
+        self._end = asyncio.get_running_loop().call_later(seconds, self.stop)
 
     def abort(self) -> None:
         """End it, whether or not its reader takes anything."""
@@ -150,6 +159,8 @@ class EventStream(web.StreamResponse):
                 return
             finally:
                 streams.discard(self)
+                if self._end is not None:
+                    self._end.cancel()
         await super().write_eof(data)
 
     async def send(self, data: bytes) -> None:

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from arcp_client import Client
 from arcp_client.web import add_routes, end_streams, sse
@@ -73,6 +74,47 @@ async def test_other_addresses_of_the_application_stay_its_own(
         assert "Content-Security-Policy" not in response.headers
     async with http.get(server.make_url("/follow/none")) as response:
         assert response.status == 404
+
+
+@pytest.mark.parametrize("registered", [False, True], ids=["not registered", "registered"])
+async def test_an_open_stream_does_not_hold_the_shutdown(
+    client: Client,
+    gates: Gates,
+    registered: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("arcp_client.web.pages._UNENDED", 0.2)
+    job = await client.submit("say", {"lines": 100, "gate": "half"})
+    app = web.Application()
+
+    async def follow(request: web.Request) -> web.StreamResponse:
+        return sse(job)
+
+    app.router.add_get("/follow", follow)
+    if registered:
+        app.on_shutdown.append(end_streams)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=600)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = URL(f"http://127.0.0.1:{runner.addresses[0][1]}/follow")
+    async with aiohttp.ClientSession() as http:
+        tab = Tab(http, url)
+        if not registered:  # a stream ends by itself, and its reader goes on where it was
+            for _ in range(2):
+                await tab.follow(lambda timeline: False)
+            assert [record.levelname for record in caplog.records] == ["WARNING"]
+            assert "end_streams" in caplog.text
+        tab = Tab(http, url)
+        following = asyncio.ensure_future(tab.follow(lambda timeline: False))
+        while not tab.timeline.numbers:
+            await asyncio.sleep(0)
+        async with asyncio.timeout(SOON):
+            await runner.cleanup()
+        timeline = await following
+    assert timeline.resets == ["start"]
+    assert timeline.numbers == list(range(1, len(timeline.numbers) + 1))
+    gates["half"].set()
 
 
 async def test_streams_of_ones_own_end_with_the_application(
