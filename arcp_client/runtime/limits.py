@@ -86,8 +86,8 @@ class Limits:
     handshake_timeout: float = 10.0
     connections: int = 10_000
     connections_per_address: int = 5_000
-    handshakes: int = 1024
-    handshakes_per_address: int = 512
+    handshakes: int = 4096
+    handshakes_per_address: int = 2048
     handshake_bytes: int = 64 * 1024
     frame_bytes: int = 4 * MIB
     event_bytes: int = 4 * MIB
