@@ -1,17 +1,22 @@
-"""What an agent wants to do in, the lease's yes or no out: permissions, files, terminals."""
+"""Holds a hosted agent to its job's lease: permissions, files and terminals."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+import re
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
+
+import msgspec
 
 from arcp_client.acp import schema
 from arcp_client.acp.errors import INVALID_PARAMS, Refusal
 from arcp_client.acp.files import LocalFiles
 from arcp_client.acp.permissions import Answer, PermissionRequest, Policy
 from arcp_client.acp.terminals import LocalTerminals
-from arcp_client.errors import ArcpError
+from arcp_client.errors import ArcpError, PermissionDenied
 from arcp_client.runtime import JobContext
 
 __all__ = ["LeasedFiles", "LeasedTerminals", "lease_policy", "operations"]
@@ -69,17 +74,80 @@ class LeasedFiles(LocalFiles):
         _authorize(self._job, "fs.write" if writing else "fs.read", path)
 
 
-class LeasedTerminals(LocalTerminals):
-    """Commands here, as far as the job's lease goes: ``tool.call`` on the program's name."""
+# Variables that decide which program or which code a command runs: of the loader, of shells and
+# interpreters, and of programs that start others.
+_DECIDING = re.compile(
+    r"PATH|HOME|XDG_CONFIG_HOME|SHELL|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND|CDPATH|ZDOTDIR"
+    r"|CLASSPATH|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|EDITOR|VISUAL|PAGER|MANPAGER|BROWSER"
+    r"|LESSOPEN|LESSCLOSE|SSH_ASKPASS|MAKEFLAGS|PHPRC|PHP_INI_SCAN_DIR|TCLLIBPATH"
+    r"|(?:LD_|DYLD_|PYTHON|BASH_|GIT_|NODE_|NPM_CONFIG_|npm_config_|PERL|RUBY|LUA_|JAVA_|_JAVA_"
+    r"|JDK_JAVA_|DOTNET_|CORECLR_|COR_|OPENSSL_|RUSTC|CARGO_).*",
+    re.DOTALL,
+)
+_HARMLESS = re.compile(
+    r"PYTHON(?:UNBUFFERED|IOENCODING|UTF8|DONTWRITEBYTECODE|HASHSEED)|NODE_ENV|CARGO_TERM_COLOR"
+    r"|GIT_(?:TERMINAL_PROMPT|OPTIONAL_LOCKS|(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE))"
+)
 
-    def __init__(self, job: JobContext) -> None:
-        super().__init__()
+
+class LeasedTerminals(LocalTerminals):
+    """Commands here, as far as the job's lease goes: ``tool.call`` on the program.
+
+    A program's name stands for the file that the ``PATH`` of this environment leads to, and for no
+    other file of that name. Every other program is named by its path, without symlinks. The agent
+    may add to the environment, but for what decides which program or which code is run.
+
+    Args:
+        job: whose lease it is.
+        cwd: where commands run for which the agent names no directory.
+        env: the environment of the commands; None inherits this process's.
+    """
+
+    def __init__(self, job: JobContext, cwd: str, *, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(env=env)
         self._job = job
+        self._cwd = cwd
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
         """As `LocalTerminals`, after the lease's ``tool.call``."""
-        _authorize(self._job, "tool.call", PurePath(request.command).name)
-        return await super().create(request)
+        for one in request.env:
+            if _DECIDING.fullmatch(one.name) and not _HARMLESS.fullmatch(one.name):
+                text = f"{one.name:.80} may not be set here: it decides what is run"
+                raise Refusal(text, number=INVALID_PARAMS)
+        if request.cwd is None:
+            request = msgspec.structs.replace(request, cwd=self._cwd)
+        path = self.environment(request).get("PATH", os.defpath)
+        program = await asyncio.to_thread(_program, request.command, request.cwd or "/", path)
+        if program is None:
+            text = f"there is no program {request.command!r:.200} here"
+            raise Refusal(text, number=INVALID_PARAMS)
+        name = PurePath(request.command).name
+        if await asyncio.to_thread(_program, name, "/", path) != program or not self._covers(name):
+            _authorize(self._job, "tool.call", program)
+        return await self.start(request, program=program)
+
+    def _covers(self, name: str) -> bool:
+        try:
+            self._job.authorize("tool.call", name)
+        except PermissionDenied:
+            return False
+        except ArcpError as error:  # expired, or the budget is spent
+            raise Refusal(f"not allowed: {error}", number=INVALID_PARAMS) from None
+        return True
+
+
+def _program(command: str, cwd: str, path: str) -> str | None:
+    """The file that a command runs, without symlinks; None if there is none."""
+    if "\0" in command:
+        return None
+    if "/" in command:
+        file = os.path.join(cwd, command)  # noqa: PTH118  # absolute if the command is
+        there = os.path.isfile(file) and os.access(file, os.X_OK)  # noqa: PTH113
+        return os.path.realpath(file) if there else None
+    # An entry that is relative would be looked up in this process's directory.
+    entries = [entry for entry in path.split(os.pathsep) if PurePath(entry).is_absolute()]
+    found = shutil.which(command, path=os.pathsep.join(entries)) if entries and command else None
+    return None if found is None else os.path.realpath(found)
 
 
 def _authorize(job: JobContext, capability: str, target: str) -> None:

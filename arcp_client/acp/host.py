@@ -1,4 +1,4 @@
-"""A command in, an agent function for a `Runtime` out: ACP agents as jobs that can be resumed."""
+"""Makes ACP agents agents of a `Runtime`: their turns are jobs that can be watched and resumed."""
 
 from __future__ import annotations
 
@@ -80,9 +80,13 @@ def host(
     Args:
         argv: the program and its arguments, or a connector.
         cwd: its working directory; a job's ``cwd`` lies under it, and so do the files it gets.
-        env: its whole environment; None inherits this process's.
+        env: its whole environment, and that of its terminals; None inherits this process's.
         policy: decides on permissions in place of the lease.
-        terminals: whether the agent gets terminals, each command as far as the lease goes.
+        terminals: whether the agent gets terminals. What a lease says of them is ``tool.call`` on
+            the program: its name stands for the file that ``PATH`` leads to, every other file is
+            named by its path. The agent cannot set ``PATH`` and other variables that decide what
+            is run. A lease names programs, not what they do: one that starts others, such as
+            ``git`` or ``sh``, does so.
         limits: as for `AcpClient`.
     """
     root = os.path.realpath(cwd)
@@ -96,7 +100,7 @@ def host(
             env=env,
             on_permission=policy or lease_policy(job, directory),
             fs=LeasedFiles(job, directory),
-            terminal=LeasedTerminals(job) if terminals else None,
+            terminal=LeasedTerminals(job, directory, env=env) if terminals else None,
             limits=limits,
         )
         try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import PurePath
 from typing import Protocol, runtime_checkable
@@ -101,11 +101,13 @@ class LocalTerminals:
     """Runs the agent's commands here, each in a process group of its own, without a shell.
 
     Standard output and error are one stream. Of more than the limit its end is kept. A command
-    that leaves children behind ends when it ends itself, and releasing it ends them too.
+    that leaves children behind ends when it ends itself. Releasing it ends those that are still in
+    its process group; one that has left the group (``setsid``, a daemon) lives on.
 
     Args:
         limit: bytes of output that are kept, unless the agent asks for less.
-        max_open: terminals that may be open at a time.
+        max_open: terminals that may be open at a time, those that are being started included.
+        env: the environment of the commands, to which the agent adds; None inherits this process's.
         shell: what runs a command that comes without arguments, such as ``("sh", "-c")``; nothing
             by default, since some agents put a whole command line where a program belongs.
         grace: seconds from SIGTERM to SIGKILL.
@@ -116,6 +118,7 @@ class LocalTerminals:
         *,
         limit: int = _MIB,
         max_open: int = 64,
+        env: Mapping[str, str] | None = None,
         shell: Sequence[str] | None = None,
         grace: float = 2.0,
     ) -> None:
@@ -124,8 +127,11 @@ class LocalTerminals:
         if shell is not None:
             check.arguments("shell", shell)
         check.seconds("grace", grace)
+        check.a_mapping("env", env, none=True)
         self._limit = limit
         self._max_open = max_open
+        self._starting = 0
+        self._env = None if env is None else dict(env)
         self._shell = None if shell is None else tuple(shell)
         self._grace = grace
         self._ids = count(1)
@@ -143,10 +149,46 @@ class LocalTerminals:
         Raises:
             Refusal: it cannot be started, its directory is not absolute, or too many are open.
         """
-        if len(self._open) >= self._max_open:
+        return await self.start(request)
+
+    def environment(self, request: schema.CreateTerminalRequest) -> dict[str, str]:
+        """The environment that a command gets."""
+        base = os.environ if self._env is None else self._env
+        return {**base, **{one.name: one.value for one in request.env}}
+
+    async def start(
+        self, request: schema.CreateTerminalRequest, *, program: str | None = None
+    ) -> str:
+        """For subclasses: start a command.
+
+        Args:
+            request: what the agent asks for.
+            program: the file to run; None looks it up as a shell would.
+
+        Raises:
+            Refusal: as `create`.
+        """
+        if len(self._open) + self._starting >= self._max_open:
             raise Refusal("too many terminals are open", number=INVALID_REQUEST)
         if request.cwd is not None and not PurePath(request.cwd).is_absolute():
             raise Refusal(f"{request.cwd!r} is no absolute path", number=INVALID_PARAMS)
+        self._starting += 1
+        try:
+            process, output = await self._spawn(request, program)
+        finally:
+            self._starting -= 1
+        limit = self._limit
+        if request.output_byte_limit is not None:
+            limit = min(limit, max(request.output_byte_limit, 0))
+        terminal = _Terminal(request.session_id, process, limit)
+        terminal_id = f"terminal-{next(self._ids)}"
+        self._open[terminal_id] = terminal
+        self._owner.spawn(self._follow(terminal, output), name=terminal_id)
+        return terminal_id
+
+    async def _spawn(
+        self, request: schema.CreateTerminalRequest, program: str | None
+    ) -> tuple[asyncio.subprocess.Process, int]:
         argv = [request.command, *request.args]
         if self._shell is not None and not request.args:
             argv = [*self._shell, request.command]
@@ -155,8 +197,9 @@ class LocalTerminals:
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
+                executable=program,
                 cwd=request.cwd,
-                env={**os.environ, **{one.name: one.value for one in request.env}},
+                env=self.environment(request),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=theirs,
                 stderr=theirs,
@@ -171,14 +214,7 @@ class LocalTerminals:
             raise
         finally:
             os.close(theirs)
-        limit = self._limit
-        if request.output_byte_limit is not None:
-            limit = min(limit, max(request.output_byte_limit, 0))
-        terminal = _Terminal(request.session_id, process, limit)
-        terminal_id = f"terminal-{next(self._ids)}"
-        self._open[terminal_id] = terminal
-        self._owner.spawn(self._follow(terminal, ours), name=terminal_id)
-        return terminal_id
+        return process, ours
 
     async def output(self, session_id: str, terminal_id: str) -> schema.TerminalOutputResponse:
         """What the command has written so far, and how it ended if it has."""
