@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from arcp_client.errors import ArcpError, RequestError
 
 __all__ = [
@@ -42,6 +44,7 @@ class AgentRefused(RequestError):
     """The agent answered a call with an error. The connection goes on.
 
     Attributes:
+        message: the agent's own.
         number: the JSON-RPC error code; 0 if the agent sent none that is one.
         data: whatever the agent added; the whole error if it was misshapen.
     """
@@ -56,6 +59,27 @@ class AgentRefused(RequestError):
         super().__init__(message, details=data)
         self.number = number
         self.data = data
+
+    @property
+    def reason(self) -> str:
+        """The message with what ``data`` adds to it.
+
+        Many agents say no more than "Internal error" in the message.
+        """
+        said = _words(self.data)
+        return self.message if said in self.message else f"{self.message}: {said}"
+
+
+def _words(data: Any) -> str:
+    """What the data of an error says to a person, 500 characters at most."""
+    if isinstance(data, dict):
+        told = [data[name] for name in ("details", "message", "reason", "error") if data.get(name)]
+        data = told[0] if told else data or None
+    if data is None or data is True or data is False:
+        return ""
+    text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+    text = text.strip()
+    return text if len(text) <= 500 else f"{text[:499]}…"
 
 
 class AuthRequired(AgentRefused):

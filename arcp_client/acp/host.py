@@ -112,7 +112,8 @@ def host(
             raise JobFailed(str(error), code="INVALID_REQUEST") from error
         except AgentRefused as error:
             details = {"acp_code": error.number}
-            raise JobFailed(error.message[:500], retryable=False, details=details) from error
+            reason = Scrubber().text(error.reason)
+            raise JobFailed(reason[:1000], retryable=False, details=details) from error
         except LinkError as error:
             said = Scrubber().text(getattr(error, "stderr", ""))
             _log.error("the agent of job %s: %s %s", job.id, error, said)

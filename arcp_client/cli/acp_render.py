@@ -55,7 +55,15 @@ class Screen:
         self._diffs(request.tool_call)
         for number, option in enumerate(request.options, 1):
             self._line(Text(f"  {number}  {terminal.harmless(option.name)}"))
-        self._console.print(Text("number, or Enter for no: ", style="yellow"), end="")
+        self._ask()
+
+    def again(self, hint: str) -> None:
+        """What was typed is no answer."""
+        self._console.print(Text(hint, style="yellow"), soft_wrap=True)
+        self._ask()
+
+    def _ask(self) -> None:
+        self._console.print(Text("y, n, number, or Enter for no: ", style="yellow"), end="")
 
     def ready(self) -> None:
         """The person's turn."""

@@ -51,6 +51,10 @@ app = typer.Typer(
 def run() -> int:
     """Run the command of ``sys.argv``; its exit code."""
     tame()
+    return guarded(_run)
+
+
+def _run() -> int:
     try:
         app()
     except SystemExit as end:

@@ -120,7 +120,7 @@ def page_of(code: Exit) -> str:
     return f"{DOCS_URL}reference/errors/exit-codes.html#exit-{int(code)}"
 
 
-_FULL = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
+_FULL = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF})
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -56,6 +56,7 @@ SERVICES: dict[tuple[Any, str], list[Any]] = {
     (LocalFiles, "writable"): [None, 1],
     (LocalFiles, "max_bytes"): [None, 0, 1.5],
     (LocalTerminals, "limit"): [None, 0, 1.5],
+    (LocalTerminals, "env"): [5, "A=1"],
     (LocalTerminals, "max_open"): [None, 0, 1.5],
     (LocalTerminals, "shell"): ["sh -c", [], [5]],
     (LocalTerminals, "grace"): [None, *SECONDS],

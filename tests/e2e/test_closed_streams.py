@@ -1,0 +1,79 @@
+"""Commands whose standard streams are closed, or in another encoding: a sentence, no trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = f"{sys.executable} -m arcp_client.cli"
+NOWHERE = "--url ws://127.0.0.1:1/arcp --connect-timeout 0.1"
+
+COMMANDS = [
+    "--help",
+    f"run echo --input 1 {NOWHERE}",
+    f"jobs {NOWHERE}",
+    f"ping {NOWHERE}",
+    "replay /no/such/file",
+    "config show",
+    f"acp {sys.executable} examples/agents/echo.py",
+]
+
+
+def run(line: str, *, given: bytes | None = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["sh", "-c", line], input=given, capture_output=True, cwd=ROOT, timeout=50, check=False
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_closed_stream_is_no_accident(command: str, closed: str) -> None:
+    done = run(f"{COMMAND} {command} {closed}")
+    said = done.stderr.decode()
+    assert "Traceback" not in said
+    assert "unexpected" not in said
+    assert "Exception ignored" not in said
+    assert done.returncode in {0, 1, 2, 3, 4, 124, 130}
+    if done.returncode and "2>&-" not in closed:
+        assert said.strip()
+
+
+def test_output_that_is_closed_is_said_and_fails() -> None:
+    done = run(f"{COMMAND} config show >&-")
+    assert done.returncode == 1
+    assert b"the output cannot be written" in done.stderr
+
+
+def test_input_that_is_closed_is_said_and_fails() -> None:
+    done = run(f"{COMMAND} acp {sys.executable} examples/agents/echo.py <&-")
+    assert done.returncode == 2
+    assert b"standard input is closed" in done.stderr
+
+
+def test_a_chat_reads_input_in_another_encoding_and_goes_on() -> None:
+    line = f"PYTHONIOENCODING=utf-8:strict {COMMAND} acp {sys.executable} examples/agents/echo.py"
+    done = run(line, given=b"caf\xe9\nnext\n")
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stdout.decode().splitlines() if "said" in line]
+    assert said == ["You said: caf�", "You said: next"]
+
+
+@pytest.mark.parametrize("option", ["--json", ""])
+def test_a_reader_that_leaves_ends_the_conversation_without_a_word(option: str) -> None:
+    agent = f"{sys.executable} examples/agents/echo.py"
+    many = "word " * 2000
+    done = run(f"{COMMAND} acp {option} {agent} --prompt '{many}' | head -c 10", given=b"")
+    assert done.stderr.decode() == ""
+
+
+def test_an_agent_that_is_not_there_has_its_own_remedy() -> None:
+    done = run(f"{COMMAND} acp /no/such/program")
+    said = done.stderr.decode()
+    assert done.returncode == 3
+    assert "there is no such program" in said
+    assert "--url" not in said
+    assert "arcp-client acp claude-agent-acp" in said
