@@ -51,6 +51,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         own_call: the calling handler, if the end of a job would wait for it; may raise
             WouldDeadlock.
         chunk_log: where the chunks of a job's result outlive the process; ``None`` if nowhere.
+        exact_sizes: whether the runtime states the sizes of results in bytes, and truly.
         lossy: whether events may be gone with a lost link, of a runtime that does not replay them.
         cancel: ask the runtime to cancel a job.
         unwatch: watch a job no longer.
@@ -63,6 +64,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     barriers: Callable[[str], Iterable[tuple[Lane, int]]]
     own_call: Callable[[str], Call | None]
     chunk_log: Callable[[str], Log | None]
+    exact_sizes: Callable[[], bool]
     lossy: Callable[[], bool]
     cancel: Callable[[str, str | None], Awaitable[None]]
     unwatch: Callable[[str], Awaitable[None]]
@@ -105,7 +107,9 @@ class JobRecord(JobStream):
         self.children: list[str] = []
         self.progress: Progress | None = None
         self.key: str | None = None
-        self.assembler = Assembler(job_id, log=lambda: owner.chunk_log(job_id))
+        self.assembler = Assembler(
+            job_id, log=lambda: owner.chunk_log(job_id), exact=owner.exact_sizes
+        )
         self.barriers: list[tuple[Lane, int]] = []
         self.mine = False
         self.watched = False

@@ -29,7 +29,7 @@
     │   ├── JobFailed             the runtime said so: ``code``, ``retryable``, ``details``
     │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted
     │   ├── JobLost               the runtime no longer knows the job
-    │   ├── ResultIncomplete      chunks of the result are missing
+    │   ├── ResultIncomplete      its streamed result is not whole
     │   └── ResultUnavailable     the job ended well, its value can no longer be had
     ├── TranscriptError           a file that is no transcript, or a damaged one
     ├── HandlerError              a handler raised; given to ``on_error`` hooks
@@ -545,7 +545,10 @@ class JobLost(JobError):
 
 
 class ResultIncomplete(JobError):
-    """The job succeeded, but chunks of its result never arrived (§8.4).
+    """The job succeeded, but its streamed result is not what the runtime sent (§8.4).
+
+    Chunks never arrived or cannot be read, one came twice with different contents, they belong to
+    two results, or together they have another size than the runtime stated; the message says which.
 
     Attributes:
         missing: the ``chunk_seq`` numbers that are missing below the last one seen.

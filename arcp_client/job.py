@@ -155,15 +155,19 @@ class JobHandle:
         """Wait for the job's end and give its result; may be called often and late (§7.3, §8.4).
 
         Returns after the handlers that match the job's earlier events have run, unless they were
-        registered with ``barrier=False``. A lost link does not end the wait.
+        registered with ``barrier=False``. A lost link does not end the wait. Half a character (an
+        unpaired surrogate) is U+FFFD in every text of the value, as in `chunks` and `save`.
 
         Raises:
             JobFailed: the job ended without success, by subclass `JobCancelled`, `JobTimedOut`,
                 `LeaseExpired` or `BudgetExhausted`.
             JobLost: the runtime no longer knows the job.
-            ResultIncomplete: chunks of the result are missing.
+            ResultIncomplete: chunks of the result are missing or unreadable, one came twice with
+                different contents, they belong to two results, or the size is not the one that the
+                runtime stated (S19).
             ResultUnavailable: it succeeded, but its value can no longer be had.
             ClientClosed: the client was closed meanwhile.
+            ArcpError: what else ended the client meanwhile, as in `Closed.cause`.
             WouldDeadlock: called in a handler that the result would wait for.
         """
         return await self._record.result()
@@ -171,11 +175,14 @@ class JobHandle:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The result's decoded chunks from the first one on, while they come (§8.4).
 
-        Nothing for a job with an inline result.
+        Nothing for a job with an inline result. A text may be cut inside a character; half of one
+        that stays alone is U+FFFD.
 
         Raises:
-            ResultIncomplete: at the first missing chunk, once the job has ended.
-            JobError: the job failed.
+            ResultIncomplete: once the job has ended, at the first missing chunk, or at the end for
+                what else `result` calls incomplete.
+            JobError: any other one that `result` raises: the job failed or is lost.
+            ArcpError: the client was closed (`ClientClosed`), or what else ended it.
         """
         record = self._record
         record.owner.at_home()
@@ -189,7 +196,8 @@ class JobHandle:
         Returns the number of bytes written. The file appears under its name only when complete.
 
         Raises:
-            JobError: as `result` does.
+            JobError: as `result` does, `ResultIncomplete` among them.
+            ArcpError: the client was closed (`ClientClosed`), or what else ended it.
             OSError: it cannot be written, or is no file, such as a device or a directory.
         """
         check.a_path("path", path)

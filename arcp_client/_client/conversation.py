@@ -307,6 +307,10 @@ class Conversation:
         lost = self._line is not None and self._line.manager.links > 1
         return lost and not self._session.dialect.jobs_survive_drop
 
+    def exact_sizes(self) -> bool:
+        """Whether the runtime states the sizes of results in bytes, and truly."""
+        return self._session.dialect.exact_sizes
+
     async def kept(self) -> None:
         """Return when a restart would know of what is known here."""
         if self._durability is not None:

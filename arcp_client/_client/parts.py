@@ -157,6 +157,7 @@ class Parts:
             barriers=consumers.barriers,
             own_call=consumers.own_call,
             chunk_log=lambda job_id: self.conversation.chunk_log(job_id),
+            exact_sizes=lambda: self.conversation.exact_sizes(),
             lossy=lambda: self.conversation.lossy(),
             cancel=lambda job_id, reason: self.requester.cancel(job_id, reason),
             unwatch=lambda job_id: self.requester.unwatch(job_id),

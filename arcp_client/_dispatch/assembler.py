@@ -1,6 +1,7 @@
-"""Result chunks in, the assembled result out (§8.4): in order, once each, memory bounded (D13).
+"""Assembles a streamed result from its chunks (§8.4): in order, once each, memory bounded (D13).
 
-Up to 8 MiB stay in memory, the rest goes to a temporary file.
+Up to 8 MiB stay in memory, the rest goes to a temporary file. What is handed out is whole, or said
+to be incomplete (S19).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import IO, Protocol
 
+from arcp_client._wire.halves import TextJoiner
 from arcp_client.errors import ArcpError, ResultIncomplete
 from arcp_client.events import ResultChunk
 
@@ -24,6 +26,8 @@ _logger = logging.getLogger("arcp_client.dispatch")
 
 _IN_MEMORY = 8 * 1024 * 1024
 _AHEAD = 1024
+_PADDING = 2
+"""Bytes of a chunk in base64 that a runtime which estimates counts too many."""
 
 
 class Log(Protocol):
@@ -43,14 +47,22 @@ class Assembler:
         job_id: whose result it is.
         log: where to keep each chunk before it counts as processed; asked for with the first one,
             ``None`` if nowhere.
+        exact: whether the size that the runtime states is one in bytes, and true.
 
     Attributes:
         result_id: the result that is assembled; a chunk of another id starts anew.
         size: bytes assembled so far.
     """
 
-    def __init__(self, job_id: str, *, log: Callable[[], Log | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        log: Callable[[], Log | None] = lambda: None,
+        exact: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.job_id = job_id
+        self._exact = exact
         self._find_log = log
         self._log: Log | None = None
         self.result_id: str | None = None
@@ -60,7 +72,8 @@ class Assembler:
         self._hashes: list[int] = []
         self._ahead: dict[int, ResultChunk] = {}
         self._text = True
-        self._half = ""
+        self._joiner = TextJoiner()
+        self._slack = 0
         self._problem: str | None = None
         self._complete = False
         self._final: int | None = None
@@ -142,17 +155,11 @@ class Assembler:
     def _decoded(self, chunk: ResultChunk) -> bytes:
         if chunk.encoding == "base64":
             self._text = False
-            return base64.b64decode(chunk.data, validate=True)
+            self._slack += _PADDING
+            return self._joiner.end() + base64.b64decode(chunk.data, validate=True)
         if chunk.encoding != "utf8":
             raise ValueError(f"unknown encoding {chunk.encoding[:40]!r}")
-        # A runtime that cuts text by UTF-16 units may cut a character in two: the first half
-        # waits for the second one.
-        text = self._half + chunk.data
-        self._half = ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            self._half, text = text[-1], text[:-1]
-        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return joined.encode()
+        return self._joiner.add(chunk.data)
 
     # -- the end
 
@@ -172,13 +179,13 @@ class Assembler:
             self._problem = f"the result is {result_id}, the chunks are of {self.result_id}"
         self.result_id = self.result_id or result_id
         self._complete = True
-        if self._half:  # of a character whose other half never came
-            self._half = ""
-            self._write("\ufffd".encode())
+        half = self._joiner.end()
+        if half:
+            self._write(half)
             self._ends[-1] = self.size
         if size is not None and self.started and size != self.size:
-            # Several runtimes count characters, or not at all.
-            _logger.info("the result of job %s is said to be of %d bytes", self.job_id, size)
+            text = "the result of job %s has %d bytes, its runtime stated %d"
+            _logger.warning(text, self.job_id, self.size, size)
         if self._log is not None:
             self._log.close()
         self._tell()
@@ -195,13 +202,15 @@ class Assembler:
         """The joined chunks: ``str`` if every chunk was text, else ``bytes``.
 
         Raises:
-            ResultIncomplete: chunks are missing or unreadable.
+            ResultIncomplete: chunks are missing or unreadable, came twice with different contents,
+                belong to two results, or make another size than the runtime stated.
         """
         joined = self._read(0, self.size)
         value: str | bytes = joined.decode() if self._text else joined
         missing = self.missing()
-        if missing or self._problem is not None or self._cut_short():
-            why = self._problem or f"chunks {_listed(missing)} of {self.result_id} never came"
+        why = self._problem or self._wrong_size()
+        if missing or why is not None or self._cut_short():
+            why = why or f"chunks {_listed(missing)} of {self.result_id} never came"
             raise ResultIncomplete(
                 f"job {self.job_id}: {why}", missing=missing, partial=value, job_id=self.job_id
             )
@@ -211,6 +220,20 @@ class Assembler:
         """Whether its end may be among what was lost: nobody said which chunk is the last."""
         return self._doubted and self._final is None and self._stated != self.size
 
+    def _wrong_size(self) -> str | None:
+        """What contradicts the size that the runtime stated.
+
+        Some runtimes count characters, or estimate. Then it shows what is missing only if nobody
+        said which chunk is the last.
+        """
+        stated = self._stated
+        if stated is None or stated == self.size or not self.started:
+            return None
+        short = self._final is None and self.size + self._slack < stated
+        if not short and not self._exact():
+            return None
+        return f"{self.result_id} has {self.size} bytes, the runtime stated {stated}"
+
     def missing(self) -> tuple[int, ...]:
         """The numbers that are missing below the last one known of; of a cut end, the first."""
         last = max([len(self._ends) - 1, *self._ahead])
@@ -218,7 +241,9 @@ class Assembler:
             last = max(last, self._final)
         elif not self._ends and self._complete:
             last = max(last, 0)
-        if self._complete and self._cut_short():
+        stated = self._stated or 0
+        short = self.size < stated and self._wrong_size() is not None
+        if self._complete and self._final is None and (short or self._cut_short()):
             last = max(last, len(self._ends))
         return tuple(n for n in range(len(self._ends), last + 1) if n not in self._ahead)
 

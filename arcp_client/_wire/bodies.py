@@ -79,7 +79,7 @@ class ProgressBody(_Body, gc=False):
 class ChunkBody(_Body, gc=False):
     result_id: str
     chunk_seq: Count
-    data: str = ""
+    data: str
     encoding: str = "utf8"
     more: bool = True
 

@@ -31,6 +31,7 @@ from arcp_client._wire.bodies import (
     StatusPayload,
     TypedEvent,
 )
+from arcp_client._wire.halves import whole_texts
 from arcp_client._wire.ids import nanoseconds, parse_time
 from arcp_client._wire.json_faults import fault_of
 from arcp_client._wire.unreadable import head_of, header_of, unreadable
@@ -187,6 +188,8 @@ def _tolerant(data: bytes) -> Frame:
         correlation_id=dialect.text_of(raw.get("correlation_id")),
         payload=payload,
     )
+    if frame.type == dialect.RESULT:
+        frame.payload = whole_texts(payload)
     return _loose(frame, data) if frame.type == dialect.EVENT else frame
 
 

@@ -210,6 +210,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
             (§7.2), not that of the one it answers.
         acks_free_histories: what any session acknowledged is missing from the histories that
             others ask for; so nothing is acknowledged (§6.5).
+        exact_sizes: ``result_size`` is the length of a streamed result in bytes (§8.4); else it may
+            count characters, or be an estimate.
         resumes_late: a resume is refused as expired while the runtime believes in the old link.
         flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
@@ -235,6 +237,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     mixes_histories: bool = False
     repeats_trace: bool = True
     acks_free_histories: bool = False
+    exact_sizes: bool = False
     resumes_late: bool = False
     flat_leases: bool = False
     max_frame: int | None = None
@@ -245,7 +248,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect
     for dialect in (
-        Dialect(name="arcp-client", close_with="close"),
+        Dialect(name="arcp-client", close_with="close", exact_sizes=True),
         Dialect(
             name="python",
             strict=False,
@@ -305,7 +308,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             hears_by_subscribing=True,
             flat_leases=True,
         ),
-        Dialect(name="unknown", patience=0.5),
+        Dialect(name="unknown", patience=0.5, exact_sizes=True),
     )
 }
 

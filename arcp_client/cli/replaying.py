@@ -306,16 +306,21 @@ class _Replay:
             )
         pieces = [chunks[n] for n in sorted(chunks)]
         if all(piece.encoding == "utf8" for piece in pieces):
-            return "".join(piece.data for piece in pieces)
+            return _whole("".join(piece.data for piece in pieces))
         try:
             return b"".join(map(_bytes, pieces))
         except ValueError:
             raise ResultIncomplete("a chunk cannot be decoded", job_id=job_id) from None
 
 
+def _whole(text: str) -> str:
+    """With U+FFFD for half a character, as `JobHandle.result` has it."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def _bytes(piece: events.ResultChunk) -> bytes:
     if piece.encoding == "utf8":
-        return piece.data.encode()
+        return _whole(piece.data).encode()
     return base64.b64decode(piece.data, validate=True)
 
 

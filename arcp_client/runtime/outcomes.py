@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arcp_client._wire import dialect
+from arcp_client._wire.halves import TextJoiner
 
 __all__ = ["PARENT_ENDED", "Cancellation", "Failure", "Streamed", "Success", "Timers"]
 
@@ -73,6 +74,7 @@ class Streamed:
     count: int = 0
     size: int = 0
     done: bool = False
+    text: TextJoiner = field(default_factory=TextJoiner)
     kept: list[str | bytes] | None = None
     """The pieces themselves, for a client that cannot take them one by one."""
 

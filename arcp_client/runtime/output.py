@@ -67,8 +67,14 @@ class Output:
             }
             self._job.emit("result_chunk", body)
         stream.count += 1
-        stream.size += size
+        # As a client joins it: of the halves of a character in two pieces comes one character.
+        if isinstance(data, str):
+            stream.size += len(stream.text.add(data))
+        else:
+            stream.size += len(stream.text.end()) + len(data)
         stream.done = not more
+        if stream.done:
+            stream.size += len(stream.text.end())
 
     def _too_large(self, what: str, limit: int) -> None:
         message = f"{what} is over the limit of {limit} bytes"

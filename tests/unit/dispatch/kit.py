@@ -66,6 +66,7 @@ class Hub(Observing):
             barriers=self._consumers.barriers,
             own_call=self._consumers.own_call,
             chunk_log=lambda _: None,
+            exact_sizes=lambda: False,
             lossy=lambda: False,
             cancel=nothing,
             unwatch=nothing,

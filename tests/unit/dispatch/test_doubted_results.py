@@ -10,9 +10,11 @@ from arcp_client.events import ResultChunk
 from tests.interop.rules import rule
 
 
-def assembled(*texts: str, last: bool = False, doubted: bool = True) -> Assembler:
+def assembled(
+    *texts: str, last: bool = False, doubted: bool = True, exact: bool = False
+) -> Assembler:
     """An assembler that got these chunks, the first one being number 0."""
-    assembler = Assembler("job")
+    assembler = Assembler("job", exact=lambda: exact)
     for number, text in enumerate(texts):
         more = not (last and number == len(texts) - 1)
         assembler.add(ResultChunk(result_id="r", chunk_seq=number, data=text, more=more))
@@ -43,13 +45,73 @@ def test_else_the_end_may_be_among_what_was_lost(size: int | None) -> None:
     assert caught.value.missing == (2,)
 
 
-@pytest.mark.parametrize("size", [None, 3])
+@pytest.mark.parametrize("size", [None, 1])
 @rule("accept-17")
 def test_without_a_gap_the_terminal_message_is_the_end(size: int | None) -> None:
     # Some runtimes mark no chunk as the last one, and state a size that is not exact.
     assembler = assembled("a", "b", doubted=False)
     assembler.finish("r", size)
     assert assembler.value() == "ab"
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_s19_bytes_that_are_missing_where_no_chunk_was_the_last_are_an_end_that_never_came(
+    exact: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    assembler = assembled("12345", "12345", doubted=False, exact=exact)
+    assembler.finish("r", 15)
+    with pytest.raises(ResultIncomplete, match="has 10 bytes, the runtime stated 15") as caught:
+        assembler.value()
+    assert (caught.value.missing, caught.value.partial) == ((2,), "1234512345")
+    assert caplog.records[-1].levelname == "WARNING"
+
+
+@pytest.mark.parametrize("size", [1, 26])
+def test_s19_a_size_that_is_exact_decides_though_the_last_chunk_came(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assembler = assembled("12345" * 5, last=True, doubted=False, exact=True)
+    assembler.finish("r", size)
+    with pytest.raises(
+        ResultIncomplete, match=f"has 25 bytes, the runtime stated {size}"
+    ) as caught:
+        assembler.value()
+    assert (caught.value.missing, caught.value.partial) == ((), "12345" * 5)
+
+
+@pytest.mark.parametrize("size", [1, 24, 26])
+def test_s19_one_that_is_not_exact_is_a_warning_once_the_last_chunk_came(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assembler = assembled("12345" * 5, last=True, doubted=False)
+    assembler.finish("r", size)
+    assert assembler.value() == "12345" * 5
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"has 25 bytes, its runtime stated {size}" in caplog.text
+
+
+def test_an_estimate_of_base64_counts_its_padding_and_misses_nothing() -> None:
+    assembler = Assembler("job")
+    for number in range(2):
+        chunk = ResultChunk(result_id="r", chunk_seq=number, data="YQ==", encoding="base64")
+        assembler.add(chunk)
+    assembler.finish("r", 6)
+    assert assembler.value() == b"aa"
+
+
+@pytest.mark.parametrize("exact", [False, True])
+async def test_s19_reading_along_and_the_value_agree(exact: bool) -> None:
+    assembler = assembled("12345", doubted=False, exact=exact)
+    assembler.finish("r", 26)
+    came: list[bytes] = []
+
+    async def never(_: object) -> None:
+        raise AssertionError("nothing more comes")
+
+    with pytest.raises(ResultIncomplete):
+        async for chunk in assembler.chunks(never):
+            came += [chunk]
+    assert came == [b"12345"]
 
 
 def test_a_result_of_which_nothing_came_is_incomplete() -> None:
