@@ -130,6 +130,9 @@ class Client(Observing, Asking):
     async def close(self, *, timeout: float | None = None) -> None:
         """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
 
+        A TypeScript runtime ends them: `SessionInfo.jobs_run_on` is False there, and a warning
+        names the jobs that are open (S21).
+
         Running handlers may finish what arrived; then the runtime is told, and everything here
         ends. Idempotent, from any task, also inside a handler, which is then not waited for.
         Nothing connects afterwards. With a store, the checkpoint is deleted.
@@ -145,7 +148,8 @@ class Client(Observing, Asking):
     async def detach(self, *, timeout: float | None = None) -> None:
         """Drop the link without ending the session, so that it can be resumed within its window.
 
-        With a store, the checkpoint is kept: the next client goes on from it.
+        With a store, the checkpoint is kept: the next client goes on from it. A TypeScript runtime
+        ends the session's jobs, as with `close` (S21).
 
         Args:
             timeout: seconds for all of it, shared as in `close`; ``Timeouts.close`` by default.

@@ -160,6 +160,8 @@ class SessionInfo:
         heartbeat_interval: seconds, ``None`` if heartbeats were not negotiated.
         resume_window: seconds that the session outlives its link; ``None`` if not stated.
         dialect: which variant of the protocol the runtime speaks.
+        jobs_run_on: jobs go on when the session is closed or detached (§6.7). False for a
+            TypeScript runtime, which ends them.
     """
 
     id: str
@@ -169,6 +171,7 @@ class SessionInfo:
     heartbeat_interval: float | None = None
     resume_window: float | None = None
     dialect: str = ""
+    jobs_run_on: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,11 +205,25 @@ class Life:
                     "closed while handlers still ran: %d events were not handled",
                     self._consumers.backlog,
                 )
+        self._warn_of_jobs()
         if await conversation.say_goodbye(deadline, tell=tell):
             await asyncio.wait({running}, timeout=deadline.share(min(GRACE, deadline.left / 2)))
         await _stopped(running, deadline)
         conversation.finish(None)
         await conversation.let_go(forget=tell and not failed, deadline=deadline)
+
+    def _warn_of_jobs(self) -> None:
+        """Some runtimes do not let jobs outlive their session, as §6.7 has it."""
+        info = self._conversation.info
+        open_jobs = [job.id for job in self._jobs.open()]
+        if info is None or info.jobs_run_on or not open_jobs or self._states.closed:
+            return
+        _log.warning(
+            "%d open jobs end with this session, since a runtime of the dialect %s ends them: %s",
+            len(open_jobs),
+            info.dialect,
+            ", ".join(open_jobs[:10]),
+        )
 
     def end(self, cause: ArcpError | None) -> None:
         """The session is over: everybody who waits is told, nothing runs on."""

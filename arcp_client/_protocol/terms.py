@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -43,8 +44,8 @@ class Terms(msgspec.Struct):
     def agree(self, welcome: Welcome, spoken: Dialect | None, frame: ControlFrame) -> None:
         """Take over what a welcome says; ``spoken`` overrules the dialect that it is written in."""
         self.session_id = welcome.info.id
-        self.info = welcome.info
         self.dialect = spoken or welcome.dialect
+        self.info = replace(welcome.info, jobs_run_on=not self.dialect.session_ends_jobs)
         self.welcomed_at = parse_time(frame.payload.get("accepted_at"))
         self.live = True
 

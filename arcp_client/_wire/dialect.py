@@ -212,6 +212,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
             others ask for; so nothing is acknowledged (§6.5).
         exact_sizes: ``result_size`` is the length of a streamed result in bytes (§8.4); else it may
             count characters, or be an estimate.
+        session_ends_jobs: a session that is closed, or whose link is lost, takes its jobs with it.
         resumes_late: a resume is refused as expired while the runtime believes in the old link.
         flat_leases: leases are granted by name, without patterns.
         max_frame: bytes of the longest frame that the runtime takes over a WebSocket; it closes
@@ -238,6 +239,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     repeats_trace: bool = True
     acks_free_histories: bool = False
     exact_sizes: bool = False
+    session_ends_jobs: bool = False
     resumes_late: bool = False
     flat_leases: bool = False
     max_frame: int | None = None
@@ -271,6 +273,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             jobs_survive_drop=False,
             refuses_caught_up=True,
             renames_copies=True,
+            session_ends_jobs=True,
         ),
         Dialect(
             name="csharp",

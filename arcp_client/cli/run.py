@@ -156,6 +156,13 @@ class _Running:
         # not read of it comes again another time.
         self._stream = stream = client.events()
         job = next(iter(client.open_jobs()), None)
+        if self._detach and not client.session.jobs_run_on:
+            self._open = False
+            raise Complaint(
+                Exit.USAGE,
+                "this runtime ends the jobs of a session with it, so the job would not run",
+                "run it without --detach, and stay until it has ended",
+            )
         history, entry = job is None, None
         if job is not None:
             entry = await entry_of(client, job.id)

@@ -276,6 +276,13 @@ class PlayedJob:
         if self.task is not None:
             self.task.cancel()
 
+    def die(self) -> None:
+        """End it without a word: its session is gone, and took it along."""
+        if not self.over:
+            self.status = wire.ERROR
+            if self.task is not None:
+                self.task.cancel()
+
     def _end(self, kind: str, payload: dict[str, Any], status: str) -> None:
         self.status = status
         self.end = self.tell(kind, payload)

@@ -356,6 +356,10 @@ class Talk(Line):
         if frame["type"] not in self._forms.closes:
             self._unknown(frame)
             return
+        if self._forms.away == "dies":
+            for job in self._host.jobs.values():
+                if job.session is self.session:
+                    job.die()
         if self._forms.close_cancels:
             for job in list(self._host.jobs.values()):
                 if job.session is self.session and not job.over:

@@ -18,6 +18,8 @@ from arcp_client.errors import (
     LocalProtocolError,
     Unauthenticated,
 )
+from arcp_client.testing import ScriptedRuntime
+from arcp_client.testing.scripted import Finish, Wait
 from arcp_client.transports import WebSocketConnector
 
 
@@ -430,3 +432,37 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, object]) 
 def test_a_target_of_another_type_is_refused() -> None:
     with pytest.raises(TypeError, match="target"):
         Client(42)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ jobs that end with a session
+
+
+@pytest.mark.parametrize("leave", ["close", "detach"])
+@pytest.mark.parametrize(
+    "dialect", ["spec", "python", "typescript", "csharp", "java", "go", "ruby"]
+)
+async def test_s21_who_leaves_is_told_which_open_jobs_end_with_the_session(
+    dialect: str, leave: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    agents = {"gated": [Wait("never")], "short": [Finish()]}
+    async with ScriptedRuntime(dialect, agents=agents) as runtime:
+        client = Client(runtime, token="t", timeouts=Timeouts(close=0.5))
+        await client.connect()
+        await (await client.submit("short")).result()
+        job = await client.submit("gated")
+        assert client.session.jobs_run_on is (dialect != "typescript")
+        await getattr(client, leave)()
+        said = [r.getMessage() for r in caplog.records if "end with this session" in r.getMessage()]
+        assert len(said) == (dialect == "typescript")
+        assert all(text.startswith("1 open jobs") and job.id in text for text in said)
+
+
+async def test_s21_without_open_jobs_there_is_nothing_to_tell(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        ScriptedRuntime("typescript", agents={"short": [Finish()]}) as runtime,
+        Client(runtime, token="t") as client,
+    ):
+        await (await client.submit("short")).result()
+    assert caplog.records == []
