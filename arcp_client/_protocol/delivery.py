@@ -68,8 +68,8 @@ class Delivery:
         self._recovery = recovery
         self._processed = Ranges(checkpoint.processed if checkpoint is not None else ())
         self.plain = not self._processed
-        self._latest: dict[str, datetime | None] = {}
-        self._skipping: dict[str, datetime] = {}
+        self._began: dict[str, datetime | None] = {}
+        self._skipping: set[str] = set()
         self._ended: list[str] = []
         self._doubtful: dict[str, int] = {}
 
@@ -96,7 +96,7 @@ class Delivery:
             not self._recovery.busy
             or self._recovery.wants(frame.job_id, of_result=type(frame.payload) is ChunkPayload)
         ):
-            if self._latest and frame.job_id in self._latest and self._is_past(frame.job_id, frame):
+            if self._began and frame.job_id in self._began and self._is_past(frame.job_id, frame):
                 return
             self._rotated(frame, data)
             self._out.emit(to_event(frame, data, again))
@@ -105,31 +105,29 @@ class Delivery:
 
     def from_now_on(self, job_id: str) -> None:
         """A job is watched without its history."""
-        self._latest.setdefault(job_id, None)
+        self._began.setdefault(job_id, None)
 
     def skip_past(self, job_id: str) -> bool:
-        """Whether a history tells what was missed: it is passed over up to the last event.
+        """Whether a history tells what was missed: what is older than the watch is passed over.
 
         It does not if no event has come since the job is watched, or none with a time.
         """
-        latest = self._latest.get(job_id)
-        if latest is None:
+        if self._began.get(job_id) is None:
             return False
-        self._skipping[job_id] = latest
+        self._skipping.add(job_id)
         return True
 
     def _is_past(self, job_id: str, frame: EventFrame) -> bool:
-        """Whether an event is of a job's past, which nobody wants, but for its result."""
+        """Whether an event is older than the watch of its job, which wants only its result then."""
         moment = frame.payload.ts
         if moment is None:
             return False
-        until = self._skipping.get(job_id)
-        if until is not None:
-            if moment < until:
-                return type(frame.payload) is not ChunkPayload
-            del self._skipping[job_id]
-        self._latest[job_id] = moment
-        return False
+        began = self._began[job_id]
+        if began is None:
+            self._began[job_id] = moment
+            return False
+        past = job_id in self._skipping and moment < began
+        return past and type(frame.payload) is not ChunkPayload
 
     def _was_processed(self, seq: int) -> bool:
         """Whether the checkpoint says so: such events come again and are passed over (S1)."""
@@ -171,8 +169,8 @@ class Delivery:
 
     def _forget(self, job_id: str) -> None:
         self._doubtful.pop(job_id, None)
-        self._latest.pop(job_id, None)
-        self._skipping.pop(job_id, None)
+        self._began.pop(job_id, None)
+        self._skipping.discard(job_id)
 
     def _bad(self, frame: BadFrame) -> None:
         """Report what could not be read; where its number could, it counts as received (S3)."""

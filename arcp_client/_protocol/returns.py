@@ -145,13 +145,16 @@ class Returns:
             plan=msgspec.structs.replace(
                 plan,
                 history=history,
-                from_seq=from_seq if keep_number else None,
+                from_seq=job.since if history and not spoken.counts_by_job else None,
+                # In a new session the gap is announced for all jobs; a history brings what it has.
+                lossy=resumed and not history and spoken.loses_events,
+                renew=resumed and spoken.stale_subscriptions,
                 watchful=deaf or not spoken.jobs_survive_drop,
                 look_first=plan.look_first and resumed,
                 live=job.live,
             ),
-            # In a new session the gap is announced for all of them.
-            lossy=resumed and not spoken.jobs_survive_drop,
+            # In a new session the gap is announced for all jobs; a history brings what it has.
+            lossy=resumed and not history and spoken.loses_events,
             renew=resumed and spoken.stale_subscriptions,
         )
         self._perform(steps, now)
@@ -220,20 +223,18 @@ class Returns:
                 job.job_id,
                 now,
                 means=self._means(job),
-                plan=Plan(
-                    history=True,
-                    hold=spoken.stored_outcomes,
-                    watchful=not spoken.jobs_survive_drop,
-                ),
-                lossy=not spoken.jobs_survive_drop,
+                history=True,
+                lossy=spoken.loses_events,
+                hold=spoken.stored_outcomes,
+                watchful=not spoken.jobs_survive_drop,
             )
         elif before and not spoken.jobs_survive_drop:
             steps = self._recovery.begin(
                 job.job_id,
                 now,
                 means=self._means(job),
-                plan=Plan(history=False, hold=spoken.stored_outcomes),
-                lossy=True,
+                history=False,
+                lossy=spoken.loses_events,
                 renew=spoken.stale_subscriptions,
             )
         else:

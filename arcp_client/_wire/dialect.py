@@ -246,6 +246,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     max_line: int | None = None
     stored_outcomes: bool = False
 
+    @property
+    def loses_events(self) -> bool:
+        """What a job says while its link is gone goes nowhere, and the job goes on."""
+        return not self.jobs_survive_drop and not self.session_ends_jobs
+
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect

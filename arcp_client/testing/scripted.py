@@ -224,9 +224,9 @@ class ScriptedRuntime:
         """Wait until there have been so many links."""
         await self._until(lambda: self.links >= count)
 
-    async def until_left(self) -> None:
-        """Wait until no link is up."""
-        await self._until(lambda: not self._talks)
+    async def until_left(self, up: int = 0) -> None:
+        """Wait until no link is up, or no more than so many."""
+        await self._until(lambda: len(self._talks) <= up)
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():

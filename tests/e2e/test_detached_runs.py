@@ -11,6 +11,7 @@ import pytest
 from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Wait
 from tests.e2e.shell import fresh
+from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -33,6 +34,7 @@ async def run_detached(tmp_path: Path, url: str) -> tuple[int, str, str]:
     return done.returncode, out.decode(), err.decode()
 
 
+@rule("note-9")
 @pytest.mark.parametrize("dialect", ["typescript", "spec"])
 async def test_s21_a_job_that_would_end_with_the_session_is_not_submitted(
     dialect: str, tmp_path: Path

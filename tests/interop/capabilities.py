@@ -25,10 +25,10 @@ from arcp_client import (
     Timeouts,
     events,
 )
-from arcp_client.errors import ArcpError
+from arcp_client.errors import ArcpError, JobNotFound
 from arcp_client.testing.scripted import Chunk, Emit, Fail, Finish, Script, Wait
 
-__all__ = ["AGENTS", "PROBES", "RUNTIMES", "TABLE", "Peer"]
+__all__ = ["AGENTS", "PROBES", "RUNTIMES", "TABLE", "Peer", "linked_again"]
 
 RUNTIMES: Final = ("arcp-client", "spec", "python", "typescript", "csharp", "java", "go", "ruby")
 
@@ -44,6 +44,14 @@ AGENTS: Final[Mapping[str, Script]] = {
     ),
     "text": (Chunk("one "), Chunk("två "), Chunk("three"), Finish()),
     "mixed": (Chunk("one "), Chunk(b"\x00\xff"), Finish()),
+    "stream": (
+        Chunk("one "),
+        Wait("first"),
+        Chunk("två "),
+        Wait("second"),
+        Chunk("three"),
+        Finish(),
+    ),
     "fails": (Fail(),),
     "forever": (Emit("progress", {"current": 0}), Wait("never")),
 }
@@ -73,24 +81,30 @@ class Peer(Protocol):
     def open(self, gate: str) -> None:
         """Let agents go on."""
 
-    async def noticed(self) -> None:
-        """Wait until the runtime knows that every link has ended."""
+    def line(self) -> Cable:
+        """Another way to the same runtime, which is cut by itself."""
+
+    async def noticed(self, up: int = 0) -> None:
+        """Wait until the runtime knows that links have ended, all but so many."""
 
     async def settled(self, job_id: str) -> None:
         """Wait until a job has ended there."""
 
 
 @contextlib.asynccontextmanager
-async def connected(peer: Peer, **options: Any) -> AsyncIterator[Client]:
+async def connected(peer: Peer, line: Cable | None = None, **options: Any) -> AsyncIterator[Client]:
     """A client of a peer."""
     options.setdefault("token", "tok-alice")
     async with Client(
-        peer.target,
+        line or peer.target,
         timeouts=Timeouts(open=2, request=5, close=1),
         reconnect=Reconnect(wait=wait_fixed(0.1)),
         **options,
     ) as client:
         yield client
+
+
+_STREAMED = "one två three"
 
 
 async def outcome(job: JobHandle) -> str:
@@ -103,7 +117,7 @@ async def outcome(job: JobHandle) -> str:
     gaps = sum(isinstance(event, Gap) for event in seen)
     try:
         value = (await job.result()).value
-        text = "its result" if value == "done" else repr(value)
+        text = "its result" if value in ("done", _STREAMED) else repr(value)
     except ArcpError as error:
         text = type(error).__name__
     if gaps:
@@ -118,6 +132,22 @@ async def error_of(doing: Awaitable[Any]) -> str:
     except ArcpError as error:
         return type(error).__name__
     return "no error"
+
+
+@contextlib.asynccontextmanager
+async def linked_again(client: Client) -> AsyncIterator[None]:
+    """Wait at the end of the block for the next link, and for what it leads back."""
+    again = asyncio.Event()
+
+    @client.on_state
+    def changed(state: LinkState) -> None:
+        if isinstance(state, Live):
+            again.set()
+
+    again.clear()
+    yield
+    await again.wait()
+    _ = [job async for job in client.jobs()]  # answered after what leads jobs back
 
 
 async def recognised(peer: Peer) -> str:
@@ -209,6 +239,36 @@ async def watched(peer: Peer) -> str:
         return await outcome(view)
 
 
+async def watched_stream(peer: Peer) -> str:
+    async with connected(peer) as submitter, connected(peer) as observer:
+        job = await submitter.submit("stream")
+        await anext(aiter(job.events(events.ResultChunk)))
+        await asyncio.sleep(0.3)  # a client that acknowledges has done so
+        view = await observer.watch(job.id, history=True)
+        peer.open("first")
+        peer.open("second")
+        return await outcome(view)
+
+
+async def watch_dropped(peer: Peer) -> str:
+    line = peer.line()
+    async with connected(peer) as submitter, connected(peer, line) as observer:
+        job = await submitter.submit("gated")
+        view = await observer.watch(job.id, history=True)
+        await anext(aiter(view.events(events.Progress)))
+        async with linked_again(observer):
+            line.hold()
+            await line.cut()
+            await peer.noticed(up=1)
+            peer.open("first")
+            async for event in job.events(events.Progress):
+                if event.current == 2:
+                    break
+            line.release()
+        peer.open("second")
+        return await outcome(view)
+
+
 async def watched_late(peer: Peer) -> str:
     async with connected(peer) as submitter, connected(peer) as observer:
         job = await submitter.submit("steps")
@@ -241,30 +301,43 @@ async def key_later(peer: Peer) -> str:
 
 
 async def dropped(peer: Peer) -> str:
+    return await _dropped(peer, "gated")
+
+
+async def stream_dropped(peer: Peer) -> str:
+    return await _dropped(peer, "stream")
+
+
+async def three_dropped(peer: Peer) -> str:
+    return await _dropped(peer, "gated", "gated", "gated")
+
+
+async def _dropped(peer: Peer, *agents: str) -> str:
     async with connected(peer) as client:
-        job = await client.submit("gated")
-        await anext(aiter(job.events(events.Progress)))
-        again = asyncio.Event()
-
-        @client.on_state
-        def changed(state: LinkState) -> None:
-            if isinstance(state, Live):
-                again.set()
-
-        again.clear()
-        await peer.target.cut()
-        await peer.noticed()
-        await again.wait()
-        _ = [job async for job in client.jobs()]  # answered after what leads the job back
+        jobs = [await client.submit(agent) for agent in agents]
+        for job in jobs:
+            await anext(aiter(job.events(events.Progress, events.ResultChunk)))
+        async with linked_again(client):
+            await peer.target.cut()
+            await peer.noticed()
         peer.open("first")
         peer.open("second")
-        return await outcome(job)
+        (found,) = {await outcome(job) for job in jobs}
+        return found
 
 
 async def ended_while_away(peer: Peer) -> str:
+    return await _ended_while_away(peer, "gated")
+
+
+async def stream_ended_while_away(peer: Peer) -> str:
+    return await _ended_while_away(peer, "stream")
+
+
+async def _ended_while_away(peer: Peer, agent: str) -> str:
     async with connected(peer) as client:
-        job = await client.submit("gated")
-        await anext(aiter(job.events(events.Progress)))
+        job = await client.submit(agent)
+        await anext(aiter(job.events(events.Progress, events.ResultChunk)))
         peer.target.hold()
         await peer.target.cut()
         await peer.noticed()
@@ -280,11 +353,14 @@ async def closed(peer: Peer) -> str:
         job = await client.submit("gated")
         await anext(aiter(job.events(events.Progress)))
     async with connected(peer) as observer:
-        view = await observer.watch(job.id)
+        try:
+            view = await observer.watch(job.id, history=True)
+        except JobNotFound:
+            return "gone"
         status = view.status
         peer.open("first")
         peer.open("second")
-        return status
+        return f"{status}; {await outcome(view)}"
 
 
 PROBES: Final[Mapping[str, Callable[[Peer], Awaitable[str]]]] = {
@@ -299,11 +375,16 @@ PROBES: Final[Mapping[str, Callable[[Peer], Awaitable[str]]]] = {
     "An unknown agent between two known ones (§7.5)": refused,
     "The listing has (§6.6)": listed,
     "A running job watched with history (§7.6)": watched,
+    "A streamed result watched with history (§7.6, §8.4)": watched_stream,
+    "The link of a watcher drops (§6.3, §7.6)": watch_dropped,
     "An ended job watched with history (§7.6)": watched_late,
     "A used key with other parameters (§7.2)": same_key,
     "A used key in a later session (§7.2)": key_later,
     "The link drops, and the job goes on (§6.3)": dropped,
+    "The link drops, and three jobs go on (§6.3)": three_dropped,
+    "The link drops in a streamed result (§6.3, §8.4)": stream_dropped,
     "The link drops, and the job ends meanwhile (§6.3)": ended_while_away,
+    "The link drops, and a streamed result ends meanwhile (§6.3, §8.4)": stream_ended_while_away,
     "The session is closed; its job is (§6.7)": closed,
 }
 """What is tried."""
@@ -323,6 +404,8 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     "An unknown agent between two known ones (§7.5)": {"*": "AgentNotFound"},
     "The listing has (§6.6)": {"*": "all", "typescript": "running ones", "go": "running ones"},
     "A running job watched with history (§7.6)": {"*": "its result"},
+    "A streamed result watched with history (§7.6, §8.4)": {"*": "its result"},
+    "The link of a watcher drops (§6.3, §7.6)": {"*": "its result"},
     "An ended job watched with history (§7.6)": {
         "*": "its result",
         "typescript": "JobNotFound",
@@ -343,13 +426,31 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     "The link drops, and the job goes on (§6.3)": {
         "*": "its result",
         "python": "its result, one Gap",
-        "typescript": "JobLost, one Gap",
+        "typescript": "JobLost",
+    },
+    "The link drops, and three jobs go on (§6.3)": {
+        "*": "its result",
+        "python": "its result, one Gap",
+        "typescript": "JobLost",
+    },
+    "The link drops in a streamed result (§6.3, §8.4)": {
+        "*": "its result",
+        "python": "its result, one Gap",
+        "typescript": "JobLost",
     },
     "The link drops, and the job ends meanwhile (§6.3)": {
         "*": "its result",
         "python": "its result, one Gap",
         "typescript": "JobLost",
     },
-    "The session is closed; its job is (§6.7)": {"*": "running"},
+    "The link drops, and a streamed result ends meanwhile (§6.3, §8.4)": {
+        "*": "its result",
+        "python": "ResultIncomplete, one Gap",
+        "typescript": "JobLost",
+    },
+    "The session is closed; its job is (§6.7)": {
+        "*": "running; its result",
+        "typescript": "gone",
+    },
 }
 """What comes of it, by probe and runtime; what all others have alike stands under ``*``."""

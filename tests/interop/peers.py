@@ -54,7 +54,8 @@ class _Peer:
     """A runtime, as probes see it."""
 
     def __init__(self, inner: Connector) -> None:
-        self.target = HeldConnector(inner)
+        self._inner = inner
+        self.target = self.line()
         self.gates: dict[str, asyncio.Event] = {}
 
     def gate(self, name: str) -> asyncio.Event:
@@ -63,8 +64,12 @@ class _Peer:
     def open(self, gate: str) -> None:
         self.gate(gate).set()
 
-    async def noticed(self) -> None:
-        """Wait until the runtime knows that every link has ended."""
+    def line(self) -> HeldConnector:
+        """Another way to the same runtime, which is cut by itself."""
+        return HeldConnector(self._inner)
+
+    async def noticed(self, up: int = 0) -> None:
+        """Wait until the runtime knows that links have ended, all but so many."""
 
     async def settled(self, job_id: str) -> None:
         """Wait until a job has ended there."""
@@ -78,8 +83,8 @@ class _Scripted(_Peer):
     def gate(self, name: str) -> asyncio.Event:
         return self.runtime.gate(name)
 
-    async def noticed(self) -> None:
-        await self.runtime.until_left()
+    async def noticed(self, up: int = 0) -> None:
+        await self.runtime.until_left(up)
 
     async def settled(self, job_id: str) -> None:
         task = self.runtime.jobs[job_id].task
@@ -92,8 +97,8 @@ class _Reference(_Peer):
         super().__init__(WebSocketConnector(served.url))
         self.served = served
 
-    async def noticed(self) -> None:
-        await self.served.until_ended(len(self.served.connections))
+    async def noticed(self, up: int = 0) -> None:
+        await self.served.until_ended(len(self.served.connections) - up)
 
     async def settled(self, job_id: str) -> None:
         await self.served.until_over(job_id)
@@ -135,7 +140,7 @@ def _ours(script: Script, gate: Gate) -> Callable[..., Coroutine[Any, Any, Any]]
                 case Emit(_, body):
                     await job.progress(body["current"])
                 case Chunk(data):
-                    last = not isinstance(script[number + 1], Chunk)
+                    last = not any(isinstance(step, Chunk) for step in script[number + 1 :])
                     await job.chunk(data, more=not last)
                 case Wait(name):
                     await gate(name).wait()
@@ -155,6 +160,8 @@ def _theirs(script: Script, gate: Gate) -> Callable[..., Coroutine[Any, Any, Any
                 for step in script:
                     if isinstance(step, Chunk):
                         await stream.write(step.data)
+                    elif isinstance(step, Wait):
+                        await gate(step.gate).wait()
             return None
         for step in script:
             match step:

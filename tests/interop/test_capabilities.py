@@ -31,6 +31,7 @@ def test_the_table_has_a_row_for_every_probe() -> None:
         assert set(row) <= {"*", *RUNTIMES}
 
 
+@rule("note-1", "note-9")
 @rule("accept-1", "accept-4", "accept-6", "accept-15", "accept-19", "accept-22", "accept-26")
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("probe", PROBES)

@@ -124,6 +124,7 @@ async def test_no_runtime_objects_to_anything_that_is_sent(dialect: str) -> None
         assert "null" not in re.sub(r"'input': None", "", str(runtime.heard)).lower()
 
 
+@rule("note-4")
 @rule("send-6")
 @every_dialect
 async def test_a_lease_is_asked_for_in_the_form_that_its_runtime_grants(dialect: str) -> None:
@@ -141,6 +142,7 @@ async def test_a_lease_is_asked_for_in_the_form_that_its_runtime_grants(dialect:
 # ------------------------------------------------------------------ closes
 
 
+@rule("note-2")
 @rule("send-5", "accept-26")
 @pytest.mark.parametrize(
     ("dialect", "said"),
@@ -178,6 +180,7 @@ async def test_a_runtime_that_ends_the_session_is_gone_back_to(kind: str) -> Non
 # ------------------------------------------------------------------ the handshake
 
 
+@rule("note-2")
 @rule("accept-4")
 @every_dialect
 async def test_a_refused_token_is_said_and_the_link_is_closed_from_here(dialect: str) -> None:
@@ -200,6 +203,7 @@ async def test_silence_instead_of_a_welcome_is_bounded() -> None:
         await client.close()
 
 
+@rule("note-13")
 @rule("accept-4")
 @pytest.mark.parametrize("answer", [None, Drop(), Withhold()])
 async def test_the_older_family_is_refused_within_the_bound_of_the_handshake(answer: Any) -> None:
@@ -214,6 +218,7 @@ async def test_the_older_family_is_refused_within_the_bound_of_the_handshake(ans
         await client.close()
 
 
+@rule("note-13")
 @rule("accept-4", "accept-27")
 @pytest.mark.parametrize(
     "kind", ["session.accepted", "session.unauthenticated", "job.started", "nack"]
@@ -422,6 +427,7 @@ _DONE = {
 }
 
 
+@rule("note-7")
 @rule("accept-18")
 @pytest.mark.parametrize("dialect", ["go", "spec"])
 async def test_events_that_overtake_one_another_come_in_order_over_the_same_link(
@@ -608,6 +614,7 @@ def test_a_typescript_job_that_died_with_its_link_is_lost_and_said_to_be() -> No
     VirtualClock().run(scenario())
 
 
+@rule("note-3")
 @rule("accept-22")
 async def test_a_ruby_session_hears_of_its_job_again_by_subscribing_to_it() -> None:
     steps = [Emit("progress", {"current": n}) for n in (1, 2)]
@@ -719,6 +726,7 @@ COUNTS: list[Any] = [
 ]
 
 
+@rule("note-6")
 @rule("send-9")
 @every_dialect
 def test_acknowledgements_take_nothing_from_the_history_of_a_watcher(dialect: str) -> None:
@@ -797,6 +805,7 @@ def told(runtime: ScriptedRuntime, session: str | None = None) -> list[int]:
 # ------------------------------------------------------------------ one's own new job
 
 
+@rule("note-10")
 @rule("accept-9")
 @pytest.mark.parametrize("key", [None, "k"])
 @every_dialect
@@ -841,6 +850,7 @@ def test_a_job_that_another_session_has_just_started_under_the_key_is_followed(
     VirtualClock().run(scenario())
 
 
+@rule("note-10")
 @every_dialect
 async def test_a_client_that_begins_again_handles_each_event_once(
     dialect: str, tmp_path: Path

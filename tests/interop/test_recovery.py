@@ -16,12 +16,16 @@ from dataclasses import dataclass, field
 import arcp
 import pytest
 from arcp.client import ARCPClient, JobHandle
+from tenacity import wait_fixed
 
 from arcp_client import Client, Job, Reconnect, Timeouts, events
 from arcp_client._protocol.resume import REFUSALS
 from arcp_client.errors import JobCancelled, JobFailed, JobTimedOut, ResultIncomplete
-from arcp_client.testing import FaultyProxy
+from arcp_client.testing import FaultyProxy, ScriptedRuntime, VirtualClock
+from arcp_client.testing.scripted import Emit, Finish, Wait
+from tests.interop.capabilities import linked_again
 from tests.interop.kit import AT_ONCE, all_of, kinds, numbers
+from tests.interop.peers import HeldConnector
 from tests.interop.reference import ReferenceRuntime
 from tests.interop.rules import rule
 
@@ -63,6 +67,7 @@ def gaps(seen: list[events.Event]) -> list[events.Gap]:
     return [event for event in seen if isinstance(event, events.Gap)]
 
 
+@rule("note-12")
 @rule("accept-22")
 async def test_a_running_job_is_followed_again_after_a_drop(
     reference: ReferenceRuntime, proxy: FaultyProxy, client: Client
@@ -188,6 +193,7 @@ async def test_a_submit_whose_answer_was_lost_is_led_back(
     assert len([j async for j in client.jobs()]) == 1
 
 
+@rule("note-12")
 async def test_a_watched_job_is_watched_again_without_loss(
     reference: ReferenceRuntime, proxy: FaultyProxy
 ) -> None:
@@ -278,6 +284,7 @@ async def test_a_chunked_result_without_its_end_is_incomplete(
     assert caught.value.missing == (1,)
 
 
+@rule("note-12")
 async def test_a_session_that_cannot_be_resumed_is_started_anew() -> None:
     async with (
         ReferenceRuntime(resume_window_sec=0) as served,
@@ -486,3 +493,92 @@ async def test_chunked_results_are_complete_or_said_to_be_incomplete(
     )
     assert [wrong for run in runs for wrong in run.wrong] == []
     assert sum(run.right + run.incomplete for run in runs) == 20
+
+
+# ------------------------------------------------------------------ gaps
+
+
+TOLERANT = ("python", "typescript", "csharp", "ruby")
+
+
+@rule("note-12")
+@pytest.mark.parametrize("drops", [1, 3])
+@pytest.mark.parametrize("history", [True, False])
+@pytest.mark.parametrize("runtime", TOLERANT)
+def test_s22_a_watcher_whose_link_drops_is_told_of_no_gap_where_nothing_is_missing(
+    runtime: str, history: bool, drops: int
+) -> None:
+    """Events come before each drop, while the link is gone, and after it."""
+    if runtime == "ruby" and not history:
+        pytest.skip("its events have no times: the past is not told from what was missed")
+
+    async def scenario() -> None:
+        numbers = range(3 * drops + 2)
+        steps = [s for n in numbers for s in (Emit("progress", {"current": n}), Wait(f"go {n}"))]
+        agents = {"counts": [*steps, Finish("done")]}
+        async with ScriptedRuntime(runtime, agents=agents) as played:
+            line = HeldConnector(played)
+            reconnect = Reconnect(wait=wait_fixed(0.01))
+            async with (
+                Client(played, token="t") as submitter,
+                Client(line, token="t", reconnect=reconnect) as observer,
+            ):
+                job = await submitter.submit("counts")
+                owned, at = job.events(events.Progress), -1
+
+                async def step() -> None:
+                    nonlocal at
+                    at += 1
+                    assert (await anext(owned)).current == at  # type: ignore[union-attr]
+                    played.open(f"go {at}")
+
+                view = await observer.watch(job.id, history=history)
+                seen: list[events.Event] = []
+                stream = aiter(view)
+                await step()
+                for _ in range(drops):
+                    await step()
+                    await asyncio.sleep(0.1)  # the observer has it
+                    async with linked_again(observer):
+                        line.hold()
+                        await line.cut()
+                        await played.until_left(1)
+                        await step()
+                        line.release()
+                    await step()
+                await step()
+                played.open(f"go {at + 1}")
+                async for event in stream:
+                    seen.append(event)  # noqa: PERF401
+                got = [event.current for event in seen if isinstance(event, events.Progress)]
+                assert got == list(numbers)[0 if history else 1 :]
+                assert [event for event in seen if isinstance(event, events.Gap)] == []
+
+    VirtualClock().run(scenario())
+
+
+def test_s22_the_gap_of_an_owner_stands_between_what_came_and_what_comes() -> None:
+    async def scenario() -> None:
+        numbers = range(4)
+        steps = [s for n in numbers for s in (Emit("progress", {"current": n}), Wait(f"go {n}"))]
+        agents = {"counts": [*steps, Finish("done")]}
+        async with ScriptedRuntime("python", agents=agents) as played:
+            line = HeldConnector(played)
+            async with Client(
+                line, token="t", reconnect=Reconnect(wait=wait_fixed(0.01))
+            ) as client:
+                job = await client.submit("counts")
+                await anext(aiter(job.events(events.Progress)))
+                async with linked_again(client):
+                    line.hold()
+                    await line.cut()
+                    await played.until_left()
+                    played.open("go 0")  # number 1 goes nowhere
+                    await asyncio.sleep(0.1)
+                    line.release()
+                for number in numbers:
+                    played.open(f"go {number}")
+                seen = [getattr(event, "current", event.kind) async for event in job]
+                assert seen == [0, "gap", 2, 3, "result"]
+
+    VirtualClock().run(scenario())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.rules import ACCEPT, RULES, SEND, rule, shown
+from tests.interop.rules import ACCEPT, NOTES, RULES, SEND, rule, shown
 
 TESTS = Path(__file__).parents[1]
 
@@ -14,6 +14,7 @@ TESTS = Path(__file__).parents[1]
 def test_the_rules_are_numbered_without_a_gap() -> None:
     assert list(ACCEPT) == list(range(1, 28))
     assert list(SEND) == list(range(1, 13))
+    assert list(NOTES) == list(range(1, 14))
 
 
 def test_every_rule_is_shown_by_a_test_and_every_mark_names_a_rule() -> None:

@@ -21,6 +21,7 @@ from arcp_client.errors import (
 from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Finish, Wait
 from arcp_client.transports import WebSocketConnector
+from tests.interop.rules import rule
 
 
 async def test_a_client_is_live_inside_its_block_and_closed_after_it(runtime: Runtime) -> None:
@@ -437,6 +438,7 @@ def test_a_target_of_another_type_is_refused() -> None:
 # ------------------------------------------------------------------ jobs that end with a session
 
 
+@rule("note-9")
 @pytest.mark.parametrize("leave", ["close", "detach"])
 @pytest.mark.parametrize(
     "dialect", ["spec", "python", "typescript", "csharp", "java", "go", "ruby"]

@@ -13,6 +13,7 @@ from arcp_client import ArcpError, Client, JobContext, JobHandle, Reconnect, Run
 from arcp_client.errors import JobFailed, ResultIncomplete, Unauthenticated
 from arcp_client.testing import ScriptedRuntime, VirtualClock
 from arcp_client.testing.scripted import Emit, Fail, Finish, Raw, Refuse, Script, Wait
+from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -74,6 +75,7 @@ def run(dialect: str, script: Script, path: Path) -> list[Any]:
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
+@rule("note-11")
 @every_dialect
 def test_s19_a_result_whose_last_chunk_never_came_is_incomplete(
     dialect: str, tmp_path: Path
@@ -85,6 +87,7 @@ def test_s19_a_result_whose_last_chunk_never_came_is_incomplete(
         assert (error.missing, error.partial) == ((4,), "12345" * 4)
 
 
+@rule("note-11")
 @every_dialect
 def test_s19_a_size_that_contradicts_is_an_error_where_sizes_are_exact_else_a_warning(
     dialect: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -89,6 +89,7 @@ def ruby() -> Table:
     return Table("ruby")
 
 
+@rule("note-3")
 @rule("accept-22")
 def test_a_job_that_ran_when_the_link_dropped_is_waited_for_by_resuming(csharp: Table) -> None:
     table = csharp
@@ -150,6 +151,7 @@ def test_a_copy_in_the_history_of_an_own_job_is_dropped(ruby: Table) -> None:
     assert ruby.numbers == [1, 2, 3]
 
 
+@rule("note-3")
 @rule("accept-22")
 @pytest.mark.parametrize("answer", ["refused", "ended", "none"])
 def test_where_it_may_not_the_next_resume_brings_what_there_is(ruby: Table, answer: str) -> None:

@@ -72,6 +72,7 @@ def go() -> Go:
     return Go()
 
 
+@rule("note-5")
 @rule("accept-20")
 def test_what_comes_until_the_pong_is_delivered_by_its_times_and_once(go: Go) -> None:
     nonce = go.watch()
@@ -117,6 +118,7 @@ def test_other_runtimes_are_taken_at_their_word(spoken: str) -> None:
     assert table.numbers == [2, 1]
 
 
+@rule("note-5")
 def test_numbers_go_up_though_events_change_places(go: Go) -> None:
     nonce = go.watch()
     for number in (3, 1, 2):
@@ -205,6 +207,7 @@ def test_what_is_no_event_has_no_instant(data: bytes) -> None:
 # ------------------------------------------------------------------ no wait without an end
 
 
+@rule("note-5")
 def test_without_the_pong_the_wait_ends_by_itself(go: Go) -> None:
     nonce = go.watch()
     go.event(None, A, 2)
@@ -216,6 +219,7 @@ def test_without_the_pong_the_wait_ends_by_itself(go: Go) -> None:
     assert go.numbers == [1, 2, 3]
 
 
+@rule("note-5")
 def test_a_stream_that_never_pauses_does_not_prolong_the_wait_for_ever(go: Go) -> None:
     go.watch()
     for number in range(1, 20):
@@ -263,6 +267,7 @@ def test_only_the_pong_that_ends_a_history_may_not_overtake_events(go: Go) -> No
     assert not in_turn(nonce)
 
 
+@rule("note-5")
 def test_too_much_does_not_wait() -> None:
     go = Go()
     go.session = type(go.session)(limit=3)
@@ -428,6 +433,7 @@ def _check(events: list[Event], sent: list[tuple[str, int]], *, whole: bool, end
     assert numbers == sorted(numbers)
 
 
+@rule("note-5")
 @rule("accept-20")
 @given(
     history=st.integers(1, 8),

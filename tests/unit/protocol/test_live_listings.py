@@ -54,6 +54,7 @@ def play(table: Strict, line: Line) -> None:
         table.event(line.seq, JOB, line.number, **fields)
 
 
+@rule("note-5")
 @rule("accept-20")
 def test_java_a_live_event_behind_the_pong_stands_in_the_order_of_the_history() -> None:
     table = Strict(spoken="java")
@@ -107,6 +108,7 @@ def test_go_every_event_twice_is_delivered_once() -> None:
     assert table.numbers == list(range(1, 40))
 
 
+@rule("note-10")
 @rule("accept-18")
 @pytest.mark.parametrize("killed_at", range(33))
 def test_go_every_event_twice_is_delivered_once_over_a_restart_too(killed_at: int) -> None:

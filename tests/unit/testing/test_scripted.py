@@ -223,11 +223,38 @@ async def test_the_older_family_takes_no_session() -> None:
         await client.close()
 
 
-async def test_a_stream_that_is_cut_short_is_known_by_its_size_only(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with made("ruby") as runtime, quick(runtime) as client:
-        job = await client.submit("streams")
-        assert (await job.result()).value == "ab"
-        assert ResultIncomplete not in [type(event) for event in [e async for e in job]]
-        assert Gap not in [type(event) for event in [e async for e in job]]
+@pytest.mark.parametrize("stated", [2, 3])
+async def test_a_stream_that_is_cut_short_is_known_by_its_size_only(stated: int) -> None:
+    end = {"final_status": "success", "result_id": "r", "result_size": stated}
+    body = {"result_id": "r", "chunk_seq": 0, "data": "ab", "encoding": "utf8", "more": True}
+    script = [
+        Emit("result_chunk", body),  # this runtime marks no chunk as the last one
+        Raw({"type": "job.result", "id": "e", "payload": end}),
+    ]
+    async with ScriptedRuntime("ruby", agents={"cut": script}) as runtime, quick(runtime) as client:
+        job = await client.submit("cut")
+        if stated == 2:
+            assert (await job.result()).value == "ab"
+        else:
+            with pytest.raises(ResultIncomplete) as caught:
+                await job.result()
+            assert (caught.value.partial, caught.value.missing) == ("ab", (1,))
+        assert Gap not in [type(event) async for event in job]
+
+
+async def test_acknowledgements_free_what_histories_are_made_of_where_they_do() -> None:
+    for dialect, left in (("go", [3]), ("python", [3]), ("java", [1, 2, 3])):
+        script = [*(Emit("progress", {"current": n}) for n in (1, 2, 3)), Wait("go")]
+        async with (
+            ScriptedRuntime(dialect, agents={"a": script}) as runtime,
+            quick(runtime) as one,
+            quick(runtime) as other,
+        ):
+            job = await one.submit("a")
+            async for event in job.events(events.Progress):
+                if event.current == 3:
+                    break
+            runtime.jobs[job.id].acknowledged(runtime.sessions[one.session.id], 2)
+            view = await other.watch(job.id, history=True)
+            runtime.open("go")
+            assert [event.current async for event in view.events(events.Progress)] == left
