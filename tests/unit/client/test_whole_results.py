@@ -170,7 +170,8 @@ def test_s19_what_ended_the_client_is_raised_alike(tmp_path: Path) -> None:
             await client.connect()
             job = await client.submit("a")
             await anext(aiter(job))
-            runtime.next("session.hello", Refuse("UNAUTHENTICATED", "the token is revoked"))
+            revoked = Refuse("UNAUTHENTICATED", "the token is revoked")
+            runtime.next("session.hello", *[revoked] * 9)
             runtime.drop()
             try:
                 return await outcomes(job, tmp_path / "out")
