@@ -73,12 +73,14 @@ class Correlation:
         return _first(sent)
 
     def _accepted(self, frame: ControlFrame, sent: list[Request]) -> Request | None:
-        trace_id = _trace_of(frame)
-        if trace_id is not None:
+        # A repeated acceptance has the payload of the first one, and so its trace (§7.2); its
+        # envelope has that of the submit it answers.
+        traces = [t for t in (frame.trace_id, dialect.text_of(frame.payload.get("trace_id"))) if t]
+        for trace_id in traces:
             traced = self._traced(trace_id)
             if traced is not None:
                 return traced
-            # Some runtimes make a trace for a submit that has none.
+        if traces:  # some runtimes make a trace for a submit that has none
             sent = [request for request in sent if request.trace_id is None]
         job = self._jobs.get(_job_of(frame))
         if job is not None and job.mine and job.key is not None:

@@ -145,10 +145,7 @@ class Returns:
             plan=msgspec.structs.replace(
                 plan,
                 history=history,
-                from_seq=job.since if history and not spoken.counts_by_job else None,
-                # In a new session the gap is announced for all jobs; a history brings what it has.
-                lossy=resumed and not history and spoken.loses_events,
-                renew=resumed and spoken.stale_subscriptions,
+                from_seq=from_seq if keep_number else None,
                 watchful=deaf or not spoken.jobs_survive_drop,
                 look_first=plan.look_first and resumed,
                 live=job.live,
@@ -223,17 +220,19 @@ class Returns:
                 job.job_id,
                 now,
                 means=self._means(job),
-                history=True,
+                plan=Plan(
+                    history=True,
+                    hold=spoken.stored_outcomes,
+                    watchful=not spoken.jobs_survive_drop,
+                ),
                 lossy=spoken.loses_events,
-                hold=spoken.stored_outcomes,
-                watchful=not spoken.jobs_survive_drop,
             )
         elif before and not spoken.jobs_survive_drop:
             steps = self._recovery.begin(
                 job.job_id,
                 now,
                 means=self._means(job),
-                history=False,
+                plan=Plan(history=False, hold=spoken.stored_outcomes),
                 lossy=spoken.loses_events,
                 renew=spoken.stale_subscriptions,
             )

@@ -384,7 +384,6 @@ EXPECTED: dict[str, list[dict[str, Any]]] = {
                 "submit: accepted",
             ],
             "jobs": ["3 events, JobLost", "11 events, success"],
-            "gaps": [(4, None, "lost")],
             "sessions": ["new", "resumed"],
         }
     ],
@@ -400,7 +399,7 @@ EXPECTED: dict[str, list[dict[str, Any]]] = {
         {
             "gaps": [(1, None, "unknown_end")],
             "sessions": ["new", "new"],
-            "ends": ["ResumeExpired", "ResumeExpired", "UnknownCode"],
+            "ends": ["ResumeExpired", "ResumeExpired", "ResumeExpired"],
         }
     ],
     "typescript-ws/16-budget-exhaustion": [
