@@ -11,7 +11,7 @@ APT_PACKAGES := chromium fonts-dejavu-core
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli
-DEV_EXTRAS  := dev,cli,web,ag-ui
+DEV_EXTRAS  := cli,ag-ui
 DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 
@@ -25,7 +25,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-agents npm lint format types contracts dependencies docs bench build clean
+.PHONY: help demo test test-all test-short test-loops test-agents npm lint format types contracts dependencies docs bench build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -35,6 +35,15 @@ demo: $(DEMO_STAMP) ## install, then three jobs over a connection that is cut tw
 
 test: $(DEV_STAMP) npm ## install, then the whole test suite (COV=1 also measures coverage)
 	$(BIN)/python -m pytest $(PYTEST_XDIST) $(PYTEST_COV) $(PYTEST_ARGS)
+
+test-all: $(DEV_STAMP) ## unit, property and contract tests on each Python, loop and the lowest versions
+	$(BIN)/python scripts/matrix.py all --processes $(TEST_PROCESSES)
+
+test-loops: $(DEV_STAMP) ## those and the faults on the plain loop, on uvloop and with eager tasks
+	$(BIN)/python scripts/matrix.py loops --processes $(TEST_PROCESSES)
+
+test-short: $(DEV_STAMP) ## the marked part of them on uvloop, with eager tasks, and on the lowest versions
+	$(BIN)/python scripts/matrix.py short --processes $(TEST_PROCESSES)
 
 # Agents of the official npm SDK are peers in the tests; without npm those tests skip and say so.
 NPM_SDK   := @agentclientprotocol/sdk@2.4.0
@@ -135,5 +144,6 @@ $(DEV_STAMP): pyproject.toml | $(BIN)/pip
 	    echo "not installed, and not root: $$missing (the tests that need them will say so)" >&2; \
 	fi
 	@echo 'installing arcp-client[$(DEV_EXTRAS)] into $(VENV)'
-	@$(INSTALL) -e '.[$(DEV_EXTRAS)]'
+	@$(INSTALL) --upgrade 'pip>=25.1'
+	@$(INSTALL) -e '.[$(DEV_EXTRAS)]' --group dev
 	@touch $@ $(DEMO_STAMP)

@@ -119,6 +119,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.path.relative_to(ROOT).as_posix() in loops.MARKED:
+        item.add_marker("loops")
     if not isinstance(item, pytest.Function):
         return
     given = getattr(item.function, "hypothesis", None)  # @given hides the coroutine function

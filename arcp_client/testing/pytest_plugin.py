@@ -13,7 +13,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import pytest_asyncio
+try:
+    import pytest_asyncio
+except ModuleNotFoundError as missing:
+    if missing.name is None or missing.name.partition(".")[0] not in {"pytest", "pytest_asyncio"}:
+        raise
+    raise ModuleNotFoundError(
+        "arcp_client.testing.pytest_plugin needs pytest and pytest-asyncio:"
+        " pip install pytest pytest-asyncio",
+        name=missing.name,
+    ) from missing
 
 from arcp_client.client import Client
 from arcp_client.runtime import Runtime

@@ -11,7 +11,7 @@
     async for event in ag_ui(job):                   # for a front end that speaks AG-UI
         ...
 
-Needs the extra ``web``, and `ag_ui` the extra ``ag-ui``. The page "A dashboard in the browser" in
+`ag_ui` needs the extra ``ag-ui``. The page "A dashboard in the browser" in
 the docs says who can see it.
 """
 
@@ -34,11 +34,4 @@ def __getattr__(name: str) -> Any:
     """Import `ag_ui` when it is first used: it has an extra of its own."""
     if name != "ag_ui":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return importlib.import_module("arcp_client.web.agui").ag_ui
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] != "ag_ui":
-            raise
-        raise ModuleNotFoundError(
-            "ag_ui needs the extra ag-ui: pip install 'arcp-client[ag-ui]'", name=missing.name
-        ) from missing
+    return importlib.import_module("arcp_client.web.agui").ag_ui

@@ -26,31 +26,39 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-from ag_ui.core import (
-    PROTOCOL_VERSION,
-    BaseEvent,
-    CustomEvent,
-    RawEvent,
-    ReasoningEndEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
-    ReasoningStartEvent,
-    RunErrorEvent,
-    RunFinishedEvent,
-    RunStartedEvent,
-    StateDeltaEvent,
-    StateSnapshotEvent,
-    StepFinishedEvent,
-    StepStartedEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
-)
+try:
+    from ag_ui.core import (
+        PROTOCOL_VERSION,
+        BaseEvent,
+        CustomEvent,
+        RawEvent,
+        ReasoningEndEvent,
+        ReasoningMessageContentEvent,
+        ReasoningMessageEndEvent,
+        ReasoningMessageStartEvent,
+        ReasoningStartEvent,
+        RunErrorEvent,
+        RunFinishedEvent,
+        RunStartedEvent,
+        StateDeltaEvent,
+        StateSnapshotEvent,
+        StepFinishedEvent,
+        StepStartedEvent,
+        TextMessageContentEvent,
+        TextMessageEndEvent,
+        TextMessageStartEvent,
+        ToolCallArgsEvent,
+        ToolCallEndEvent,
+        ToolCallResultEvent,
+        ToolCallStartEvent,
+    )
+except ModuleNotFoundError as missing:
+    if missing.name is None or missing.name.partition(".")[0] != "ag_ui":
+        raise
+    raise ModuleNotFoundError(
+        "arcp_client.web.agui needs the extra ag-ui: pip install 'arcp-client[ag-ui]'",
+        name=missing.name,
+    ) from missing
 from ag_ui.core.events import RunFinishedCancelledOutcome, RunFinishedSuccessOutcome
 from pydantic import TypeAdapter
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +13,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
+
+from arcp_client.version import DOCS_URL
 
 ROOT = Path(__file__).parents[2]
 MODULES = {
@@ -93,3 +97,64 @@ def test_the_command_of_the_wheel_runs(clean: Path, tmp_path: Path) -> None:
     version = run(python, "-m", "arcp_client.cli", "version", cwd=tmp_path)
     assert version.returncode == 0, version.stderr
     assert version.stdout.startswith("arcp-client ")
+
+
+@pytest.fixture(scope="module")
+def metadata(distributions: tuple[Path, Path]) -> Metadata:
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return Metadata.from_email(wheel.read(name))
+
+
+def test_the_extras_are_those_that_users_ask_for_and_each_installs_something(
+    metadata: Metadata,
+) -> None:
+    extras = set(metadata.provides_extra or ())
+    assert extras == {"ag-ui", "all", "cli", "keyring"}
+    requirements = metadata.requires_dist or []
+    for extra in extras:
+        own = [r for r in requirements if r.marker and r.marker.evaluate({"extra": extra})]
+        assert own, extra
+    names = {requirement.name for requirement in requirements}
+    assert not names & {"pytest", "mypy", "ruff", "sphinx", "uv"}, "what develops is not published"
+
+
+def test_each_requirement_says_from_which_version_on(metadata: Metadata) -> None:
+    for requirement in metadata.requires_dist or []:
+        if requirement.name != "arcp-client":
+            assert str(requirement.specifier).startswith(">="), requirement
+
+
+def test_the_index_shows_links_that_work_there(metadata: Metadata) -> None:
+    assert {"Documentation", "Specification"} <= set(metadata.project_urls or {})
+    readme = metadata.description or ""
+    links = re.findall(r"\]\(([^)\s]+)\)", readme)
+    assert links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
+def test_each_page_of_the_documentation_that_the_readme_links_to_is_there(
+    metadata: Metadata,
+) -> None:
+    for page in re.findall(re.escape(DOCS_URL) + r"([\w/-]+)\.html", metadata.description or ""):
+        assert (ROOT / "docs" / f"{page}.md").is_file(), page
+
+
+@pytest.mark.parametrize(
+    ("module", "absent", "named"),
+    [
+        ("arcp_client.web.agui", "ag_ui", "arcp-client[ag-ui]"),
+        (
+            "arcp_client.testing.pytest_plugin",
+            "pytest_asyncio",
+            "pip install pytest",
+        ),
+    ],
+)
+def test_a_module_whose_requirement_is_missing_names_what_to_install(
+    module: str, absent: str, named: str, tmp_path: Path
+) -> None:
+    program = f"import sys; sys.modules[{absent!r}] = None; import {module}"
+    done = run(sys.executable, "-c", program, cwd=tmp_path)
+    assert done.returncode == 1
+    assert named in done.stderr.splitlines()[-1]
