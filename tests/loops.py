@@ -16,13 +16,8 @@ from typing import Any
 import pytest
 
 MARKED = (
-    "tests/contract/test_jobs.py",
-    "tests/faults/test_watches.py",
     "tests/unit/acp/test_order.py",
-    "tests/unit/acp/test_services.py",
-    "tests/unit/client/test_handlers.py",
     "tests/unit/link/test_defects.py",
-    "tests/unit/runtime/test_jobs.py",
     "tests/unit/rx/test_errors.py",
     "tests/unit/test_tasks.py",
     "tests/unit/test_user_code.py",

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from arcp_client import Client, Credential, Order, Registration, Runtime, SqliteEventLog, events
 from arcp_client.errors import HandlerError
+from tests.loops import LOOP
 from tests.unit.client.conftest import Gates
 
 
@@ -271,7 +272,7 @@ async def test_stats_count_what_came_and_what_is_done(client: Client, gates: Gat
     assert stats.received >= 3
     assert stats.processed == stats.received - 2
     assert stats.queued == 2
-    assert stats.lag > 0
+    assert stats.lag > 0 or LOOP == "uvloop"  # its clock has milliseconds
     assert (stats.spilled, stats.repeated, stats.gaps, stats.reconnects) == (0, 0, 0, 0)
     assert stats.last_message is not None
     assert stats.last_disconnect is None
