@@ -15,9 +15,15 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class Connecting(LinkState):
-    """The first link is being made; ``attempt`` counts from 1."""
+    """The first link is being made.
+
+    Attributes:
+        attempt: counts from 1.
+        cause: why the last attempt failed; None at the first one.
+    """
 
     attempt: int = 1
+    cause: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,35 @@ def codes() -> str:
     return "\n".join([CODES, *rows])
 
 
-PAGES = {"index.md": index, "exit-codes.md": codes}
+SHORT = """\
+---
+orphan: true
+---
+
+# Short links
+
+What `arcp-client` prints under an error leads here.
+
+This page is generated: `python scripts/generate_error_pages.py`.
+
+"""
+
+
+def short() -> str:
+    """The page that the command's short links lead to, as it should be."""
+    rows = [
+        f'- <a id="{int(code)}"></a>[{int(code)}: {code.meaning[0]}]'
+        f"(reference/errors/exit-codes.md#exit-{int(code)})"
+        for code in sorted(Exit)
+    ]
+    rows += [
+        f'- <a id="{name.lower()}"></a>[{name}](reference/errors/index.md#{name.lower()})'
+        for name in (cls.__name__ for cls in classes())
+    ]
+    return SHORT + "\n".join(rows) + "\n"
+
+
+PAGES = {"index.md": index, "exit-codes.md": codes, "../../e.md": short}
 
 
 def main() -> None:

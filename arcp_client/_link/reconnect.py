@@ -326,7 +326,7 @@ class ReconnectManager:
         elif now + delay >= self._gives_up_at:
             return None
         else:
-            self._changed(Connecting(self._backoff.attempt + 1))
+            self._changed(Connecting(self._backoff.attempt + 1, cause))
         return delay
 
     def _pause(self, cause: ArcpError, now: float) -> float | None:

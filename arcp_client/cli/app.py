@@ -1,18 +1,20 @@
 """The command line's words in, the bodies of commands called: options, help, and nothing else.
 
-Everything heavy is imported when a command runs, so that ``--help`` and completion stay quick.
+Everything heavy is imported when a command runs, so that --help and completion stay quick.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from arcp_client.cli.exits import Complaint, Exit, guarded, page_of, tame
+from arcp_client.cli import completion
+from arcp_client.cli.exits import Complaint, Exit, guarded, page_of, short_link, tame
 from arcp_client.cli.options import (
     AgentsOption,
     CancelReason,
@@ -23,13 +25,17 @@ from arcp_client.cli.options import (
     KeyOption,
     LeaseOption,
     OutputOption,
+    PlainCommand,
     ProfileOption,
     ReconnectFor,
     SaveOption,
+    StatusOption,
     TokenFile,
     UrlOption,
+    VerboseOption,
     chosen,
 )
+from arcp_client.version import __version__
 
 __all__ = ["app", "run"]
 
@@ -48,20 +54,42 @@ app = typer.Typer(
 )
 
 
+command = partial(app.command, cls=PlainCommand)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"arcp-client {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Submit jobs to agents over ARCP, follow them in order, survive a cut."""
+
+
 def run() -> int:
-    """Run the command of ``sys.argv``; its exit code."""
+    """Run the command of sys.argv; its exit code."""
     tame()
     return guarded(_run)
 
 
 def _run() -> int:
     try:
-        app()
+        app(prog_name="arcp-client")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(Exit.FAILED)
         if code == Exit.USAGE and not _begun and sys.argv[1:] not in ([], ["config"]):
             # No command was reached: its words were wrong, and the parser has said so.
-            print(f"  {page_of(Exit.USAGE)}", file=sys.stderr)
+            print(f"  {short_link(page_of(Exit.USAGE))}", file=sys.stderr)
         return code
     return int(Exit.SUCCESS)
 
@@ -75,12 +103,12 @@ def _do(command: Callable[[], int]) -> NoReturn:
     raise typer.Exit(guarded(command))
 
 
-@app.command()
+@command()
 def demo(
-    seed: Annotated[int, typer.Option(help="Varies delays and cuts.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Varies delays and cuts.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="A quarter of the time.")] = False,
 ) -> None:
-    """Three jobs over a link that is cut twice, and a table that counts what became of them."""
+    """Three jobs over a link that is cut twice, counted at the end."""
 
     def command() -> int:
         from arcp_client.cli.demo import demo as body
@@ -90,32 +118,42 @@ def demo(
     _do(command)
 
 
-@app.command()
+@command()
 def serve(
     agents: AgentsOption = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 7777,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free one.")
+    ] = 7777,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve the parent process over stdin and stdout.")
     ] = False,
     token_file: TokenFile = None,
     db: Annotated[
         Path | None,
-        typer.Option(help="Keep sessions, jobs and events in this file: they survive a restart."),
+        typer.Option(
+            metavar="FILE",
+            help="Keep sessions, jobs and events in this file: they survive a restart.",
+        ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate chain, PEM: serve wss.")
+        Path | None, typer.Option(metavar="FILE", help="Certificate chain, PEM: serve wss.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(help="Its private key, PEM; by default in the same file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Its private key, PEM; by default in the same file."),
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that running jobs get when it is stopped.")
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="What running jobs get when it is stopped."),
     ] = 3.0,
     acp: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=COMMAND: serve an agent of the Agent Client Protocol."),
+        typer.Option(metavar="NAME=COMMAND", help="Serve an agent of the Agent Client Protocol."),
     ] = None,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Serve agents to clients, until it is stopped.
 
@@ -134,28 +172,34 @@ def serve(
     _do(command)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@command(context_settings={"ignore_unknown_options": True})
 def acp(
-    command: Annotated[list[str], typer.Argument(help="The agent's program and its arguments.")],
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND...", help="The agent's program and its arguments."),
+    ],
     prompt: Annotated[
-        str | None, typer.Option("--prompt", "-p", help="Send this alone, and end.")
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this alone, and end.")
     ] = None,
     json_lines: Annotated[
         bool, typer.Option("--json", help="Updates as JSON lines, for programs.")
     ] = False,
-    cwd: Annotated[str, typer.Option(help="The agent's directory, and what it may read.")] = ".",
+    cwd: Annotated[
+        str, typer.Option(metavar="DIR", help="The agent's directory, and what it may read.")
+    ] = ".",
     session: Annotated[
-        str | None, typer.Option(help="Continue the conversation of this id.")
+        str | None, typer.Option(metavar="ID", help="Continue the conversation of this id.")
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(help="A kind of tool to allow unasked, such as read.")
+        list[str] | None,
+        typer.Option(metavar="KIND", help="A kind of tool to allow unasked, such as read."),
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Let it write files there, too.")] = False,
 ) -> None:
-    """Talk to an agent of the Agent Client Protocol, such as ``arcp-client acp opencode acp``.
+    """Talk to an agent of the Agent Client Protocol (ACP).
 
-    Ctrl-C cancels the turn, and once more ends the agent. Permissions are asked for on a terminal;
-    anywhere else, what is not allowed is rejected.
+    Such as: arcp-client acp opencode acp. Ctrl-C cancels the turn, and once more ends the agent.
+    Permissions are asked for on a terminal; anywhere else, what is not allowed is rejected.
     """
 
     def body() -> int:
@@ -174,10 +218,15 @@ def acp(
     _do(body)
 
 
-@app.command("run")
+@command("run")
 def run_(
     agent: Annotated[
-        str | None, typer.Argument(help="name or name@version; with --resume, the job's id.")
+        str | None,
+        typer.Argument(
+            metavar="AGENT",
+            help="name or name@version; with --resume, the job's id.",
+            autocompletion=completion.agents_or_jobs,
+        ),
     ] = None,
     input: InputOption = "null",
     url: UrlOption = None,
@@ -185,7 +234,7 @@ def run_(
     json: JsonOption = False,
     lease: LeaseOption = None,
     max_runtime: Annotated[
-        float | None, typer.Option(help="Seconds after which the runtime ends the job.")
+        float | None, typer.Option(metavar="SECONDS", help="When the runtime ends the job.")
     ] = None,
     key: KeyOption = None,
     save: SaveOption = None,
@@ -202,18 +251,21 @@ def run_(
         bool, typer.Option("--ephemeral", help="Keep nothing: there is no --resume later.")
     ] = False,
     record: Annotated[
-        Path | None, typer.Option(help="Record the job to this file, a transcript; see replay.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Record the job to this file, a transcript; see replay."),
     ] = None,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
     reconnect_for: ReconnectFor = 600.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Submit a job and follow it: its events on stderr, its result on stdout.
+    """Submit a job and follow it to its result.
 
-    With --output json or jsonl everything of the job is on stdout. Ctrl-C leaves the job running
-    and says how to come back to it; a second Ctrl-C asks the runtime to cancel it. After a crash
-    or a reboot ``arcp-client run --resume`` goes on where it was.
+    Its events go to stderr, its result to stdout; with --output json or jsonl everything of the
+    job is on stdout. Ctrl-C leaves the job running and says how to come back to it; a second Ctrl-C
+    asks the runtime to cancel it. After a crash or a reboot arcp-client run --resume goes on where
+    it was.
     """
 
     def command() -> int:
@@ -242,7 +294,7 @@ def run_(
     _do(command)
 
 
-@app.command()
+@command()
 def watch(
     job: JobArgument,
     url: UrlOption = None,
@@ -255,6 +307,7 @@ def watch(
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
     reconnect_for: ReconnectFor = 600.0,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Follow a job of any session of yours to its end. Ctrl-C only stops watching."""
 
@@ -271,17 +324,18 @@ def watch(
     _do(command)
 
 
-@app.command()
+@command()
 def jobs(
-    status: Annotated[
-        list[str] | None, typer.Option(help="Only this status; may be given again.")
+    status: StatusOption = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="AGENT", help="Only this agent.", autocompletion=completion.agents),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show how they stand until Ctrl-C ends it.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two looks of --watch.")
     ] = 2.0,
     url: UrlOption = None,
     output: OutputOption = None,
@@ -289,6 +343,7 @@ def jobs(
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
     """List the jobs that you may see.
 
@@ -304,12 +359,12 @@ def jobs(
             url=url, token_file=token_file, profile=profile, output=chosen(output, json),
             connect_timeout=connect_timeout,
         )  # fmt: skip
-        return body(where, status=status or [], agent=agent, watch=watch, every=every)
+        return body(where, status=[*(status or ())], agent=agent, watch=watch, every=every)
 
     _do(command)
 
 
-@app.command()
+@command()
 def status(
     job: JobArgument,
     url: UrlOption = None,
@@ -318,8 +373,9 @@ def status(
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Say how a job stands: agent, status, lease, budget."""
+    """Say how a job stands: progress, times, lease, budget."""
 
     def command() -> int:
         from arcp_client.cli.jobs import status as body
@@ -334,7 +390,7 @@ def status(
     _do(command)
 
 
-@app.command()
+@command()
 def cancel(
     job: JobArgument,
     reason: CancelReason = None,
@@ -342,6 +398,7 @@ def cancel(
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Ask the runtime to end a job that was submitted from here."""
 
@@ -357,7 +414,7 @@ def cancel(
     _do(command)
 
 
-@app.command()
+@command()
 def result(
     job: JobArgument,
     save: SaveOption = None,
@@ -368,6 +425,7 @@ def result(
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
     reconnect_for: ReconnectFor = 600.0,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Wait for a job's end and give its result."""
 
@@ -384,7 +442,7 @@ def result(
     _do(command)
 
 
-@app.command()
+@command()
 def ping(
     url: UrlOption = None,
     output: OutputOption = None,
@@ -392,8 +450,9 @@ def ping(
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Connect to a runtime: who it is, its agents, and how long a round trip takes."""
+    """Connect to a runtime: who it is, its agents, its round trip."""
 
     def command() -> int:
         from arcp_client.cli.jobs import ping as body
@@ -408,9 +467,12 @@ def ping(
     _do(command)
 
 
-@app.command()
+@command()
 def record(
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB", help="Ids of jobs.")] = None,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=completion.jobs),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="The transcript; - is stdout.")
     ] = ...,  # type: ignore[assignment]  # required
@@ -423,8 +485,9 @@ def record(
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
     reconnect_for: ReconnectFor = 600.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Record what a session sees of jobs to a transcript, with secrets masked, until they end.
+    """Record jobs to a transcript until they end, secrets masked.
 
     Exits as watch does. Ctrl-C ends the recording, never the jobs.
     """
@@ -442,11 +505,11 @@ def record(
     _do(command)
 
 
-@app.command()
+@command()
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A transcript.")],
     job: Annotated[
-        str | None, typer.Option(help="Which of its jobs; by default the first one.")
+        str | None, typer.Option(metavar="JOB", help="Which of its jobs; by default the first one.")
     ] = None,
     speed: Annotated[
         str, typer.Option(metavar="X|max", help="Recorded seconds that go into one.")
@@ -458,13 +521,14 @@ def replay(
         bool, typer.Option("--serve", help="Play all of it as a runtime, for any client.")
     ] = False,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For --serve; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="For --serve; 0 takes a free one.")
     ] = 7777,
     output: OutputOption = None,
     json: JsonOption = False,
     profile: ProfileOption = None,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Show a recorded job as watch would have, or play the whole recording as a runtime.
+    """Show a recorded job, or play a recording as a runtime.
 
     Exits as watch would have. A recording that was cut off never exits with 0.
     """
@@ -485,7 +549,7 @@ def replay(
     _do(command)
 
 
-@app.command()
+@command()
 def doctor(
     url: Annotated[
         str | None,
@@ -496,8 +560,9 @@ def doctor(
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Examine a runtime: what it does as specified, what not, and what is done about it.
+    """Examine how a runtime keeps to the specification.
 
     Nothing is started or changed there. Exits with 0 only if the runtime conforms.
     """
@@ -515,20 +580,28 @@ def doctor(
     _do(command)
 
 
-@app.command()
+@command()
 def web(
     url: UrlOption = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 7778,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free one.")
+    ] = 7778,
     allow_control: Annotated[
         bool, typer.Option("--allow-control", help="Also submit and cancel jobs, not only look.")
     ] = False,
     login_file: Annotated[
         Path | None,
-        typer.Option(help="A file with the token that people log in with; else ARCP_WEB_TOKEN."),
+        typer.Option(
+            metavar="FILE",
+            help="A file with the token that people log in with; else ARCP_WEB_TOKEN.",
+        ),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name that it is reached under; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that it is reached under; may be repeated."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     replay: Annotated[
@@ -540,8 +613,9 @@ def web(
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Serve a dashboard of the runtime's jobs to browsers, until it is stopped.
+    """Serve a dashboard of the runtime's jobs to browsers.
 
     It only looks, unless --allow-control lets it submit and cancel.
     Other machines reach it with --host 0.0.0.0, which takes a token to log in with.
@@ -563,16 +637,17 @@ def web(
     _do(command)
 
 
-@app.command()
+@command()
 def login(
     url: UrlOption = None,
     token_file: TokenFile = None,
     profile: ProfileOption = None,
     connect_timeout: ConnectTimeout = 5.0,
+    verbose: VerboseOption = 0,
 ) -> None:
-    """Ask for a runtime's token, try it, and keep it in the keyring (extra keyring).
+    """Keep a runtime's token in the keyring (extra keyring).
 
-    It is typed without an echo, or read from stdin where that is no terminal.
+    It is tried first. It is typed without an echo, or read from stdin where that is no terminal.
     """
 
     def command() -> int:
@@ -585,7 +660,7 @@ def login(
     _do(command)
 
 
-@app.command()
+@command()
 def logout(url: UrlOption = None, profile: ProfileOption = None) -> None:
     """Take a runtime's token out of the keyring."""
 
@@ -597,9 +672,9 @@ def logout(url: UrlOption = None, profile: ProfileOption = None) -> None:
     _do(command)
 
 
-@app.command()
+@command()
 def version(output: OutputOption = None, json: JsonOption = False) -> None:
-    """Print the versions of this command, Python and the key libraries."""
+    """Print the versions of this command and its libraries."""
 
     def command() -> int:
         from arcp_client.cli.version import version as body
@@ -613,7 +688,7 @@ config = typer.Typer(help="Where settings come from.", no_args_is_help=True, ric
 app.add_typer(config, name="config")
 
 
-@config.command("show")
+@config.command("show", cls=PlainCommand)
 def config_show(
     origin: Annotated[bool, typer.Option("--origin", help="Also say where each is from.")] = False,
     profile: ProfileOption = None,

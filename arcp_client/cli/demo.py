@@ -133,7 +133,7 @@ def report(console: Console, rows: Sequence[Row], witness: Witness) -> Exit:
         overlaps=witness.overlaps,
     )
     if witness.holes:
-        wrong.append(f"{witness.holes} gaps were reported")
+        wrong.append(f"{render.count(witness.holes, 'gap')} reported")
     if wrong:
         for each in wrong:
             terminal.tell(console, f"✗ {each}", "bold red")

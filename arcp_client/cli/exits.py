@@ -12,7 +12,7 @@ from typing import IO
 
 from arcp_client.version import DOCS_URL
 
-__all__ = ["Complaint", "Exit", "guarded", "is_utf8", "page_of", "tame"]
+__all__ = ["Complaint", "Exit", "guarded", "is_utf8", "page_of", "short_link", "tame"]
 
 
 class Exit(enum.IntEnum):
@@ -118,6 +118,12 @@ class Complaint(Exception):
 def page_of(code: Exit) -> str:
     """The page of the docs on an exit code."""
     return f"{DOCS_URL}reference/errors/exit-codes.html#exit-{int(code)}"
+
+
+def short_link(url: str) -> str:
+    """A link to a page of the docs that fits on a line: ``e.html#3`` leads to exit code 3."""
+    anchor = url.rpartition("#")[2].removeprefix("exit-")
+    return f"{DOCS_URL}e.html#{anchor}" if url.startswith(f"{DOCS_URL}reference/errors/") else url
 
 
 _FULL = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF})

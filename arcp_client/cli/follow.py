@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
@@ -24,6 +25,7 @@ from arcp_client.projection import JobProjection
 
 __all__ = ["Following", "Stream", "read_input", "read_lease", "save_result"]
 
+_log = logging.getLogger("arcp_client.cli")
 _SECOND_THOUGHT = 2.0
 _CANCELLING = 10.0
 
@@ -116,6 +118,7 @@ class Following:
             elif isinstance(event, events.Delegate) and event.child_job_id:
                 with contextlib.suppress(asyncio.QueueFull):  # more than can be shown
                     self._children.put_nowait(event.child_job_id)
+            _log.debug("event %s of job %s: %s", event.seq, event.job_id, event.kind)
             self._report.event(event)
             if event.terminal and event.job_id == job.id:
                 return

@@ -13,7 +13,7 @@ from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.follow import save_result
 from arcp_client.cli.options import Output
 from arcp_client.cli.output import SCHEMA, plain, write_result
-from arcp_client.cli.render import duration, iso, moment, number
+from arcp_client.cli.render import count, duration, iso, moment, number
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.cli.standing import Standing, standing
 from arcp_client.errors import FeatureNotNegotiated, PermissionDenied
@@ -149,7 +149,7 @@ def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
                 view = await client.watch(job_id, history=True)
                 if save is not None:
                     size = await save_result(view, save)
-                    terminal.tell(terminal.err(), f"{size:,} bytes are in {save}", "dim")
+                    terminal.tell(terminal.err(), f"wrote {count(size, 'byte')} to {save}", "dim")
                 else:
                     _say_result(where, view, (await view.result()).value)
                 runs.forget(job_id)

@@ -17,7 +17,7 @@ from arcp_client import Client, JobSummary, LinkState, Reconnecting
 from arcp_client.cli import terminal
 from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.options import Output
-from arcp_client.cli.render import duration, local
+from arcp_client.cli.render import count, duration, local
 from arcp_client.cli.running import Interrupts, Place, connected, execute
 from arcp_client.errors import RequestTimeout
 
@@ -217,9 +217,9 @@ class _Live:
         shown = self._found[:room]
         yield _table(shown, datetime.now(UTC))
         running = sum(job.status in _OPEN for job in self._found)
-        facts = [f"{len(self._found):,} jobs, {running:,} of them open"]
+        facts = [f"{count(len(self._found), 'job')}, {running:,} open"]
         if len(shown) < len(self._found):
-            facts.append(f"{len(self._found) - len(shown):,} are not shown")
+            facts.append(f"{len(self._found) - len(shown):,} not shown")
         facts.append(self._link or "Ctrl-C ends it")
         yield Text(" · ".join(facts), style="yellow" if self._link else "dim", no_wrap=True)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from arcp_client.cli import completion
 from arcp_client.cli.exits import Complaint, Exit
 
 __all__ = [
@@ -21,13 +24,25 @@ __all__ = [
     "LeaseOption",
     "Output",
     "OutputOption",
+    "PlainCommand",
     "ProfileOption",
     "ReconnectFor",
     "SaveOption",
+    "Status",
+    "StatusOption",
     "TokenFile",
     "UrlOption",
+    "VerboseOption",
     "chosen",
 ]
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names arguments by their metavars alone, not by Python's types."""
+
+    def get_help(self, ctx: Any) -> str:
+        """The help of the command."""
+        return re.sub(r" <(?:str|path|int|float|list\[str\])>", "", super().get_help(ctx))
 
 
 class Output(enum.StrEnum):
@@ -38,28 +53,72 @@ class Output(enum.StrEnum):
     JSONL = "jsonl"
 
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+class Status(enum.StrEnum):
+    """Statuses of jobs (§7.3)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+def _check_statuses(given: list[str] | None) -> list[str]:
+    for each in given or ():
+        if each not in tuple(Status):
+            raise typer.BadParameter(f"{each!r} is no status; it is one of {', '.join(Status)}")
+    return given or []
+
+
+StatusOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STATUS",
+        callback=_check_statuses,
+        autocompletion=completion.statuses(tuple(Status)),
+        help=f"Only jobs of this status: {', '.join(Status)}. May be given again.",
+    ),
+]
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's id.", autocompletion=completion.jobs)
+]
 UrlOption = Annotated[
     str | None,
-    typer.Option(help="The runtime's ws:// or wss:// URL; else ARCP_URL, else this machine's."),
+    typer.Option(
+        metavar="URL", help="The runtime's ws:// or wss:// URL; else ARCP_URL, else this machine's."
+    ),
 ]
 OutputOption = Annotated[
     Output | None,
-    typer.Option("--output", help="text for people, json as one document, jsonl line by line."),
+    typer.Option(
+        "--output",
+        metavar="text|json|jsonl",
+        help="text for people, json as one document, jsonl line by line.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="A file with the bearer token; else ARCP_TOKEN or ARCP_TOKEN_FILE."),
+    typer.Option(
+        metavar="FILE", help="A file with the bearer token; else ARCP_TOKEN or ARCP_TOKEN_FILE."
+    ),
 ]
 ProfileOption = Annotated[
-    str | None, typer.Option(help="A profile of arcp.toml; else ARCP_PROFILE.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A profile of arcp.toml; else ARCP_PROFILE.",
+        autocompletion=completion.profiles,
+    ),
 ]
 ConnectTimeout = Annotated[
-    float, typer.Option(min=0.1, help="Seconds to try for the first connection.")
+    float,
+    typer.Option(min=0.1, metavar="SECONDS", help="How long to try for the first connection."),
 ]
 ReconnectFor = Annotated[
-    float, typer.Option(min=0, help="Seconds to try for a new connection when one is lost.")
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="How long to try again when a connection is lost."),
 ]
 InputOption = Annotated[
     str,
@@ -80,12 +139,38 @@ LeaseOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option(help="Idempotency key: the same key and input give the same job."),
+    typer.Option(metavar="KEY", help="Idempotency key: the same key and input give the same job."),
 ]
 SaveOption = Annotated[
-    Path | None, typer.Option("--save", "-o", help="Write the result to this file.")
+    Path | None, typer.Option("--save", "-o", metavar="FILE", help="Write the result to this file.")
 ]
-CancelReason = Annotated[str | None, typer.Option(help="Why, for the job's record.")]
+CancelReason = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Why, for the job's record.")
+]
+
+
+def _be_verbose(count: int) -> int:
+    if count:
+        import logging  # a tenth of the time of --help, which needs none of it
+
+        logger = logging.getLogger("arcp_client")
+        wanted = logging.INFO if count == 1 else logging.DEBUG
+        logger.setLevel(min(wanted, logger.level or wanted))
+    return count
+
+
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        metavar="",
+        callback=_be_verbose,
+        help="Log to stderr what is done; -vv in detail.",
+    ),
+]
 
 
 def chosen(output: Output | None, json: bool) -> Output | None:

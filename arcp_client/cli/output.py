@@ -79,7 +79,9 @@ def write_result(value: Any) -> None:
     if isinstance(value, bytes):
         if sys.stdout.isatty():
             raise Complaint(
-                Exit.USAGE, f"the result is {len(value):,} bytes, not text", "save it with -o FILE"
+                Exit.USAGE,
+                f"the result is {render.count(len(value), 'byte')}, not text",
+                "save it with -o FILE",
             )
         sys.stdout.flush()
         sys.stdout.buffer.write(value)

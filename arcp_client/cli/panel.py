@@ -9,7 +9,7 @@ from decimal import Decimal
 from rich.text import Text
 
 from arcp_client.cli.family import Family
-from arcp_client.cli.render import bar, duration, number
+from arcp_client.cli.render import bar, count, duration, number
 from arcp_client.cli.terminal import harmless
 from arcp_client.projection import Bar, Call, JobProjection, Meter
 
@@ -71,9 +71,9 @@ def panel(family: Family, frame: Frame) -> list[Text]:
 def summary(family: Family, elapsed: float) -> Text:
     """What a job came to, in one line, once it is over."""
     root = family.root
-    facts = [f"{number(root.events)} events in {duration(elapsed)}"]
+    facts = [f"{count(root.events, 'event')} in {duration(elapsed)}"]
     if family.children:
-        facts.append(f"{len(family.children)} delegated jobs")
+        facts.append(count(len(family.children), "delegated job"))
     for meter in root.meters:
         of = f" of {_money(meter.granted)}" if meter.granted is not None else ""
         facts.append(f"{_money(meter.spent)}{of} {harmless(meter.currency)} spent")
@@ -97,7 +97,7 @@ def _head(job: JobProjection, frame: Frame) -> Text:
         phase = f"{phase}: {job.message}"
     line.append(f"  {harmless(phase)}")
     if job.gaps:
-        line.append(f"  ! {len(job.gaps)} gaps", style="bold yellow")
+        line.append(f"  ! {count(len(job.gaps), 'gap')}", style="bold yellow")
     line.truncate(max(frame.width - len(right), 1), overflow="ellipsis", pad=True)
     return line.append(right, style="yellow" if frame.link else "dim")
 
@@ -196,7 +196,7 @@ def _result(family: Family, frame: Frame) -> list[Text]:
     root = family.root
     if not root.chunks:
         return []
-    size = f"{number(root.streamed)} bytes"
+    size = count(root.streamed, "byte")
     lines = [line for line in family.tail.splitlines() if line.strip()]
     if not lines:
         return [_row("result").append(size)]

@@ -26,6 +26,7 @@ from arcp_client.cli.exits import Complaint, Exit
 from arcp_client.cli.family import Family
 from arcp_client.cli.listing import found_of
 from arcp_client.cli.output import Report
+from arcp_client.cli.render import count
 from arcp_client.cli.running import Interrupts, Place, beside, connected, execute
 from arcp_client.cli.verdicts import complaint, is_hole
 from arcp_client.errors import JobNotFound, RequestTimeout
@@ -354,7 +355,7 @@ class _Session:
             for view in self._open.values():
                 self._recording.write(OutcomeLine(job_id=view.id, status=view.status))
             self._recording.end("interrupted" if stopped and not everything else "complete")
-        told = f"{self._events:,} events of {len(self._known):,} jobs"
+        told = f"{count(self._events, 'event')} of {count(len(self._known), 'job')}"
         terminal.tell(terminal.err(), f"recorded {told}", "dim")
         if stopped and not everything:
             raise Complaint(

@@ -16,6 +16,7 @@ from arcp_client.projection import Call
 
 __all__ = [
     "bar",
+    "count",
     "duration",
     "event_text",
     "iso",
@@ -44,13 +45,18 @@ def _plain(text: str, style: str = "") -> Text:
 def _short(text: str) -> str:
     """A megabyte is no line: what it begins with, and how much more there is."""
     if len(text) > _LONG:
-        text = f"{text[:_LONG]}… ({number(len(text) - _LONG)} more characters)"
+        text = f"{text[:_LONG]}… ({count(len(text) - _LONG, 'more character')})"
     return harmless(text)
 
 
 def number(value: float) -> str:
     """A number as people write it."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def count(n: int, noun: str, nouns: str = "") -> str:
+    """So many of something: ``1 job``, ``2 jobs``."""
+    return f"{n:,} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
 def bar(share: float, width: int, style: str = "green") -> Text:
@@ -137,7 +143,7 @@ def _metric(event: events.Metric) -> Text:
 
 
 def _artifact(event: events.ArtifactRef) -> Text:
-    size = "" if event.byte_size is None else f", {number(event.byte_size)} bytes"
+    size = "" if event.byte_size is None else f", {count(event.byte_size, 'byte')}"
     return _plain(f"made {event.uri} ({event.content_type}{size})", "blue")
 
 
@@ -170,7 +176,7 @@ def _piece(event: events.ResultChunk) -> str:
         size = len(base64.b64decode(event.data, validate=True))
     except ValueError:
         size = len(event.data)
-    return f"({number(size)} bytes)"
+    return f"({count(size, 'byte')})"
 
 
 def _completed(event: events.Completed) -> Text:
@@ -214,8 +220,9 @@ _WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
 def state_text(state: LinkState) -> Text | None:
     """What a change of the link's state says; ``None`` for what need not be said."""
     match state:
-        case Connecting(attempt) if attempt > 1:
-            return _plain(f"no connection yet, attempt {attempt}", "yellow")
+        case Connecting(attempt, cause) if attempt > 1:
+            why = f": {cause}" if cause is not None else ""
+            return _plain(f"no connection yet, attempt {attempt}{why}", "yellow")
         case Reconnecting(attempt, delay, cause):
             again = f", attempt {attempt}" if attempt > 1 else ""
             return _plain(f"link lost, reconnecting in {delay:.1f} s{again}: {cause}", "yellow")

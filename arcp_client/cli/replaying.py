@@ -19,6 +19,7 @@ from arcp_client.cli.family import Family
 from arcp_client.cli.given import served_token
 from arcp_client.cli.options import Output
 from arcp_client.cli.output import Report, reporter
+from arcp_client.cli.render import count
 from arcp_client.cli.running import Interrupts, beside, execute
 from arcp_client.cli.verdicts import complaint, is_hole
 from arcp_client.errors import ResultIncomplete, ResultUnavailable, job_error
@@ -278,7 +279,7 @@ class _Replay:
         if self._holes:
             raise Complaint(
                 Exit.GAP,
-                f"the job succeeded, but {len(self._holes)} gaps were recorded with it",
+                f"the job succeeded, but {count(len(self._holes), 'gap')} recorded with it",
                 "what happened on the way is not complete",
             )
         if not scene.complete:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+from rich.text import Text
 from tenacity import stop_after_delay
 
 from arcp_client import (
@@ -36,10 +38,13 @@ from arcp_client.cli.options import Output
 from arcp_client.cli.settings import settle
 from arcp_client.cli.verdicts import complaint
 from arcp_client.errors import Unauthenticated
+from arcp_client.transcripts import Scrubber
 
 __all__ = ["Interrupts", "Place", "Stop", "beside", "connected", "execute", "place"]
 
 
+_log = logging.getLogger("arcp_client.cli")
+_MOMENT = 1.0
 _TRIES = 3
 """Times that a person is asked for a token which the runtime takes."""
 
@@ -197,6 +202,25 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         raise failure
 
 
+@asynccontextmanager
+async def _waiting(where: Place) -> AsyncIterator[None]:
+    """Say what is waited for, once it has taken a moment: with a spinner on a terminal."""
+
+    async def say() -> None:
+        await asyncio.sleep(_MOMENT)
+        console = terminal.err()
+        url = terminal.harmless(Scrubber().text(where.url))
+        text = f"connecting to {url}, for {where.connect_timeout:g} s at most"
+        if not console.is_terminal or console.is_dumb_terminal:
+            terminal.tell(console, text, "dim")
+            return
+        with console.status(Text(text, style="dim")):
+            await asyncio.get_running_loop().create_future()
+
+    async with beside(say()):
+        yield
+
+
 def tell_state(state: LinkState) -> None:
     """A line on stderr for what is worth one."""
     text = render.state_text(state)
@@ -227,6 +251,7 @@ async def connected(
 
     def changed(state: LinkState) -> None:
         nonlocal first
+        _log.info("the link to %s: %s", Scrubber().text(where.url), state)
         if isinstance(state, Closed) or (isinstance(state, Live) and first):
             first = False  # what works at once is not worth a word, and the error says its own
             return
@@ -243,7 +268,8 @@ async def connected(
         while True:
             client.on_state(changed)
             try:
-                await client.connect()
+                async with _waiting(where):
+                    await client.connect()
                 break
             except Unauthenticated:
                 if not tries:
@@ -256,6 +282,11 @@ async def connected(
     if interrupts.count:
         await leave(0.5)
         raise Complaint(Exit.INTERRUPTED, "interrupted before there was a connection")
+    session = client.session
+    _log.info(
+        "session %s with %s %s (%s): %s", session.id, session.runtime.name,
+        session.runtime.version, session.dialect, ", ".join(sorted(session.features)),
+    )  # fmt: skip
     try:
         yield client
     finally:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arcp_client import events
+from arcp_client.cli import render
 
 __all__ = ["Count", "Row", "count", "faults", "mark"]
 
@@ -104,7 +105,7 @@ def faults(rows: Sequence[Row], *, cuts: int, wanted_cuts: int, overlaps: int) -
             (numbers.unexpected, "handled that were never sent"),
         ):
             if amount:
-                wrong.append(f"{row.agent}: {amount} events {what}")
+                wrong.append(f"{row.agent}: {render.count(amount, 'event')} {what}")
         if not numbers.sent:
             wrong.append(f"{row.agent}: sent nothing")
         if row.result != row.expected:

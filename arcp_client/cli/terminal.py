@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from arcp_client.cli.exits import Complaint, is_utf8
+from arcp_client.cli.exits import Complaint, is_utf8, short_link
 
 __all__ = ["as_json", "complain", "err", "harmless", "log_to_stderr", "out", "tell"]
 
@@ -79,8 +79,7 @@ def complain(problem: Complaint) -> None:
     console.print(line, soft_wrap=True)
     if problem.remedy:
         tell(console, f"  {problem.remedy}", "dim")
-    more = "" if problem.remedy else "what to do: "
-    tell(console, f"  {more}{problem.help_url}", "dim")
+    tell(console, f"  {short_link(problem.help_url)}", "dim")
 
 
 def as_json(value: Any, *, cut: bool = False) -> str:
@@ -112,19 +111,23 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 
 
 class _ToStderr(logging.Handler):
-    """Log records as messages; a trace only where a level asks for it."""
+    """Log records as messages; a trace only where a level asks for it.
+
+    Warnings and errors, or what ``-v`` asked for by the level of the package's logger.
+    """
 
     def __init__(self, *, traces: bool) -> None:
-        super().__init__(logging.WARNING)
-        self._traces = traces
+        wanted = logging.getLogger("arcp_client").level or logging.WARNING
+        super().__init__(min(wanted, logging.WARNING))
+        self._traces = traces or wanted <= logging.DEBUG
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             console = err()
             word = record.levelname.lower()
-            tell(
-                console, f"{word}: {record.getMessage()}", "yellow" if word == "warning" else "red"
-            )
+            style = {"warning": "yellow", "info": "dim", "debug": "dim"}.get(word, "red")
+            name = f"{record.name}: " if record.levelno < logging.WARNING else ""
+            tell(console, f"{word}: {name}{record.getMessage()}", style)
             if self._traces and record.exc_info:
                 trace = logging.Formatter().formatException(record.exc_info)
                 console.print(Text(harmless(trace, lines=True), style="dim"), soft_wrap=True)
@@ -133,7 +136,10 @@ class _ToStderr(logging.Handler):
 
 
 def log_to_stderr(*, traces: bool = False) -> None:
-    """Show the package's warnings and errors on stderr, with traces for who runs the agents."""
+    """Show the package's warnings and errors on stderr, with traces for who runs the agents.
+
+    With ``-v`` and ``-vv`` also what it does.
+    """
     logger = logging.getLogger("arcp_client")
     logger.propagate = False
     logger.addHandler(_ToStderr(traces=traces))

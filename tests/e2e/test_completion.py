@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shell import fresh
+from tests.e2e.shell import fresh, serving
 
 PROGRAM = "arcp-client"
 
@@ -68,3 +68,40 @@ def test_bash_offers_what_fits(env: dict[str, str], typed: str, offered: set[str
     """
     detection = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert set(output(env, "bash", "-c", script, **detection).split()) == offered
+
+
+# ------------------------------------------------------------------------- what a runtime knows
+
+
+def offers(env: dict[str, str], *words: str, **more: str) -> list[str]:
+    done = subprocess.run(
+        [PROGRAM], capture_output=True, text=True, timeout=40, check=False,
+        env={
+            **env, "_ARCP_CLIENT_COMPLETE": "complete_bash", "COMP_CWORD": str(len(words)),
+            "COMP_WORDS": " ".join([PROGRAM, *words]), **more,
+        },
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_agents_jobs_statuses_and_profiles_complete(env: dict[str, str], tmp_path: Path) -> None:
+    with serving({**env, "ARCP_TOKEN": "sesame"}, "--agents", "cli_agents:make") as (url, _):
+        known = {"ARCP_URL": url, "ARCP_TOKEN": "sesame"}
+        ran = output(env, PROGRAM, "run", "echo", "-i", "1", "--detach", **known).strip()
+        assert {"echo", "fails"} <= set(offers(env, "run", "", **known))
+        assert offers(env, "run", "busy@", **known) == ["busy@1.0.0"]
+        assert offers(env, "jobs", "--agent", "ech", **known) == ["echo"]
+        for command in ("watch", "status", "result", "cancel", "record"):
+            assert offers(env, command, "job_", **known) == [ran]
+        assert offers(env, "run", "", ARCP_URL=url) == []  # without the token
+    assert offers(env, "run", "", **known) == []  # without the runtime
+    assert offers(env, "jobs", "--status", "r") == ["running"]
+    config = tmp_path / ".config" / "arcp-client"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[profiles.prod]\nurl = "wss://x/"\n[profiles.test]\n')
+    assert offers(env, "ping", "--profile", "p") == ["prod"]
+    (config / "config.toml").write_text("no TOML")
+    assert offers(env, "ping", "--profile", "p") == []
+    assert offers(env, "run", "") == []

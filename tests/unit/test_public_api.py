@@ -334,7 +334,7 @@ def test_states_of_the_link() -> None:
     assert all(issubclass(cls, arcp_client.LinkState) for cls in found.values())
     assert found.pop("LinkState") is arcp_client.LinkState  # which has nothing of its own
     assert {name: fields(cls) for name, cls in found.items()} == {
-        "Connecting": ["attempt"],
+        "Connecting": ["attempt", "cause"],
         "Live": ["resumed"],
         "Reconnecting": ["attempt", "delay", "cause"],
         "Closed": ["cause"],

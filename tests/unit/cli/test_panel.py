@@ -54,7 +54,7 @@ def test_a_lost_link_is_said_with_more_than_a_colour() -> None:
 
 
 def test_gaps_are_counted() -> None:
-    assert "! 1 gaps" in drawn(family(events.Gap(first=1)))
+    assert "! 1 gap " in drawn(family(events.Gap(first=1)))
 
 
 def test_a_budget_has_a_gauge_a_rate_and_a_time_that_is_left() -> None:
@@ -134,7 +134,7 @@ def test_the_end_of_a_streamed_result_is_seen() -> None:
 def test_what_it_came_to() -> None:
     made = family(cost(1.5, 0), events.Log(**at(1, "job_2")), events.Completed(**at(2)), lease=FIVE)
     assert summary(made, 61).plain == (
-        "2 events in 1:01 · 1 delegated jobs · 1.50 of 5.00 USD spent"
+        "2 events in 1:01 · 1 delegated job · 1.50 of 5.00 USD spent"
     )
 
 

@@ -30,7 +30,7 @@ SAMPLES = [
     (events.Progress(current=3), "3"),
     (events.ResultChunk(chunk_seq=2, data="abc", more=True), 'chunk 2 "abc"'),
     (events.ResultChunk(data="AAAA", encoding="base64", more=False), "the last (3 bytes)"),
-    (events.ResultChunk(data="?", encoding="base64"), "(1 bytes)"),
+    (events.ResultChunk(data="?", encoding="base64"), "(1 byte)"),
     (events.Completed(summary="all good"), "✓ done: all good"),
     (events.Failed(code="X", message="why"), "✗ failed X: why"),
     (events.Failed(code="TIMEOUT", status="timed_out"), "✗ timed out TIMEOUT"),

@@ -1,0 +1,190 @@
+"""Help, version, logging and links of the command, as a person at 80 columns has them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import arcp_client
+from arcp_client import ArcpError, Connecting, errors
+from arcp_client.cli import exits, terminal
+from arcp_client.cli.app import app
+from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.options import Status
+from arcp_client.cli.render import count, state_text
+from arcp_client.models import JobStatus
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def help_of(*words: str) -> str:
+    done = CliRunner().invoke(
+        app, [*words, "--help"], prog_name="arcp-client", env={"COLUMNS": "80"}
+    )
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_summary_of_each_command_fits_on_its_line() -> None:
+    text = help_of()
+    for command in COMMANDS:
+        assert f"\n  {command} " in text
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", [[], *([each] for each in COMMANDS), ["config", "show"]])
+def test_help_shows_no_marks_and_no_types_of_python(command: list[str]) -> None:
+    text = help_of(*command)
+    assert "`" not in text
+    assert not re.search(r"<[a-z\[\] |]+>", text)
+    assert "list[" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_package_runs_as_the_command() -> None:
+    done = python("-m", "arcp_client", "--version")
+    assert (done.returncode, done.stdout) == (0, f"arcp-client {arcp_client.__version__}\n")
+    wrong = python("-m", "arcp_client", "nope")
+    assert wrong.returncode == 2
+    assert "Usage: arcp-client " in wrong.stderr
+
+
+def test_the_statuses_are_those_of_the_api() -> None:
+    assert tuple(Status) == JobStatus.__args__  # type: ignore[attr-defined]
+
+
+def test_a_misspelt_status_is_said_with_those_there_are() -> None:
+    done = CliRunner().invoke(app, ["jobs", "--status", "running", "--status", "runnning"])
+    assert done.exit_code == Exit.USAGE
+    said = " ".join(done.output.replace("│", " ").split())
+    assert "'runnning' is no status; it is one of pending, running, success" in said
+
+
+# ------------------------------------------------------------------------- logging
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("arcp_client")
+    before = logger.level, logger.propagate, list(logger.handlers)
+    yield logger
+    logger.setLevel(before[0])
+    logger.propagate, logger.handlers = before[1], before[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        (["version"], logging.NOTSET),
+        (["-v", "ping"], logging.INFO),
+        (["ping", "-v"], logging.INFO),
+        (["ping", "--verbose"], logging.INFO),
+        (["ping", "-vv"], logging.DEBUG),
+        (["-vv", "ping", "-v"], logging.DEBUG),
+        (["-v", "ping", "-vv"], logging.DEBUG),
+    ],
+)
+def test_verbose_sets_what_is_logged(
+    logger: logging.Logger, words: list[str], level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exits, "guarded", lambda command: 0)
+    monkeypatch.setattr("arcp_client.cli.app.guarded", lambda command: 0)
+    logger.setLevel(logging.NOTSET)
+    CliRunner().invoke(app, words)
+    assert logger.level == level
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [
+        (logging.NOTSET, "warning: w\n"),
+        (logging.INFO, "info: arcp_client.link: i\nwarning: w\n"),
+        (logging.DEBUG, "debug: arcp_client.link: d\ninfo: arcp_client.link: i\nwarning: w\n"),
+    ],
+)
+def test_what_is_logged_is_on_stderr(
+    logger: logging.Logger, level: int, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal.err.cache_clear()
+    logger.handlers = []
+    logger.setLevel(level)
+    terminal.log_to_stderr()
+    log = logging.getLogger("arcp_client.link")
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    terminal.err.cache_clear()
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", shown)
+
+
+def test_every_logger_is_documented() -> None:
+    page = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
+    package = Path(arcp_client.__file__).parent
+    names = {
+        name
+        for file in package.rglob("*.py")
+        for name in re.findall(r'getLogger\("(arcp_client\.[\w.]+)"\)', file.read_text("utf-8"))
+    }
+    assert len(names) > 10
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+# ------------------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize("code", list(Exit))
+def test_one_short_link_stands_under_an_error(
+    code: Exit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal.err.cache_clear()
+    terminal.complain(Complaint(code, "it happened", "do this"))
+    terminal.err.cache_clear()
+    first, second, link = capsys.readouterr().err.splitlines()
+    assert (first, second) == ("error: it happened", "  do this")
+    assert link.endswith(f"/e.html#{int(code)}")
+    assert len(link) < 80
+
+
+def test_every_short_link_leads_to_the_section_that_the_long_one_leads_to() -> None:
+    page = (ROOT / "docs/e.md").read_text(encoding="utf-8")
+    classes = [each for each in vars(errors).values() if isinstance(each, type)]
+    urls = [each("m").help_url for each in classes if issubclass(each, ArcpError)]
+    urls += [exits.page_of(code) for code in Exit]
+    assert len(urls) >= 50
+    for url in urls:
+        anchor = exits.short_link(url).rpartition("#")[2]
+        target = url.removeprefix(exits.DOCS_URL).replace(".html", ".md")
+        assert re.search(rf'<a id="{anchor}"></a>\[[^\]]+\]\({re.escape(target)}\)', page), url
+        assert len(exits.short_link(url)) < 78
+
+
+def test_another_link_is_left_alone() -> None:
+    assert exits.short_link("https://example.org/x#exit-3") == "https://example.org/x#exit-3"
+
+
+def test_one_is_singular() -> None:
+    assert [count(n, "job") for n in (0, 1, 2, 1000)] == ["0 jobs", "1 job", "2 jobs", "1,000 jobs"]
+
+
+def test_an_attempt_that_failed_is_told_with_its_reason() -> None:
+    assert state_text(Connecting(1)) is None
+    said = state_text(Connecting(2, OSError("Connection refused")))
+    assert said is not None
+    assert said.plain == "no connection yet, attempt 2: Connection refused"
