@@ -23,47 +23,52 @@ from datetime import UTC, datetime
 from typing import Any
 
 from arcp_client import Client, JobContext, Runtime
-from arcp_client.errors import LeaseSubsetViolation
+from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
 from arcp_client.runtime.leases import Budget, parse_grant
 
 Lease = Mapping[str, Sequence[str]]
 
-BYTES = 4096 - 32
 LONG = 512
 
+
+def times(parent: str, child: str, count: int, others: int) -> tuple[Lease, Lease]:
+    namespace = "fs.read" if parent.startswith("/") else "x.y"
+    return {namespace: [parent] * others}, {namespace: [child] * count}
+
+
+STARS = ("a*" * LONG)[: LONG - 1] + "c"
 LEASES: dict[str, tuple[Lease, Lease]] = {
-    "stars in text": (
-        {"x.y": [("a*" * LONG)[: LONG - 1] + "c"] * (BYTES // LONG)},
-        {"x.y": ["a" * (LONG - 1) + "b"] * (BYTES // LONG)},
+    "one text, all stars": times(STARS, "a" * (LONG - 1) + "b", 1, 250),
+    "texts, stars": times(STARS, "a" * (LONG - 1) + "b", 6, 7),
+    "many texts, stars": times(STARS, "a" * (LONG - 1) + "b", 20, 5),
+    "stars, stars": times(STARS, STARS[:-1] + "b", 6, 7),
+    "segments": times(("/**/a" * LONG)[: LONG - 2] + "/c", ("/a" * LONG)[: LONG - 2] + "/b", 6, 7),
+    "stars in segments": times(
+        ("/*a*" * LONG)[: LONG - 2] + "/c", ("/aaa" * LONG)[: LONG - 2] + "/b", 6, 7
     ),
-    "stars against stars": (
-        {"x.y": [("a*" * LONG)[: LONG - 1] + "c"] * (BYTES // LONG)},
-        {"x.y": [("a*" * LONG)[: LONG - 1] + "b"] * (BYTES // LONG)},
-    ),
-    "segments": (
-        {"fs.read": [("/**/a" * LONG)[: LONG - 2] + "/c"] * (BYTES // LONG)},
-        {"fs.read": [("/a" * LONG)[: LONG - 2] + "/b"] * (BYTES // LONG)},
-    ),
-    "stars in segments": (
-        {"net.fetch": [("/*a*" * LONG)[: LONG - 2] + "/c"] * (BYTES // LONG)},
-        {"net.fetch": [("/aaa" * LONG)[: LONG - 2] + "/b"] * (BYTES // LONG)},
-    ),
-    "many patterns": (
+    "short texts": (
         {"x.y": [f"{'a*' * 6}{n:03}" for n in range(256)]},
         {"x.y": [f"{'a' * 11}{n:03}b" for n in range(256)]},
     ),
-    "many letters": (
-        {"x.y": ["".join(chr(0x100 + n) for n in range(250)) + "*"] * (BYTES // 501)},
-        {"x.y": ["".join(chr(0x100 + n) for n in range(250)) + "b"] * (BYTES // 501)},
+    "many letters": times(
+        "".join(chr(0x100 + n) for n in range(250)) + "*",
+        "".join(chr(0x100 + n) for n in range(250)) + "b",
+        20,
+        100,
     ),
-    "the whole of it": ({"x.y": ["x" * 12 + f"{n:03}" for n in range(256)]},) * 2,
+    "too long": times(STARS, "a" * (LONG - 1) + "b", 250, 250),
+    "its parent's": times(STARS, STARS, 250, 250),
+    "plain": (
+        {"fs.read": [f"/{n}/" + "x" * 480 for n in range(250)]},
+        {"fs.read": [f"/{n}/" + "x" * 480 for n in range(250)]},
+    ),
 }
 
 
 def milliseconds(parent: Lease, child: Lease) -> float:
     held = parse_grant(parent, None, datetime.now(UTC))
     begun = time.process_time()
-    with contextlib.suppress(LeaseSubsetViolation):
+    with contextlib.suppress(LeaseSubsetViolation, InvalidRequest):
         held.derive(parse_grant(child, None, datetime.now(UTC)), Budget({}))
     return (time.process_time() - begun) * 1000
 
@@ -84,12 +89,12 @@ async def serve() -> None:
 
 
 async def flood(url: str, submits: int) -> None:
-    parent, child = LEASES["stars against stars"]
+    parent, child = LEASES["stars, stars"]
     async with Client(url, token="busy") as client:
         held = await client.submit("wait", lease=parent)
 
         async def one() -> None:
-            with contextlib.suppress(LeaseSubsetViolation):
+            with contextlib.suppress(LeaseSubsetViolation, InvalidRequest):
                 await client.submit("quick", lease=child, parent=held.id)
 
         await asyncio.gather(*(one() for _ in range(submits)))

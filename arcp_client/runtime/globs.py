@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["Targets", "covers", "normal_name", "normal_path", "normal_url"]
+__all__ = ["Effort", "Targets", "TooMuch", "covers", "normal_name", "normal_path", "normal_url"]
 
 _ANY = "**"  # as a symbol of its own: a whole segment
 _END = ""
@@ -32,6 +32,34 @@ def covers(namespace: str, pattern: str, target: str) -> bool:
     return Targets(namespace, [target]).uncovered([pattern]) is None
 
 
+class TooMuch(Exception):
+    """Comparing would take longer than it may."""
+
+
+class Effort:
+    """What comparing may cost, in symbols of a pattern against a short text: 0.1 to 0.2 us each.
+
+    Args:
+        limit: in all.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def spend(self, amount: int) -> None:
+        """Go on.
+
+        Raises:
+            TooMuch: it is spent.
+        """
+        self._left -= amount
+        if self._left < 0:
+            raise TooMuch
+
+
+_LONG = 1024  # symbols that are as much work again as the first one
+
+
 class Targets:
     """Texts that patterns are to cover, all of them at once.
 
@@ -43,9 +71,16 @@ class Targets:
     Args:
         namespace: says what stars stand for.
         texts: the targets.
+        effort: bounds the work; by default nothing does.
+
+    Raises:
+        TooMuch: the texts alone are too long.
     """
 
-    def __init__(self, namespace: str, texts: Sequence[str]) -> None:
+    def __init__(self, namespace: str, texts: Sequence[str], effort: Effort | None = None) -> None:
+        self._effort = effort
+        if effort is not None:
+            effort.spend(2 * sum(map(len, texts)))
         self._texts = texts
         self._segmented = namespace.startswith(("fs.", "net."))
         self._places: dict[str, list[int]] = {}
@@ -84,7 +119,11 @@ class Targets:
         return places
 
     def uncovered(self, patterns: Iterable[str]) -> str | None:
-        """The first text that none of the patterns covers; ``None`` if each is covered by one."""
+        """The first text that none of the patterns covers; ``None`` if each is covered by one.
+
+        Raises:
+            TooMuch: it takes too long to see.
+        """
         ends = left = self._at(_END)
         for pattern in patterns:
             left &= ~self._reached(pattern)
@@ -96,7 +135,9 @@ class Targets:
     def _reached(self, pattern: str) -> int:
         """The ends of all texts that the pattern covers."""
         reached, star, ends = self._starts, self._star, self._at(_END)
+        steps = 0
         for symbol in self._symbols(pattern):
+            steps += 1
             if symbol == "*":
                 reached = star.on(reached)
             elif symbol == "?":
@@ -106,7 +147,9 @@ class Targets:
             elif symbol != _END:
                 reached = (reached & self._at(symbol)) << 1
             if not reached:
-                return 0
+                break
+        if self._effort is not None:
+            self._effort.spend(steps * (1 + self._length // _LONG))
         return reached & ends
 
 

@@ -16,7 +16,7 @@ from arcp_client._wire.ids import parse_utc, time_text
 from arcp_client._wire.messages import parse_amount
 from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
 from arcp_client.models import Lease
-from arcp_client.runtime.globs import Targets, normal_name, normal_path, normal_url
+from arcp_client.runtime.globs import Effort, Targets, TooMuch, normal_name, normal_path, normal_url
 
 __all__ = ["Budget", "Grant", "NoRoom", "oversize", "parse_grant"]
 
@@ -30,6 +30,8 @@ MODELS = dialect.MODEL_USE
 _NAMES = ("tool.", "model.", "agent.")
 
 MAX_PATTERN = 512
+_EFFORT = 18_000
+"""Some milliseconds."""
 
 
 class NoRoom(Exception):
@@ -115,23 +117,38 @@ class Grant:
         """``lease_constraints`` as they stand in messages."""
         return None if self.expires_at is None else {"expires_at": time_text(self.expires_at)}
 
+    def _check_inside(self, namespace: str, wanted: Sequence[str], effort: Effort) -> None:
+        held = self.lease.get(namespace)
+        same = set(held)
+        asked = [pattern for pattern in wanted if pattern not in same]
+        if not asked:
+            return
+        try:
+            # A pattern without stars covers what is equal to it, which is out already.
+            wide = [pattern for pattern in held if "*" in pattern or "?" in pattern]
+            beyond = Targets(namespace, asked, effort).uncovered(wide)
+        except TooMuch:
+            raise InvalidRequest(
+                "the delegated lease is too long to be compared with its parent's: ask for fewer"
+                " or shorter patterns, or for the parent's own"
+            ) from None
+        if beyond is not None:
+            raise LeaseSubsetViolation(
+                f"{namespace} {beyond!r} is not covered by the delegating lease"
+            )
+
     def derive(self, child: Grant, budget: Budget) -> Grant:
         """The child's effective grant: checked to lie inside this one, its expiry bounded.
 
         Raises:
             LeaseSubsetViolation: it asks for more than this grant holds, or than ``budget`` has
                 left (§9.4).
+            InvalidRequest: it would take too long to see that.
         """
+        effort = Effort(_EFFORT)
         for namespace in child.lease.namespaces():
-            if namespace == BUDGET:
-                continue
-            held = self.lease.get(namespace)
-            asked = [pattern for pattern in child.lease[namespace] if pattern not in set(held)]
-            beyond = Targets(namespace, asked).uncovered(held) if asked else None
-            if beyond is not None:
-                raise LeaseSubsetViolation(
-                    f"{namespace} {beyond!r} is not covered by the delegating lease"
-                )
+            if namespace != BUDGET:
+                self._check_inside(namespace, child.lease[namespace], effort)
         for currency, amount in child.limits.items():
             left = budget.available(currency)
             if left is not None and amount > left:
@@ -151,7 +168,7 @@ def parse_grant(
     now: datetime,
     *,
     patterns: int = 256,
-    size: int = 4096,
+    size: int = 128 * 1024,
 ) -> Grant:
     """Check a requested lease against the grammar (§9.2, §9.5, §9.6) and its bounds.
 

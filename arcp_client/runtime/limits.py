@@ -41,8 +41,8 @@ class Limits:
             acceptance like any other. A submit with a ``lease_request``, even an empty one, gets
             what it asked for and nothing else.
         lease_patterns: patterns of one lease, in all its namespaces together.
-        lease_bytes: bytes of all namespaces and patterns of one lease. The largest lease that is
-            accepted is compared with its parent's within some milliseconds.
+        lease_bytes: bytes of all namespaces and patterns of one lease. A delegated lease that
+            could not be compared with its parent's within some milliseconds is refused too.
         handshake_timeout: how long a connection's HTTP request may take, and after that its
             ``session.hello``; then it is closed.
         connections: connections that a server takes at a time, of all clients. One more is answered
@@ -72,6 +72,8 @@ class Limits:
         retained_bytes: bytes of events kept for ended jobs, all together; likewise.
         history_events: events kept for one job's subscribers.
         history_bytes: the same in bytes.
+        journal_bytes: bytes that may wait to be written to a durable event log. Beyond them agents
+            that emit wait, and requests that would add to them are refused.
         idempotency_window: how long an idempotency key is remembered (§7.2).
         idempotency_keys: how many of them are remembered, of all principals. When there are more,
             the oldest of the principal that has most is forgotten.
@@ -82,7 +84,7 @@ class Limits:
     sessions_per_principal: int = 4096
     default_lease: Lease = field(default_factory=_everything)
     lease_patterns: int = 256
-    lease_bytes: int = 4096
+    lease_bytes: int = 128 * 1024
     handshake_timeout: float = 10.0
     connections: int = 10_000
     connections_per_address: int = 5_000
@@ -103,6 +105,7 @@ class Limits:
     retained_bytes: int = 256 * MIB
     history_events: int = 100_000
     history_bytes: int = 64 * MIB
+    journal_bytes: int = 8 * MIB
     idempotency_window: float = 86_400.0
     idempotency_keys: int = 100_000
 
