@@ -31,6 +31,7 @@
     │   ├── JobLost               the runtime no longer knows the job
     │   ├── ResultIncomplete      its streamed result is not whole
     │   └── ResultUnavailable     the job ended well, its value can no longer be had
+    ├── StorageError              (also a ValueError) a store's or event log's file is unusable
     ├── TranscriptError           a file that is no transcript, or a damaged one
     ├── HandlerError              a handler raised; given to ``on_error`` hooks
     └── HandlerFailed             a handler with ``on_error="stop"`` raised and closed the client
@@ -82,6 +83,7 @@ __all__ = [
     "ResumeExpired",
     "SessionClosed",
     "SessionError",
+    "StorageError",
     "StoreLocked",
     "TranscriptError",
     "Unauthenticated",
@@ -582,6 +584,26 @@ class ResultUnavailable(JobError):
 
 
 # --------------------------------------------------------------------------- transcripts
+
+
+class StorageError(ArcpError, ValueError):
+    """The file of an event log or a checkpoint store is damaged, or cannot be read or written.
+
+    Attributes:
+        path: the file.
+        permanent: another try cannot help: what the file holds is at fault.
+    """
+
+    remedy: ClassVar[str] = (
+        "If the disk is full or the file may not be written, mend that. Move a damaged file away, "
+        "together with its -wal and -shm files, and put a copy in its place, or none: then "
+        "sessions and jobs start anew."
+    )
+
+    def __init__(self, message: str, *, path: str = "", permanent: bool = False) -> None:
+        super().__init__(message)
+        self.path = path
+        self.permanent = permanent
 
 
 class TranscriptError(ArcpError):

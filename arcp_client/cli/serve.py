@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import sqlite3
 import ssl
 import sys
 from collections.abc import Sequence
@@ -184,7 +183,7 @@ async def _open(runtime: Runtime) -> None:
     """Open its database before anybody can connect, so that what is wrong is said at once."""
     try:
         await runtime.__aenter__()  # it is closed with some grace, not by leaving a block
-    except (OSError, ValueError, sqlite3.Error) as error:
+    except (OSError, ValueError) as error:
         raise Complaint(Exit.USAGE, f"the database cannot be used: {error}") from None
 
 

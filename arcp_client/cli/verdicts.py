@@ -33,6 +33,7 @@ from arcp_client.errors import (
     ResultUnavailable,
     ResumeExpired,
     SessionError,
+    StorageError,
     TranscriptError,
     Unauthenticated,
 )
@@ -72,6 +73,7 @@ _RULES = (
     _Rule((RequestTimeout,), Exit.TIMED_OUT, "the runtime is slow or stuck; try again"),
     _Rule((InvalidRequest,), Exit.USAGE),
     _Rule((DuplicateKey,), Exit.USAGE, "choose another --key, or give the same input as before"),
+    _Rule((StorageError,), Exit.USAGE, "it is named above; is there room on its disk?"),
     _Rule((TranscriptError,), Exit.USAGE, "`arcp-client record` writes transcripts"),
     _Rule((FeatureNotNegotiated,), Exit.FAILED, "this runtime does not offer it"),
     _Rule((RequestError,), Exit.FAILED),

@@ -95,6 +95,12 @@ class Admission:
             return accepted
         return self._settle_later(session.principal, key, accepted)
 
+    def withdraw(self, job: Job, key: str | None, error: RequestError) -> None:
+        """A job that was accepted could not be stored: its submit is refused after all."""
+        if key is not None:
+            self._keys.drop(job.principal, key, error)
+        self._jobs.withdraw(job)
+
     async def _settle_later(
         self, principal: str, key: str, accepting: Awaitable[Accepted]
     ) -> Accepted:

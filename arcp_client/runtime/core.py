@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import logging
+import os
 from collections.abc import Callable
 
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
-from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError
+from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
 from arcp_client.runtime import frames
 from arcp_client.runtime.admission import Admission
 from arcp_client.runtime.agents import Agents
@@ -27,7 +30,7 @@ from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Policy
 from arcp_client.runtime.log import EventLog
-from arcp_client.runtime.outcomes import PARENT_ENDED, Failure
+from arcp_client.runtime.outcomes import NOT_WRITTEN, PARENT_ENDED, Failure
 from arcp_client.runtime.requests import Requests
 from arcp_client.runtime.restoring import restore
 from arcp_client.runtime.session import Session
@@ -82,7 +85,8 @@ class Core:
         self._event_log = event_log
         self._opening = asyncio.Lock()
         self._opened = not event_log.durable
-        self._journal = Journal(event_log, self.tasks)
+        self._damaged: StorageError | None = None
+        self._journal = Journal(event_log, self.tasks, limits.journal_bytes)
         journal = self._journal if event_log.durable else None
         self._keys = Keys(limits.idempotency_window, limits.idempotency_keys, journal)
         self.vault = None if provisioner is None else Vault(provisioner, self.tasks, self._journal)
@@ -154,8 +158,22 @@ class Core:
     async def _open(self) -> None:
         if self._opened:
             return
+        if self._damaged is not None:
+            raise copy.copy(self._damaged)
         stored = await self._event_log.open()
-        restore(stored, self.sessions, self.jobs, self._keys, self._requests.broken)
+        try:
+            restore(stored, self.sessions, self.jobs, self._keys, self._requests.broken)
+        except Exception as error:  # whatever the entries are not: raised as the log's fault
+            self.sessions.close()
+            self.jobs.close()
+            await self._event_log.close()
+            log = self._event_log
+            self._damaged = StorageError(
+                f"what {log!r} holds cannot be restored: it is damaged",
+                path=os.fspath(getattr(log, "path", "")),
+                permanent=True,
+            )
+            raise self._damaged from error
         self._opened = True
         for left in stored.credentials:
             if self.vault is not None:
@@ -207,7 +225,8 @@ class Core:
     async def answered(self) -> None:
         """Wait until every request that was read has its answer queued."""
         await self._requests.settled()
-        await self._journal.flushed()
+        with contextlib.suppress(RequestError):  # then it was refused, which is an answer too
+            await self._journal.flushed()
 
     def left(self, connection: Connection, session: Session) -> None:
         """A session has lost its connection."""
@@ -240,7 +259,10 @@ class Core:
                 child.owner.control(frames.acceptance(acceptance, child.owner.id, None))
             self.jobs.runner.admit(child)
 
-        self._journal.then(announce)
+        def unwritten(error: RequestError) -> None:
+            self.jobs.runner.stop(child, NOT_WRITTEN)
+
+        self._journal.then(announce, unwritten)
         return child
 
     async def _end_credentials(self, job: Job) -> None:

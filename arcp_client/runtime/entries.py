@@ -19,6 +19,7 @@ __all__ = [
     "Stored",
     "Trimmed",
     "Watch",
+    "weight",
 ]
 
 
@@ -137,6 +138,21 @@ Entry = (
     | CredentialState
     | Gone
 )
+
+
+_ENTRY_BYTES = 256
+
+
+def weight(entry: Entry) -> int:
+    """About how many bytes an entry holds while it waits to be written."""
+    if type(entry) is Appended:
+        return _ENTRY_BYTES + len(entry.payload)
+    if type(entry) is JobState:
+        texts = sum(len(text) for patterns in entry.lease.values() for text in patterns)
+        return 4 * _ENTRY_BYTES + len(entry.accepted) + texts
+    if type(entry) is KeyState:
+        return _ENTRY_BYTES + len(entry.key) + len(entry.accepted or b"")
+    return _ENTRY_BYTES
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
-"""A job's pace in, short pauses out: what keeps a fast agent from outrunning its client (§6.5).
+"""Slows an agent down that outruns its client (§6.5), and holds it while the log takes nothing.
 
-No pause ever blocks: a handler of the client may be waiting for another job of the same session,
-and a job that stood still for the first would end neither.
+No pause for a client ever blocks: a handler of it may be waiting for another job of the same
+session, and a job that stood still for the first would end neither. An event log waits for nobody,
+so a job can wait for the log.
 """
 
 from __future__ import annotations
@@ -29,12 +30,11 @@ class Pace:
     async def step(self) -> None:
         """After each emission: let others run now and then, and let a slow client catch up."""
         self._count += 1
+        if self._job.behind:
+            await self._job.room()
         session = self._job.owner
         if session is not None and session.outlet is not None:
             if session.unsent > _UNSENT:
-                await session.moved(self._limits.lag_delay)
-                return
-            if session.written_late:
                 await session.moved(self._limits.lag_delay)
                 return
             if session.lag > self._limits.lag_events:

@@ -115,7 +115,11 @@ class Greeter:
             session = self._sessions.open(principal)
             session.features = features
             session.client = f"{hello.client.name} {hello.client.version}"[:200]
-            await self._enter(connection, session, 0, session.tokens.rotate())
+            try:
+                await self._enter(connection, session, 0, session.tokens.rotate())
+            except RequestError:  # nobody was told of it
+                self._sessions.expire(session)
+                raise
         else:
             await self._resume(connection, principal, hello.resume, features)
 

@@ -156,6 +156,8 @@ class Keys:
         """The submit was refused: the key is as good as new."""
         entry = self._remove(principal, key)
         if entry is not None:
+            if entry.payload is not None and self._journal is not None:
+                self._journal.put(KeyState(principal, key))
             entry.fail(error)
 
     def _forget(self) -> None:

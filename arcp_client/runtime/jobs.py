@@ -164,6 +164,16 @@ class Job:
         """Whether its terminal was emitted."""
         return self.status in dialect.ENDED
 
+    @property
+    def behind(self) -> bool:
+        """Whether the event log has more to write than it may have."""
+        return self._journal is not None and self._journal.full
+
+    async def room(self) -> None:
+        """Wait until the event log has room for more events."""
+        if self._journal is not None:
+            await self._journal.room()
+
     # ---------------------------------------------------------------------- emitting
 
     def emit(self, kind: str, body: dict[str, Any]) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 from arcp_client._wire import dialect
 from arcp_client._wire.halves import TextJoiner
 
-__all__ = ["PARENT_ENDED", "Cancellation", "Failure", "Streamed", "Success", "Timers"]
+__all__ = [
+    "NOT_WRITTEN",
+    "PARENT_ENDED",
+    "Cancellation",
+    "Failure",
+    "Streamed",
+    "Success",
+    "Timers",
+]
 
 
 class Cancellation:
@@ -63,6 +71,9 @@ class Failure:
     details: Any = None
 
 
+NOT_WRITTEN = Failure(
+    dialect.ERROR, dialect.INTERNAL_ERROR, "the event log cannot be written", retryable=True
+)
 PARENT_ENDED = Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, "the delegating job ended")
 
 

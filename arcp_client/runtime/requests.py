@@ -22,7 +22,7 @@ from arcp_client._wire.messages import (
     Subscribe,
     Unsubscribe,
 )
-from arcp_client.errors import InvalidRequest, request_error
+from arcp_client.errors import InvalidRequest, RequestError, request_error
 from arcp_client.runtime import frames
 from arcp_client.runtime.admission import Accepted, Admission
 from arcp_client.runtime.credentials import credential_wire
@@ -65,7 +65,7 @@ class Requests:
         jobs: JobTable,
         admission: Admission,
         limits: Limits,
-        then: Callable[[Callable[[], None]], None],
+        then: Callable[[Callable[[], None], Callable[[RequestError], None]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._jobs = jobs
@@ -133,7 +133,7 @@ class Requests:
     def _submit(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         accepted = self._admission.submit(session, checked(Submit, frame), frame.trace_id)
         if isinstance(accepted, Accepted):
-            self._accept(session, frame, accepted)
+            self._accept(line, session, frame, accepted)
         else:
             task = self._spawn(self._accept_later(line, session, frame, accepted))
             self._accepting.add(task)
@@ -154,9 +154,11 @@ class Requests:
             pass_on(error, task)
             line.refuse(frame, error)
         else:
-            self._accept(session, frame, accepted)
+            self._accept(line, session, frame, accepted)
 
-    def _accept(self, session: Session, frame: ControlFrame, accepted: Accepted) -> None:
+    def _accept(
+        self, line: _Line, session: Session, frame: ControlFrame, accepted: Accepted
+    ) -> None:
         acceptance = frames.acceptance(accepted.payload, session.id, frame.id)
 
         def announce() -> None:
@@ -164,7 +166,12 @@ class Requests:
             if accepted.job is not None:
                 self._jobs.runner.admit(accepted.job)
 
-        self._then(announce)
+        def unwritten(error: RequestError) -> None:
+            if accepted.job is not None:
+                self._admission.withdraw(accepted.job, frame.payload.get("idempotency_key"), error)
+            line.refuse(frame, error)
+
+        self._then(announce, unwritten)
 
     def _cancel(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         request = _of_job(Cancel, frame)
@@ -193,6 +200,7 @@ class Requests:
     def _subscribe(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         _need(session, dialect.SUBSCRIPTIONS)
         request = _of_job(Subscribe, frame)
+        self._jobs.check_log()
         job = self._jobs.watched(session, request.job_id)
         start = job.history.end
         if request.history:

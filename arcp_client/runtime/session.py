@@ -162,11 +162,6 @@ class Session:
         return self.log.last - max(self.acked, self.log.floor)
 
     @property
-    def written_late(self) -> bool:
-        """Whether the event log is far behind."""
-        return self._journal is not None and self._journal.behind
-
-    @property
     def room(self) -> bool:
         """Whether events may be copied from a job's history into the log."""
         return self.unsent < _ROOM_EVENTS and self._unsent_bytes < _ROOM_BYTES

@@ -65,8 +65,10 @@ class SessionTable:
         """A new session.
 
         Raises:
-            RequestError: the principal has too many.
+            RequestError: the principal has too many, or the event log takes nothing.
         """
+        if self._journal is not None:
+            self._journal.check()
         theirs = self._of.setdefault(principal, {})
         if len(theirs) >= self._limits.sessions_per_principal:
             self._make_room(theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections import defaultdict
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from arcp_client import _arguments as check
-from arcp_client.errors import StoreLocked
+from arcp_client._storage import storage_errors
+from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime.entries import (
     Appended,
     CredentialState,
@@ -36,6 +38,8 @@ T = TypeVar("T")
 
 MIB = 1024 * 1024
 _VERSION = 1
+_WHAT = "event log"
+_HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 _SCHEMA = """
 CREATE TABLE sessions (id TEXT PRIMARY KEY, floor INTEGER NOT NULL, state BLOB NOT NULL);
@@ -76,6 +80,11 @@ class SqliteEventLog:
     tokens they have; jobs that were running then have ended with INTERNAL_ERROR, retryable.
     What is kept in memory meanwhile has the bounds of `MemoryEventLog`.
 
+    While the file cannot be written, because the disk is full say, new sessions, jobs and
+    subscriptions are refused with INTERNAL_ERROR, retryable, agents that emit wait, and writing is
+    tried again and again. A file that proves damaged is given up: what runs goes on in memory,
+    nothing new is taken, and the log says so at level CRITICAL (R9).
+
     One runtime at a time: the file is locked as long as it is open, also by a process that is
     killed, no longer than it lives.
 
@@ -102,17 +111,21 @@ class SqliteEventLog:
         self.max_bytes = max_bytes
         check.a_path("path", path)
         check.a_flag("full_sync", full_sync)
-        self._path = Path(path)
+        self.path = Path(path)
         self._full_sync = full_sync
         self._thread: ThreadPoolExecutor | None = None
         self._database: sqlite3.Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"<SqliteEventLog {self.path}>"
 
     async def open(self) -> Stored:
         """Open the file, making it if need be; what it holds.
 
         Raises:
             StoreLocked: another runtime has it open.
-            ValueError: it is no event log, or one of a newer version.
+            StorageError: it is no event log, one of a newer version, or damaged; or it cannot be
+                read or written. Nothing is held then: the file can be opened again.
         """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="arcp event log")
         try:
@@ -122,7 +135,11 @@ class SqliteEventLog:
             raise
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Store entries, all or none."""
+        """Store entries, all or none.
+
+        Raises:
+            StorageError: they could not be stored; ``permanent`` if the file is damaged.
+        """
         await self._call(lambda: self._write(entries))
 
     async def close(self) -> None:
@@ -140,29 +157,36 @@ class SqliteEventLog:
     # ------------------------------------------------------------- in the log's own thread
 
     def _open(self) -> Stored:
-        try:
-            self._path.touch(mode=0o600)
-            database = sqlite3.connect(self._path, isolation_level=None, timeout=0)
+        with storage_errors(self.path, _WHAT):
+            self.path.touch(mode=0o600)
+            database = sqlite3.connect(self.path, isolation_level=None, timeout=0)
             self._database = database
-            database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
-            database.execute("BEGIN IMMEDIATE")
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                for statement in _SCHEMA.split(";"):
-                    database.execute(statement)
-                database.execute(f"PRAGMA user_version = {_VERSION}")
-            database.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise StoreLocked(f"another runtime has {self._path} open") from None
-            raise
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"{self._path} is no event log: {error}") from None
-        if version > _VERSION:
-            raise ValueError(f"{self._path} was written by a newer version of this package")
-        return self._load(database)
+            try:
+                version = self._prepare(database)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _HELD:
+                    raise StoreLocked(f"another runtime has {self.path} open") from None
+                raise
+            if version > _VERSION:
+                raise StorageError(
+                    f"the event log {self.path} was written by a newer version of this package",
+                    path=str(self.path),
+                    permanent=True,
+                )
+            return self._load(database)
+
+    def _prepare(self, database: sqlite3.Connection) -> int:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
+        database.execute("BEGIN IMMEDIATE")
+        ((version,),) = database.execute("PRAGMA user_version").fetchall()
+        if version == 0:
+            for statement in _SCHEMA.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("COMMIT")
+        return int(version)
 
     def _load(self, database: sqlite3.Connection) -> Stored:
         database.execute(
@@ -171,41 +195,44 @@ class SqliteEventLog:
         database.execute(
             "DELETE FROM jobs WHERE gone AND id NOT IN (SELECT DISTINCT job_id FROM events)"
         )
-        rows = database.execute
+
+        def rows(statement: str) -> list[Any]:
+            # All at once: a statement that was not read to its end holds the file open.
+            return database.execute(statement).fetchall()
+
         return Stored(
             sessions=[
-                msgspec.structs.replace(_decode_session(state), floor=floor)
+                msgspec.structs.replace(_decode_session(state), floor=_number(floor))
                 for floor, state in rows("SELECT floor, state FROM sessions")
             ],
             jobs=_job_states(rows("SELECT state FROM jobs WHERE NOT gone ORDER BY number")),
             forgotten=_job_states(rows("SELECT state FROM jobs WHERE gone")),
-            appended=[
-                Appended(*row)
-                for row in rows(
+            appended=_typed(
+                Appended,
+                rows(
                     "SELECT job_id, idx, seq, id, type, payload, needs FROM events"
                     " ORDER BY job_id, idx"
-                )
-            ],
-            numbered=[
-                Numbered(*row)
-                for row in rows(
-                    "SELECT session_id, seq, job_id, idx FROM numbers ORDER BY session_id, seq"
-                )
-            ],
-            watches=[
-                Watch(*row) for row in rows("SELECT session_id, job_id, next, first FROM watches")
-            ],
-            keys=[
-                KeyState(*row)
-                for row in rows("SELECT principal, key, parameters, accepted, at FROM keys")
-            ],
-            credentials=[
-                CredentialState(job_id, credential_id, True)
-                for job_id, credential_id in rows("SELECT job_id, credential_id FROM credentials")
-            ],
+                ),
+            ),
+            numbered=_typed(
+                Numbered,
+                rows("SELECT session_id, seq, job_id, idx FROM numbers ORDER BY session_id, seq"),
+            ),
+            watches=_typed(Watch, rows("SELECT session_id, job_id, next, first FROM watches")),
+            keys=_typed(
+                KeyState, rows("SELECT principal, key, parameters, accepted, at FROM keys")
+            ),
+            credentials=_typed(
+                CredentialState,
+                [(*row, True) for row in rows("SELECT job_id, credential_id FROM credentials")],
+            ),
         )
 
     def _write(self, entries: Sequence[Entry]) -> None:
+        with storage_errors(self.path, _WHAT):
+            self._store(entries)
+
+    def _store(self, entries: Sequence[Entry]) -> None:
         database = self._database
         assert database is not None
         # Within one batch the kinds do not depend on each other's order, only on their own.
@@ -219,18 +246,33 @@ class SqliteEventLog:
                     apply(database, kinds[kind])
             database.execute("COMMIT")
         except BaseException:
-            database.execute("ROLLBACK")
+            if database.in_transaction:  # SQLite ends it by itself when the disk is full
+                database.execute("ROLLBACK")
             raise
 
     def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
-            database.close()
+            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed all the same
+                database.close()
 
 
 _encode = msgspec.msgpack.encode
 _decode_session = msgspec.msgpack.Decoder(SessionState).decode
 _decode_job = msgspec.msgpack.Decoder(JobState).decode
+
+
+def _number(value: object) -> int:
+    return msgspec.convert(value, int)
+
+
+S = TypeVar("S", Appended, Numbered, Watch, KeyState, CredentialState)
+
+
+def _typed(kind: type[S], rows: list[Any]) -> list[S]:
+    """Rows as values whose types are checked: SQLite keeps any type in any column."""
+    names = kind.__struct_fields__
+    return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
 
 
 def _job_states(rows: Iterable[tuple[bytes]]) -> list[JobState]:

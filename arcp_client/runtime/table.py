@@ -21,7 +21,7 @@ from arcp_client.runtime.jobs import Job, Origin, Request
 from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.leases import Budget
 from arcp_client.runtime.limits import Limits, Observation, Policy
-from arcp_client.runtime.outcomes import PARENT_ENDED
+from arcp_client.runtime.outcomes import NOT_WRITTEN, PARENT_ENDED
 from arcp_client.runtime.retained import RetainedJobs
 from arcp_client.runtime.runner import Runner
 from arcp_client.runtime.session import Session
@@ -83,15 +83,30 @@ class JobTable:
     # ----------------------------------------------------------------------- entering
 
     def check_room(self, principal: str) -> None:
-        """Refuse a job while the runtime closes, or when the principal has too many."""
+        """Refuse a job that cannot be had now.
+
+        Raises:
+            RequestError: the runtime closes, its event log takes nothing, or the principal has
+                too many jobs.
+        """
         if self.closing:
             raise request_error(
                 dialect.INTERNAL_ERROR, "the runtime is shutting down", retryable=True
             )
+        self.check_log()
         if self._open[principal] >= self._limits.jobs_per_principal:
             raise request_error(
                 dialect.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
             )
+
+    def check_log(self) -> None:
+        """Refuse what would have to be stored.
+
+        Raises:
+            RequestError: the event log takes nothing.
+        """
+        if self._journal is not None:
+            self._journal.check()
 
     def enter(self, request: Request, now: datetime, origin: Origin) -> Job:
         """A new job, known from now on and not yet started."""
@@ -144,6 +159,13 @@ class JobTable:
         """A stored job is as it was; it ended ``age`` seconds ago."""
         job.ended_at = asyncio.get_running_loop().time() - age
         self._keep(job)
+
+    def withdraw(self, job: Job) -> None:
+        """End a job that could not be stored, and of which nobody was told."""
+        if job.owner is not None:
+            job.owner.jobs.discard(job.id)
+            job.owner = None
+        self.runner.stop(job, NOT_WRITTEN)
 
     def _on_lease_end(self, job: Job) -> None:
         _log.info("the lease of job %s (%s) expired", job.id, job.agent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -16,13 +17,18 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from arcp_client import _arguments as check
+from arcp_client._storage import storage_errors
 from arcp_client.errors import StoreLocked
-from arcp_client.models import Checkpoint, EndedJob, OpenJob
+from arcp_client.models import Checkpoint, EndedJob
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
+
+_WHAT = "checkpoint store"
 
 _SCHEMA = (
     """
@@ -91,6 +97,7 @@ class SqliteStore:
 
         Raises:
             StoreLocked: another client, in this or another process, holds it.
+            StorageError: the file is damaged, or cannot be read or written; it is not held then.
         """
         lock = _FileLock(self._beside(target, key, "lock"))
         if (target, key) in self._locks or not lock.take():
@@ -103,7 +110,11 @@ class SqliteStore:
             raise
 
     async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
-        """Put it in the place of the one before, all or nothing."""
+        """Put it in the place of the one before, all or nothing.
+
+        Raises:
+            StorageError: it could not be saved.
+        """
         await self._run(lambda db: _save(db, target, key, checkpoint))
 
     async def delete(self, target: str, key: str) -> None:
@@ -148,32 +159,43 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         # A cancelled caller must not leave the database in the middle of something: the thread
         # finishes what it began, and the next call queues behind it.
-        return await loop.run_in_executor(self._thread, lambda: work(self._open()))
+        return await loop.run_in_executor(self._thread, lambda: self._work(work))
+
+    def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with storage_errors(self.path, _WHAT):
+            return work(self._open())
 
     def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
-            database.close()
+            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed all the same
+                database.close()
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             self.path.chmod(0o600)
             database = sqlite3.connect(self.path, check_same_thread=False, timeout=10.0)
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            with database:
-                for table in _SCHEMA:
-                    database.execute(table)
-                database.execute(
-                    "DELETE FROM checkpoints WHERE saved_at < ?", (time.time() - _KEPT_FOR,)
-                )
-                database.execute(
-                    "DELETE FROM ended WHERE NOT EXISTS (SELECT 1 FROM checkpoints AS of"
-                    " WHERE of.target = ended.target AND of.key = ended.key)"
-                )
+            try:
+                _prepare(database)
+            except BaseException:
+                database.close()
+                raise
             self._database = database
         return self._database
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    with database:
+        for table in _SCHEMA:
+            database.execute(table)
+        database.execute("DELETE FROM checkpoints WHERE saved_at < ?", (time.time() - _KEPT_FOR,))
+        database.execute(
+            "DELETE FROM ended WHERE NOT EXISTS (SELECT 1 FROM checkpoints AS of"
+            " WHERE of.target = ended.target AND of.key = ended.key)"
+        )
 
 
 def _load(db: sqlite3.Connection, target: str, key: str) -> Checkpoint | None:
@@ -185,24 +207,22 @@ def _load(db: sqlite3.Connection, target: str, key: str) -> Checkpoint | None:
     if row is None:
         return None
     session_id, resume_token, mark, processed, reserved, jobs = row
-    return Checkpoint(
-        session_id=session_id,
-        resume_token=resume_token,
-        mark=mark,
-        processed=tuple((first, last) for first, last in json.loads(processed)),
-        reserved=reserved,
-        jobs=tuple(
-            OpenJob(**{**job, "seen": tuple(job.get("seen", ()))}) for job in json.loads(jobs)
-        ),
-        ended=tuple(
-            EndedJob(*row)
-            for row in db.execute(
-                "SELECT job_id, agent, idempotency_key, payload_hash, outcome"
-                " FROM ended WHERE target = ? AND key = ? ORDER BY rowid",
-                (target, key),
-            )
-        ),
-    )
+    ended = db.execute(
+        "SELECT job_id, agent, idempotency_key, payload_hash, outcome"
+        " FROM ended WHERE target = ? AND key = ? ORDER BY rowid",
+        (target, key),
+    ).fetchall()
+    names = EndedJob.__dataclass_fields__
+    kept = {
+        "session_id": session_id,
+        "resume_token": resume_token,
+        "mark": mark,
+        "processed": json.loads(processed),
+        "reserved": reserved,
+        "jobs": json.loads(jobs),
+        "ended": [dict(zip(names, values, strict=True)) for values in ended],
+    }
+    return msgspec.convert(kept, Checkpoint)  # SQLite keeps any type in any column
 
 
 def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint) -> None:

@@ -160,6 +160,7 @@ SAMPLES: list[ArcpError] = [
     ResultIncomplete("m", missing=(1, 2), partial="text", job_id="j"),
     errors.ResultUnavailable("m", job_id="j"),
     HandlerError("m", event=Log(message="m"), handler="module.function"),
+    errors.StorageError("m", path="/p", permanent=True),
     errors.TranscriptError("m", line=3),
     HandlerFailed("m"),
 ]

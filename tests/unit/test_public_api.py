@@ -425,7 +425,7 @@ ArcpError
     UnknownCode
   JobError: JobFailed JobLost ResultIncomplete ResultUnavailable
   JobFailed: JobCancelled JobTimedOut LeaseExpired BudgetExhausted
-  TranscriptError HandlerError HandlerFailed
+  StorageError(ValueError) TranscriptError HandlerError HandlerFailed
 """
 
 
