@@ -40,6 +40,9 @@ class Buffer:
         hard: events up to which it then reads on in memory.
         bytes: bytes of waiting frames that count as ``soft``, and as ``hard``. Events that a
             running handler awaits are read into memory up to here, however many stand before them.
+            As many bytes of answers may wait for a runtime that takes nothing; beyond them the
+            reader stops until it does. If it takes nothing for two intervals of the heartbeat, the
+            link is given up.
         spill: bytes of the temporary file that takes frames beyond ``hard``. When it is full the
             reader stops, and what a handler awaits of it raises BufferFull.
     """

@@ -157,6 +157,7 @@ class Conversation:
             policy=self._policy,
             timeouts=self._timeouts,
             intake=intake,
+            outbox=self._buffer.bytes,
             changed=self._states.change,
         )
         acks = Acknowledger(driver, self._subject, safe=self._safe_mark)

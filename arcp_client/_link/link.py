@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
+from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
 from arcp_client._link.intake import Intake
@@ -59,6 +60,7 @@ class Link:
         transport: open, and owned by the link from now on.
         driver: what carries the session.
         intake: what the reader gives frames to.
+        outbox: bytes of answers to the peer that may wait to be sent; beyond them nothing is read.
         ended: told why the link ended, before it is taken down.
     """
 
@@ -68,8 +70,10 @@ class Link:
         driver: Driver,
         *,
         intake: Intake,
+        outbox: int,
         ended: Callable[[ArcpError], None],
     ) -> None:
+        self._unsent = ByteBudget(outbox)
         self._ended = ended
         self._transport = transport
         self._receive_many = (
@@ -151,6 +155,8 @@ class Link:
 
     def send(self, effect: effects.Send) -> None:
         self._outbox.append(effect)
+        if effect.request is None:  # a request is its caller's, and its caller waits for it
+            self._unsent.add(len(effect.data))
         self._idle.clear()
         self._news.set()
 
@@ -193,6 +199,9 @@ class Link:
                     self._reading = True
                     del frame  # it may hold a token, and tracebacks are shown with locals
             limit = _CHECK_EVERY
+            if self._unsent.over:
+                # A peer that takes nothing asks for nothing more. Its silence counts meanwhile.
+                await self._unsent.room()
             waiting = intake.look()
             if waiting is not None:
                 self._reading = False
@@ -223,6 +232,8 @@ class Link:
                     self.drop(_of_transport(error))
                     return
                 finally:
+                    if effect.request is None:
+                        self._unsent.release(len(effect.data))
                     del effect  # it may hold the bearer token
             self._idle.set()
             self._news.clear()

@@ -173,7 +173,7 @@ class ReconnectManager:
         token: the bearer token, or a provider of it.
         policy: delays, stop, classification.
         timeouts: bounds of connecting and closing.
-        intake: see `Link`.
+        intake, outbox: see `Link`.
         changed: told of every change of state.
 
     Attributes:
@@ -191,8 +191,10 @@ class ReconnectManager:
         policy: Reconnect,
         timeouts: Timeouts,
         intake: Intake,
+        outbox: int,
         changed: Callable[[LinkState], None],
     ) -> None:
+        self._outbox = outbox
         self.link: Link | None = None
         self.links = 0
         self.last_failure: BaseException | None = None
@@ -266,7 +268,13 @@ class ReconnectManager:
             return self._telling(
                 ConnectFailed(f"no connection to {self._connector.target} within {limit:.3g} s")
             )
-        self.link = Link(transport, self._driver, intake=self._intake, ended=self._decide)
+        self.link = Link(
+            transport,
+            self._driver,
+            intake=self._intake,
+            outbox=self._outbox,
+            ended=self._decide,
+        )
         if self._close_by is not None:
             self.link.close_by(self._close_by)
         left = limit - (self._loop.time() - started)

@@ -12,7 +12,7 @@ from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame, encode
 from arcp_client._wire.ids import new_id, now_text
 from arcp_client._wire.messages import Ping, Pong
-from arcp_client.errors import ArcpError, HeartbeatLost
+from arcp_client.errors import ArcpError, HeartbeatLost, RemoteProtocolError
 
 __all__ = ["Outbox"]
 
@@ -97,5 +97,9 @@ class Outbox:
     def pong(self, frame: ControlFrame, now: float) -> None:
         """Answer a ping, whether heartbeats were negotiated or not."""
         nonce = frame.payload.get("nonce")
+        if isinstance(nonce, str) and len(nonce) > dialect.MAX_NONCE:
+            text = f"a ping with a nonce of {len(nonce)} characters is not answered"
+            self.report(text, RemoteProtocolError(text))
+            return
         pong = Pong(ping_nonce=nonce if isinstance(nonce, str) else "", received_at=now_text())
         self.control(dialect.PONG, pong.wire(), now)

@@ -72,6 +72,9 @@ PROGRESS: Final = "progress"
 RESULT_CHUNKS: Final = "result_chunk"
 AGENT_VERSIONS: Final = "agent_versions"
 
+MAX_NONCE: Final = 1024
+"""Characters of a ping's nonce; a longer one is not answered: it comes back with each pong."""
+
 FEATURES: Final = (
     HEARTBEAT,
     ACKS,

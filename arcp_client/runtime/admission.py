@@ -9,6 +9,7 @@ from typing import Any
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
 from arcp_client._wire.messages import Submit
+from arcp_client._wire.stamp import canonical
 from arcp_client.errors import InvalidRequest, RequestError
 from arcp_client.models import Credential, Lease
 from arcp_client.runtime.agents import Agents
@@ -141,7 +142,8 @@ class Admission:
         _check_features(submit, grant, session.features)
         if parent is not None:
             grant = parent.grant.derive(grant, parent.budget)
-        self._jobs.check_room(session.principal)
+        size = _input_size(submit.input)
+        self._jobs.check_room(session.principal, size)
         request = Request(
             agent=agent,
             function=function,
@@ -151,6 +153,7 @@ class Admission:
             max_runtime=_seconds(submit.max_runtime_sec),
             parent=parent,
             delegate_id=submit.delegate_id,
+            size=size,
         )
         origin = Origin.of(session)
         if self._vault is not None and dialect.CREDENTIALS in session.features:
@@ -183,7 +186,7 @@ class Admission:
         wanted = Provision(job_id, origin.principal, request.agent, lease, expires_at)
         issued = await vault.issue(wanted, request.grant)
         try:
-            self._jobs.check_room(origin.principal)
+            self._jobs.check_room(origin.principal, request.size)
             if request.parent is not None and request.parent.ended:
                 raise InvalidRequest("the parent job has ended")
         except RequestError:
@@ -236,6 +239,10 @@ class Admission:
             accepted = self._enter(request, parent.origin)
         assert accepted.job is not None
         return accepted.job
+
+
+def _input_size(value: Any) -> int:
+    return 0 if value is None else len(canonical(value))
 
 
 def _inherited(lease: Lease) -> dict[str, list[str]]:

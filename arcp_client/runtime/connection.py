@@ -13,8 +13,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
+from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import BadFrame, ControlFrame, decode_control
@@ -100,6 +100,8 @@ class Connection:
         self.cursor = 0
         self._control: deque[bytes] = deque()
         self._in_turn: deque[tuple[int, bytes]] = deque()
+        self._unsent = ByteBudget(desk.outbox_bytes)  # both of them, and what is being sent
+        self._sending = 0
         self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -189,7 +191,7 @@ class Connection:
                 self._refuse(InvalidRequest(str(frame.error)), frame.id, frame.job_id)
             else:
                 self._refuse(InvalidRequest("events come from the runtime"), frame.id)
-            if len(self._control) + len(self._in_turn) > _CONTROL_HIGH:
+            if self._unsent.over or len(self._control) + len(self._in_turn) > _CONTROL_HIGH:
                 await self._roomy()
 
     async def _next(self) -> ControlFrame | None:
@@ -240,8 +242,9 @@ class Connection:
             self._leave()
         self.session = session
         self.cursor = cursor
-        self._in_turn.clear()
-        self._control.append(welcome)
+        while self._in_turn:
+            self._unsent.release(len(self._in_turn.popleft()[1]))
+        self._queue(welcome)
         self.arrival.welcomed()
         session.attach(self)
         interval = self._desk.heartbeat_interval
@@ -262,15 +265,14 @@ class Connection:
 
     def overrun(self) -> None:
         """The log evicted what was not sent: going on would leave a hole, so this link ends."""
+        self._fell_behind("the connection fell behind: events it had not taken are no longer held")
+
+    def _fell_behind(self, text: str) -> None:
         session = self.session
         if session is None:
             return
-        _log.warning("session %s of %s fell behind its log", session.id, session.principal)
-        error = request_error(
-            dialect.INTERNAL_ERROR,
-            "the connection fell behind: events it had not taken are no longer held",
-            retryable=True,
-        )
+        _log.warning("session %s of %s: %s", session.id, session.principal, text)
+        error = request_error(dialect.INTERNAL_ERROR, text, retryable=True)
         self.finish(frames.refusal(error, session_id=session.id))
 
     def _ping(self) -> None:
@@ -291,9 +293,17 @@ class Connection:
 
     def control(self, frame: bytes) -> None:
         """Queue a frame without a number."""
-        if not self._dead and not self._finishing:
-            self._control.append(frame)
-            self._start()
+        if self._dead or self._finishing:
+            return
+        self._queue(frame)
+        self._start()
+        if self._unsent.used > 2 * self._unsent.limit:
+            # Not its own requests, for none are read any more: what is said unasked.
+            self._fell_behind("the connection fell behind: it takes nothing that is sent to it")
+
+    def _queue(self, frame: bytes) -> None:
+        self._control.append(frame)
+        self._unsent.add(len(frame))
 
     def in_turn(self, frame: bytes) -> None:
         """Queue a frame without a number behind the events that there are."""
@@ -302,6 +312,7 @@ class Connection:
             self.control(frame)
         elif not self._dead and not self._finishing:
             self._in_turn.append((session.log.last, frame))
+            self._unsent.add(len(frame))
             if self._overdue is None and session.log.settled < session.log.last:
                 self._overdue = asyncio.get_running_loop().call_later(_STORED, self._let_by)
             self._start()
@@ -327,7 +338,7 @@ class Connection:
         if self._dead or self._finishing:
             return
         if frame is not None:
-            self._control.append(frame)
+            self._queue(frame)
         self._finishing = True
         self._leave()
         self._deadline = asyncio.get_running_loop().call_later(_FAREWELL, self._cut)
@@ -370,6 +381,8 @@ class Connection:
         control = self._control
         while batch := self._batch():
             await send_many(self._transport, batch)
+            sent, self._sending = self._sending, 0
+            self._unsent.release(sent)
             if not control and not self._in_turn:
                 self._made_room()
             self._progress()
@@ -379,12 +392,14 @@ class Connection:
     def _batch(self) -> list[bytes]:
         """What goes out next: some control frames, or some events."""
         control = self._control
+        batch: list[bytes] = []
+        size = 0
         if control:
-            batch = [*islice(control, _TOGETHER)]
-            for _ in batch:
-                control.popleft()
+            while control and len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
+                batch.append(control.popleft())
+                size += len(batch[-1])
+            self._sending += size
             return batch
-        batch, size = [], 0
         while len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
             frame = self._event()
             if frame is None:
@@ -399,7 +414,9 @@ class Connection:
             return None
         log = session.log
         if self._in_turn and self._in_turn[0][0] <= self.cursor:
-            return self._in_turn.popleft()[1]
+            frame = self._in_turn.popleft()[1]
+            self._sending += len(frame)
+            return frame
         seq = self.cursor + 1
         if seq > log.settled:
             return None

@@ -88,7 +88,9 @@ class Core:
         self._damaged: StorageError | None = None
         self._journal = Journal(event_log, self.tasks, limits.journal_bytes)
         journal = self._journal if event_log.durable else None
-        self._keys = Keys(limits.idempotency_window, limits.idempotency_keys, journal)
+        self._keys = Keys(
+            limits.idempotency_window, limits.idempotency_keys, journal, limits.idempotency_bytes
+        )
         self.vault = None if provisioner is None else Vault(provisioner, self.tasks, self._journal)
         self.jobs = JobTable(
             limits,
@@ -193,6 +195,11 @@ class Core:
     def handshake_timeout(self) -> float:
         """See `Limits`."""
         return self.limits.handshake_timeout
+
+    @property
+    def outbox_bytes(self) -> int:
+        """See `Limits`."""
+        return self.limits.outbox_bytes
 
     @property
     def heartbeat_interval(self) -> float | None:

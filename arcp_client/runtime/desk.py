@@ -21,6 +21,10 @@ class Desk(Protocol):
         """Seconds until a connection that did not authenticate is closed."""
 
     @property
+    def outbox_bytes(self) -> int:
+        """Bytes of unnumbered frames that may wait for a client to take them."""
+
+    @property
     def heartbeat_interval(self) -> float | None:
         """Seconds, ``None`` if this runtime does not use heartbeats."""
 

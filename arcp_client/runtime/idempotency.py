@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from arcp_client._budget import ByteBudget
 from arcp_client._wire.ids import now_text, parse_time
 from arcp_client._wire.stamp import canonical, payload_bytes
 from arcp_client.errors import DuplicateKey
@@ -18,6 +19,8 @@ from arcp_client.runtime.journal import Journal
 from arcp_client.runtime.shares import Shares
 
 __all__ = ["Keys", "Remembered", "fingerprint"]
+
+MIB = 1024 * 1024
 
 # What the key is for, and what only says who asks: no parameters of the job.
 _NOT_PARAMETERS = frozenset({"idempotency_key", "request_id"})
@@ -42,6 +45,7 @@ class Remembered:
         self.parameters = parameters
         self.payload: dict[str, Any] | None = None
         self.at = at
+        self.size = 0
         self._error: BaseException | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -84,7 +88,10 @@ class Keys:
     the principal that has most is forgotten, but none whose submit is still being accepted.
     """
 
-    def __init__(self, window: float, count: int, journal: Journal | None = None) -> None:
+    def __init__(
+        self, window: float, count: int, journal: Journal | None = None, size: int = 64 * MIB
+    ) -> None:
+        self._held = ByteBudget(size)
         self._window = window
         self._count = count
         self._journal = journal
@@ -123,6 +130,7 @@ class Keys:
     def _remove(self, principal: str, key: str) -> Remembered | None:
         entry = self._known.pop((principal, key), None)
         if entry is not None:
+            self._held.release(entry.size)
             theirs = self._of[principal]
             del theirs[key]
             self._shares.remove(principal)
@@ -136,11 +144,14 @@ class Keys:
         if entry is None:
             return
         entry.settle(payload)
+        accepted = payload_bytes({k: v for k, v in payload.items() if k != "credentials"})
+        self._hold(entry, len(key) + len(accepted))
         if self._journal is not None:
-            plain = {k: v for k, v in payload.items() if k != "credentials"}
-            self._journal.put(
-                KeyState(principal, key, entry.parameters, payload_bytes(plain), now_text())
-            )
+            self._journal.put(KeyState(principal, key, entry.parameters, accepted, now_text()))
+
+    def _hold(self, entry: Remembered, size: int) -> None:
+        entry.size = size
+        self._held.add(size)
 
     def restore(self, state: KeyState) -> None:
         """A key that was stored."""
@@ -151,6 +162,7 @@ class Keys:
         entry = Remembered(state.parameters, asyncio.get_running_loop().time() - age)
         entry.payload = json.loads(state.accepted)
         self._add(state.principal, state.key, entry)
+        self._hold(entry, len(state.key) + len(state.accepted))
 
     def drop(self, principal: str, key: str, error: BaseException) -> None:
         """The submit was refused: the key is as good as new."""
@@ -167,7 +179,7 @@ class Keys:
             if entry.at >= oldest or entry.payload is None:
                 break
             self._forget_one(*name)
-        while len(self._known) > self._count:
+        while len(self._known) > self._count or self._held.over:
             principal = self._shares.largest()
             key = next((k for k in self._of[principal] if self._is_settled(principal, k)), None)
             if key is None:

@@ -41,6 +41,7 @@ PENDING = "pending"
 RUNNING = "running"
 
 _TRIM_AT_ONCE = 1024
+_JOB_BYTES = 4096
 _EVENT = dialect.EVENT.encode()
 _NEEDS = {"progress": dialect.PROGRESS, "result_chunk": dialect.RESULT_CHUNKS}
 
@@ -58,6 +59,8 @@ class Request:
     parent: Job | None = None
     delegate_id: str | None = None
     job_id: str | None = None
+    size: int = 0
+    """Bytes of the input, as JSON."""
 
 
 @dataclass(slots=True)
@@ -158,6 +161,13 @@ class Job:
         self._ids = ids
         self._wire = job_part(self.id, self.trace_id)
         self._max_payload = limits.event_bytes
+
+    @property
+    def held(self) -> int:
+        """About how many bytes are kept of it once it has ended."""
+        value = self.outcome.value if isinstance(self.outcome, Success) else None
+        result = len(bytes(value)) if isinstance(value, msgspec.Raw) else 0
+        return self.history.bytes + 2 * self.grant.size + result + _JOB_BYTES
 
     @property
     def ended(self) -> bool:

@@ -69,14 +69,19 @@ class Limits:
         retention: how long an ended job can still be listed and subscribed to.
         retained_jobs: how many ended jobs are kept at most, of all principals. When there are more,
             the oldest of the principal that has most is forgotten.
-        retained_bytes: bytes of events kept for ended jobs, all together; likewise.
+        retained_bytes: bytes of events, leases and results kept for ended jobs, all together;
+            likewise.
         history_events: events kept for one job's subscribers.
         history_bytes: the same in bytes.
+        outbox_bytes: bytes of answers that may wait for a client that takes nothing. Beyond them
+            nothing more is read from it, and with twice as many its connection ends.
+        input_bytes: bytes of inputs, as JSON, of one principal's jobs that have not ended.
         journal_bytes: bytes that may wait to be written to a durable event log. Beyond them agents
             that emit wait, and requests that would add to them are refused.
         idempotency_window: how long an idempotency key is remembered (§7.2).
         idempotency_keys: how many of them are remembered, of all principals. When there are more,
             the oldest of the principal that has most is forgotten.
+        idempotency_bytes: the same in bytes, of keys and acceptances.
     """
 
     max_concurrent_jobs: int | None = None
@@ -105,9 +110,12 @@ class Limits:
     retained_bytes: int = 256 * MIB
     history_events: int = 100_000
     history_bytes: int = 64 * MIB
+    outbox_bytes: int = 4 * MIB
+    input_bytes: int = 64 * MIB
     journal_bytes: int = 8 * MIB
     idempotency_window: float = 86_400.0
     idempotency_keys: int = 100_000
+    idempotency_bytes: int = 64 * MIB
 
     def __post_init__(self) -> None:
         check.an_instance("Limits.default_lease", self.default_lease, Lease, "a Lease")

@@ -52,8 +52,11 @@ class Output:
         size = len(data.encode("utf-8", "surrogatepass")) if isinstance(data, str) else len(data)
         if size > self._limits.chunk_bytes:
             self._too_large(f"a chunk of {size} bytes", self._limits.chunk_bytes)
-        if stream.size + size > self._limits.result_bytes:
-            self._too_large("the streamed result", self._limits.result_bytes)
+        limit = self._limits.result_bytes
+        if stream.kept is not None:  # it goes out in one piece in the end
+            limit = min(limit, self._limits.event_bytes)
+        if stream.size + size > limit:
+            self._too_large("the streamed result", limit)
         if stream.kept is not None:
             stream.kept.append(data)
         else:

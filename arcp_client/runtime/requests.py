@@ -102,7 +102,10 @@ class Requests:
 
     def _ping(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         # Behind what was emitted before it: whoever asks to end something knows what comes after.
-        line.in_turn(frames.pong(session.id, checked(Ping, frame).nonce))
+        nonce = checked(Ping, frame).nonce
+        if len(nonce) > dialect.MAX_NONCE:
+            raise InvalidRequest(f"session.ping: nonce: at most {dialect.MAX_NONCE} characters")
+        line.in_turn(frames.pong(session.id, nonce))
 
     def _pong(self, line: _Line, session: Session, frame: ControlFrame) -> None:
         """It was heard; that is all a pong is for."""

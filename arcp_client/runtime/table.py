@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
+from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import parse_time
@@ -64,6 +65,8 @@ class JobTable:
         self._jobs: dict[str, Job] = {}
         self._number = 0
         self._open: Counter[str] = Counter()
+        self._inputs: dict[str, ByteBudget] = {}
+        self._input_sizes: dict[Job, int] = {}
         self._of: dict[str, dict[str, Job]] = {}
         self._retained = RetainedJobs(limits)
         self._pruning: asyncio.TimerHandle | None = None
@@ -82,7 +85,7 @@ class JobTable:
 
     # ----------------------------------------------------------------------- entering
 
-    def check_room(self, principal: str) -> None:
+    def check_room(self, principal: str, size: int = 0) -> None:
         """Refuse a job that cannot be had now.
 
         Raises:
@@ -97,6 +100,14 @@ class JobTable:
         if self._open[principal] >= self._limits.jobs_per_principal:
             raise request_error(
                 dialect.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
+            )
+
+        inputs = self._inputs.get(principal)
+        if inputs is not None and not inputs.fits(size):
+            raise request_error(
+                dialect.INTERNAL_ERROR,
+                f"the inputs of this principal's open jobs are over {inputs.limit} bytes",
+                retryable=True,
             )
 
     def check_log(self) -> None:
@@ -123,6 +134,10 @@ class JobTable:
         )
         self._add(job)
         self._open[job.principal] += 1
+        if request.size:
+            self._input_sizes[job] = request.size
+            inputs = self._inputs.setdefault(job.principal, ByteBudget(self._limits.input_bytes))
+            inputs.add(request.size)
         if job.owner is not None:
             job.owner.jobs.add(job.id)
         if job.grant.limits:
@@ -268,6 +283,12 @@ class JobTable:
         self._open[job.principal] -= 1
         if self._open[job.principal] <= 0:
             del self._open[job.principal]
+        size = self._input_sizes.pop(job, 0)
+        if size:
+            inputs = self._inputs[job.principal]
+            inputs.release(size)
+            if not inputs.used:
+                del self._inputs[job.principal]
         self._budgets.pop(job.budget, None)
         if job.status != dialect.SUCCESS:
             self._end_children(job)
@@ -278,7 +299,7 @@ class JobTable:
         self._keep(job)
 
     def _keep(self, job: Job) -> None:
-        self._retained.add(job, job.history.bytes)
+        self._retained.add(job, job.held)
         self._prune()
 
     def _end_children(self, parent: Job) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from arcp_client._budget import ByteBudget
 from arcp_client.errors import LinkLost, LocalProtocolError
 from arcp_client.transports._ending import again, closed_here
 from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["MemoryTransport", "memory_pair"]
+
+_HELD = 8 * 1024 * 1024
+"""Bytes that one direction holds; a larger frame goes alone."""
 
 
 class _Lane:
@@ -18,12 +22,14 @@ class _Lane:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.frames: deque[bytes] = deque()
+        self.held = ByteBudget(_HELD)
         # Frames that found the queue full, in call order, each with its sender's future.
         self.waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
         self.receiver: asyncio.Future[None] | None = None
 
     async def put(self, frame: bytes) -> None:
-        if len(self.frames) < self.capacity:
+        if not self.waiting and len(self.frames) < self.capacity and self.held.fits(len(frame)):
+            self.held.add(len(frame))
             self.frames.append(frame)
             self.wake()
             return
@@ -33,12 +39,16 @@ class _Lane:
 
     def take(self) -> bytes:
         frame = self.frames.popleft()
+        self.held.release(len(frame))
         while self.waiting:
-            sent, late = self.waiting.popleft()
+            sent, late = self.waiting[0]
             if not sent.done():  # a cancelled sender takes its frame back
+                if len(self.frames) >= self.capacity or not self.held.fits(len(late)):
+                    break
+                self.held.add(len(late))
                 self.frames.append(late)
                 sent.set_result(None)
-                break
+            self.waiting.popleft()
         return frame
 
     async def arrival(self) -> None:
@@ -122,6 +132,7 @@ class MemoryTransport:
         self._closed = True
         self._lost = self._lost or closed_here(self._peer)
         self._incoming.frames.clear()
+        self._incoming.held.clear()
         self._incoming.wake()
         self._outgoing.refuse(self._lost)
         if self._other is not None:
@@ -147,7 +158,7 @@ def memory_pair(
     Both ends belong to one event loop.
 
     Args:
-        capacity: frames held for each direction; a sender waits beyond it.
+        capacity: frames held for each direction, 8 MiB at most; a sender waits beyond it.
         max_frame: bytes; larger frames are refused.
     """
     if capacity < 1:
