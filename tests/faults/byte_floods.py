@@ -39,7 +39,7 @@ class Peak:
 
 
 async def answers(peak: Peak) -> None:
-    """Refusals that repeat a request's 3 MB id, to a client that reads nothing."""
+    """Refusals that repeat a request whose id has 3 MB, to a client that reads nothing."""
     runtime = Runtime(limits=Limits(outbox_bytes=8 * MIB))
     async with runtime.serve() as server, asyncio.timeout(60):
         peer = await Peer.to(WebSocketConnector(server.url))
@@ -62,7 +62,7 @@ async def nonces(peak: Peak) -> None:
 
 async def until_stuck(peak: Peak, send: Callable[[], Awaitable[Any]], peer: Peer) -> None:
     """Send until the other end takes nothing more for a while, or enough."""
-    for _ in range(150):
+    for _ in range(50):
         try:
             await asyncio.wait_for(send(), 2.0)
         except (TimeoutError, ArcpError):
@@ -81,7 +81,7 @@ async def inputs(peak: Peak) -> None:
 
     peer = await Peer.to(runtime)
     await peer.hello()
-    for _ in range(100):
+    for _ in range(40):
         await peer.ask("job.submit", {"agent": "wait", "input": BIG})
         peak.look()
     await peer.close()
@@ -102,7 +102,7 @@ async def retained(peak: Peak) -> None:
     peer = await Peer.to(runtime)
     await peer.hello()
     lease = {"fs.read": [f"/{n}/" + "x" * 490 for n in range(250)]}
-    for n in range(300):
+    for n in range(150):
         await peer.run("quick", "y" * 300_000, lease_request=lease, idempotency_key=f"k{n}")
         peak.look()
     await peer.close()
@@ -138,7 +138,7 @@ async def journal(peak: Peak) -> None:
             await peer.submit("flood")
         log.full = True
         go.set()
-        for _ in range(40):
+        for _ in range(20):
             await asyncio.sleep(0.05)
             peak.look()
         await peer.cut()
@@ -190,7 +190,7 @@ async def _client(peak: Peak, ping: dict[str, Any]) -> None:
     tasks = TaskOwner("flood")
     client = Client(Flooding(peak, tasks, ping), buffer=Buffer(bytes=4 * MIB))
     await client.connect()
-    for _ in range(60):
+    for _ in range(30):
         await asyncio.sleep(0.05)
         peak.look()
     await client.close(timeout=0.1)
