@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 MARKED = (
-    "tests/unit/acp/test_order.py",
+    "tests/unit/acp/session/test_order.py",
     "tests/unit/link/test_defects.py",
     "tests/unit/rx/test_errors.py",
     "tests/unit/test_tasks.py",

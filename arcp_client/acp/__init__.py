@@ -31,12 +31,12 @@ if TYPE_CHECKING:
         NotFound,
         Refusal,
     )
-    from arcp_client.acp.files import FileSystem, LocalFiles
     from arcp_client.acp.host import host, lease_policy
     from arcp_client.acp.limits import AcpLimits
-    from arcp_client.acp.permissions import PermissionRequest, allow_list, deny
+    from arcp_client.acp.services.files import FileSystem, LocalFiles
+    from arcp_client.acp.services.permissions import PermissionRequest, allow_list, deny
+    from arcp_client.acp.services.terminals import LocalTerminals, Terminals
     from arcp_client.acp.session import AcpSession
-    from arcp_client.acp.terminals import LocalTerminals, Terminals
     from arcp_client.acp.turn import Turn
 
 # As in the package's own front door: a name's module is imported when it is first used.
@@ -46,18 +46,18 @@ _HOME_OF = {
     "AgentRefused": "errors",
     "AuthRequired": "errors",
     "CallCancelled": "errors",
-    "FileSystem": "files",
+    "FileSystem": "services.files",
     "AcpLimits": "limits",
-    "LocalFiles": "files",
-    "LocalTerminals": "terminals",
+    "LocalFiles": "services.files",
+    "LocalTerminals": "services.terminals",
     "MethodUnknown": "errors",
     "NotFound": "errors",
-    "PermissionRequest": "permissions",
+    "PermissionRequest": "services.permissions",
     "Refusal": "errors",
-    "Terminals": "terminals",
+    "Terminals": "services.terminals",
     "Turn": "turn",
-    "allow_list": "permissions",
-    "deny": "permissions",
+    "allow_list": "services.permissions",
+    "deny": "services.permissions",
     "host": "host",
     "lease_policy": "host",
 }

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import msgspec
 
-from arcp_client.acp._mending import mend
+from arcp_client.acp._repair import mend
 
 __all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Update"]
 

@@ -17,7 +17,7 @@ from msgspec import inspect as info
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Origin, Unknown, Update
-from arcp_client.acp._mending import mend
+from arcp_client.acp._repair import mend
 
 __all__ = ["REFUSED", "Misshapen", "as_json", "as_value", "decode", "update_of"]
 

@@ -14,18 +14,18 @@ from arcp_client import _arguments as check
 from arcp_client._deadline import SLACK, Deadline
 from arcp_client._tasks import TaskOwner
 from arcp_client.acp import schema
+from arcp_client.acp._connection.agent_requests import Route
+from arcp_client.acp._connection.connection import AgentConnection, Hooks
 from arcp_client.acp._decode import Misshapen, as_value
 from arcp_client.acp._handlers import Handlers, Listening
-from arcp_client.acp._hub import Hooks, Hub
-from arcp_client.acp._inbox import Inbox
-from arcp_client.acp._opening import make_session, pages, usable_directories, usable_servers
-from arcp_client.acp._requests import Route
-from arcp_client.acp._services import Elicit, Services, capabilities
-from arcp_client.acp.files import FileSystem
+from arcp_client.acp._session.inbox import Inbox
+from arcp_client.acp._session.opening import make_session, pages, usable_directories, usable_servers
 from arcp_client.acp.limits import AcpLimits
-from arcp_client.acp.permissions import Policy, deny
+from arcp_client.acp.services.files import FileSystem
+from arcp_client.acp.services.permissions import Policy, deny
+from arcp_client.acp.services.routes import Elicit, Services, capabilities
+from arcp_client.acp.services.terminals import Terminals
 from arcp_client.acp.session import AcpSession, open_session
-from arcp_client.acp.terminals import Terminals
 from arcp_client.errors import (
     HandshakeTimeout,
     LinkLost,
@@ -68,9 +68,10 @@ class AcpClient(Listening):
         argv: the program and its arguments, or a connector that makes a link to an agent.
         cwd: its working directory; relative directories of sessions are relative to it.
         env: its whole environment; None inherits this process's.
-        on_permission: decides on permissions; see `arcp_client.acp.permissions`. By default all are
-            rejected. An async one is cancelled when the turn is, by `AcpSession.cancel` or by the
-            cancellation of `AcpSession.prompt`: the agent has been answered ``cancelled`` by then.
+        on_permission: decides on permission requests; see `arcp_client.acp.services.permissions`.
+            By default all are rejected. An async policy is cancelled with the turn, by
+            `AcpSession.cancel` or by the cancellation of `AcpSession.prompt`; the agent has already
+            been answered ``cancelled`` by then.
         fs: serves files; the agent is offered what it can do. By default none.
         terminal: serves terminals. By default none. It is closed with the client.
         on_elicitation: asks the user. Answers with a dict or True to accept, False to decline, None
@@ -120,7 +121,7 @@ class AcpClient(Listening):
         self._extra = capabilities
         super().__init__(Handlers())
         self._hooks = Hooks()
-        self._hub: Hub | None = None
+        self._connection: AgentConnection | None = None
         self._services = Services(
             session=self._known,
             policy=on_permission or deny,
@@ -158,10 +159,10 @@ class AcpClient(Listening):
             AgentRefused: it answered with an error.
             RemoteProtocolError: it does not speak version 1 of the protocol.
         """
-        if self._hub is not None:
+        if self._connection is not None:
             raise LocalProtocolError("this client was connected before; make another one")
         transport = await self._connector.connect()
-        hub = self._hub = Hub(
+        connection = self._connection = AgentConnection(
             transport,
             limits=self._limits,
             handlers=self._handlers,
@@ -170,21 +171,21 @@ class AcpClient(Listening):
             name=self._name,
             cwd=self._cwd,
         )
-        hub.peer.start()
+        connection.peer.start()
         try:
-            await self._initialize(hub, transport)
+            await self._initialize(connection, transport)
         except BaseException:
             await self.close(drain=0)
             raise
 
-    async def _initialize(self, hub: Hub, transport: Transport) -> None:
+    async def _initialize(self, connection: AgentConnection, transport: Transport) -> None:
         request = schema.InitializeRequest(
             protocol_version=_VERSION,
             client_capabilities=capabilities(self._routes, self._extra),
             client_info=self._info,
         )
         try:
-            hub.agent = await hub.call(
+            connection.agent = await connection.call(
                 "initialize",
                 request,
                 schema.InitializeResponse,
@@ -196,7 +197,7 @@ class AcpClient(Listening):
                 f"{self._command!r} did not answer initialize within {self._limits.start:g} s",
                 stderr=stderr_of(transport),
             ) from error
-        version = hub.agent.protocol_version
+        version = connection.agent.protocol_version
         if version != _VERSION:
             raise RemoteProtocolError(f"{self._name} speaks version {version}, not {_VERSION}")
 
@@ -220,9 +221,9 @@ class AcpClient(Listening):
         else:
             drain = min(drain, timeout - min(timeout / 4, 1.0))
         deadline = Deadline(timeout + SLACK)
-        if self._hub is not None:
-            self._hub.at_home()
-            await self._hub.close(drain=drain, deadline=deadline)
+        if self._connection is not None:
+            self._connection.check_loop()
+            await self._connection.close(drain=drain, deadline=deadline)
         if self._terminal is not None:
             await self._close_terminals(self._terminal, deadline)
 
@@ -357,25 +358,25 @@ class AcpClient(Listening):
         """
         check.a_path("cwd", cwd)
         check.a_mapping("meta", meta, none=True)
-        hub = self._at()
+        connection = self._at()
         request = schema.NewSessionRequest(
-            cwd=hub.directory(cwd),
-            mcp_servers=usable_servers(hub, mcp_servers),
-            additional_directories=usable_directories(hub, additional_directories),
+            cwd=connection.directory(cwd),
+            mcp_servers=usable_servers(connection, mcp_servers),
+            additional_directories=usable_directories(connection, additional_directories),
             meta=meta,
         )
-        return await make_session(hub, "session/new", request, schema.NewSessionResponse)
+        return await make_session(connection, "session/new", request, schema.NewSessionResponse)
 
     async def fork_session(self, source: AcpSession) -> AcpSession:
         """Begin a conversation with another one's history (unstable in the protocol)."""
         check.an_instance("source", source, AcpSession, "an AcpSession")
-        hub, sessions = self._at(), self.capabilities.session_capabilities
-        hub.needs(sessions and sessions.fork is not None, "session/fork")
+        connection, sessions = self._at(), self.capabilities.session_capabilities
+        connection.needs(sessions and sessions.fork is not None, "session/fork")
         request = schema.ForkSessionRequest(
-            session_id=source.id, cwd=source.cwd or hub.directory(".")
+            session_id=source.id, cwd=source.cwd or connection.directory(".")
         )
         result = schema.ForkSessionResponse
-        return await make_session(hub, "session/fork", request, result, source=source)
+        return await make_session(connection, "session/fork", request, result, source=source)
 
     def session(self, session_id: str) -> AcpSession:
         """The session of an id, which need not be known to the agent.
@@ -384,11 +385,11 @@ class AcpClient(Listening):
         on it and then `AcpSession.load` it.
         """
         check.a_text("session_id", session_id)
-        hub = self._at()
+        connection = self._at()
         known = self._known(session_id)
         if known is None:
-            known = open_session(hub, session_id)
-            hub.add(known)
+            known = open_session(connection, session_id)
+            connection.add(known)
         return known.session
 
     async def load_session(
@@ -462,8 +463,8 @@ class AcpClient(Listening):
     def _known(self, session_id: str) -> Inbox | None:
         return cast("Inbox | None", self._at().sessions.get(session_id))
 
-    def _at(self) -> Hub:
-        if self._hub is None:
+    def _at(self) -> AgentConnection:
+        if self._connection is None:
             raise LocalProtocolError("the client is not connected; use it with `async with`")
-        self._hub.at_home()
-        return self._hub
+        self._connection.check_loop()
+        return self._connection

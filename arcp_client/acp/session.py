@@ -11,13 +11,13 @@ from typing import Any, TypeVar, overload
 from arcp_client import _arguments as check
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
-from arcp_client.acp._content import Prompt, prompt_blocks, servers
+from arcp_client.acp._connection.connection import AgentConnection, running
+from arcp_client.acp._connection.jsonrpc import Outcome
 from arcp_client.acp._handlers import Listening, check_kinds
-from arcp_client.acp._hub import Hub, running
-from arcp_client.acp._inbox import Inbox
-from arcp_client.acp._peer import Outcome
-from arcp_client.acp._state import State
-from arcp_client.acp._streams import Updates
+from arcp_client.acp._session.content import Prompt, prompt_blocks, servers
+from arcp_client.acp._session.inbox import Inbox
+from arcp_client.acp._session.state import State
+from arcp_client.acp._session.streams import Updates
 from arcp_client.acp.turn import Turn
 
 __all__ = ["AcpSession", "Prompt", "open_session"]
@@ -38,10 +38,10 @@ class AcpSession(Listening):
     Updates also come between turns. They belong to the session, not to a prompt.
     """
 
-    def __init__(self, hub: Hub, inbox: Inbox, *, cwd: str = "") -> None:
+    def __init__(self, connection: AgentConnection, inbox: Inbox, *, cwd: str = "") -> None:
         super().__init__(inbox.handlers)
         self.cwd = cwd
-        self._hub = hub
+        self._connection = connection
         self._inbox = inbox
         self._id = inbox.id
         self._turns = inbox.turns
@@ -127,14 +127,14 @@ class AcpSession(Listening):
             ClientClosed: the connection was closed here.
         """
         check.a_mapping("meta", meta, none=True)
-        blocks = prompt_blocks(self._hub, content)
+        blocks = prompt_blocks(self._connection, content)
         self._inbox.used()
         if running() is None:
             await self._turns.idle()
         turn = self._turns.begin()
         request = schema.PromptRequest(session_id=self._id, prompt=blocks, meta=meta)
         try:
-            response = await self._hub.call(
+            response = await self._connection.call(
                 "session/prompt",
                 request,
                 schema.PromptResponse,
@@ -163,10 +163,10 @@ class AcpSession(Listening):
         Raises:
             LinkLost: the agent has ended.
         """
-        self._hub.at_home()
-        self._hub.peer.check()
+        self._connection.check_loop()
+        self._connection.peer.check()
         self._turns.request_cancel()
-        await self._hub.peer.notify(
+        await self._connection.peer.notify(
             "session/cancel", schema.CancelNotification(session_id=self._id)
         )
 
@@ -191,8 +191,8 @@ class AcpSession(Listening):
         """
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("meta", meta, none=True)
-        offers = self._hub.agent.agent_capabilities
-        self._hub.needs(offers and offers.load_session, "session/load")
+        offers = self._connection.agent.agent_capabilities
+        self._connection.needs(offers and offers.load_session, "session/load")
         request = schema.LoadSessionRequest(
             session_id=self._id,
             cwd=self._directory(cwd),
@@ -213,9 +213,9 @@ class AcpSession(Listening):
         """Go on with the session without its history (``session/resume``); else as `load`."""
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("meta", meta, none=True)
-        offers = self._hub.agent.agent_capabilities
+        offers = self._connection.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
-        self._hub.needs(sessions and sessions.resume is not None, "session/resume")
+        self._connection.needs(sessions and sessions.resume is not None, "session/resume")
         request = schema.ResumeSessionRequest(
             session_id=self._id,
             cwd=self._directory(cwd),
@@ -238,7 +238,7 @@ class AcpSession(Listening):
                 self._inbox.lane.do(partial(self._inbox.opened, result, outcome))
 
         try:
-            await self._hub.call(
+            await self._connection.call(
                 method, request, result, lane=self._inbox.lane, arrived=arrived, **options
             )
         except BaseException:
@@ -246,17 +246,19 @@ class AcpSession(Listening):
             raise
 
     def _directories(self, more: Sequence[str]) -> list[str]:
-        return [self._hub.directory(each) for each in check.texts("additional_directories", more)]
+        return [
+            self._connection.directory(each) for each in check.texts("additional_directories", more)
+        ]
 
     def _directory(self, cwd: str | os.PathLike[str] | None) -> str:
-        self.cwd = self._hub.directory(self.cwd or "." if cwd is None else cwd)
+        self.cwd = self._connection.directory(self.cwd or "." if cwd is None else cwd)
         return self.cwd
 
     async def set_mode(self, mode: str) -> None:
         """Switch the session's mode (``session/set_mode``)."""
         check.a_text("mode", mode)
         request = schema.SetSessionModeRequest(session_id=self._id, mode_id=mode)
-        await self._hub.call("session/set_mode", request, schema.SetSessionModeResponse)
+        await self._connection.call("session/set_mode", request, schema.SetSessionModeResponse)
 
     async def set_config_option(self, option: str, value: str | bool) -> None:
         """Set a configuration option (``session/set_config_option``); see ``state.options``."""
@@ -269,7 +271,7 @@ class AcpSession(Listening):
             type="boolean" if isinstance(value, bool) else None,
         )
         result, inbox = schema.SetSessionConfigOptionResponse, self._inbox
-        await self._hub.call(
+        await self._connection.call(
             "session/set_config_option",
             request,
             result,
@@ -278,28 +280,28 @@ class AcpSession(Listening):
 
     async def close(self) -> None:
         """Close the session at the agent, if it can, and here: what came is still handled."""
-        self._hub.at_home()
-        offers = self._hub.agent.agent_capabilities
+        self._connection.check_loop()
+        offers = self._connection.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
         if sessions and sessions.close is not None:
             request = schema.CloseSessionRequest(session_id=self._id)
-            await self._hub.call(
+            await self._connection.call(
                 "session/close", request, schema.CloseSessionResponse, lane=self._inbox.lane
             )
-        self._hub.remove(self._inbox)
+        self._connection.remove(self._inbox)
         self._inbox.lane.do(partial(self._inbox.end, None))
         self._inbox.lane.complete()
         inside = running()
         if inside is None or inside.lane is not self._inbox.lane:
             await asyncio.wait(
-                {self._hub.owner.spawn(self._inbox.lane.drained(), name="drain")},
-                timeout=self._hub.limits.drain,
+                {self._connection.owner.spawn(self._inbox.lane.drained(), name="drain")},
+                timeout=self._connection.limits.drain,
             )
         self._inbox.leave()
 
 
-def open_session(hub: Hub, session_id: str, *, cwd: str = "") -> Inbox:
+def open_session(connection: AgentConnection, session_id: str, *, cwd: str = "") -> Inbox:
     """A session of that id, not known to the connection yet."""
-    inbox = Inbox(hub, session_id)
-    AcpSession(hub, inbox, cwd=cwd)
+    inbox = Inbox(connection, session_id)
+    AcpSession(connection, inbox, cwd=cwd)
     return inbox

@@ -233,7 +233,7 @@ async def test_closing_inside_a_handler_lets_it_end() -> None:
 
         await settled()
         await agent.send(chunk("a"))
-        await client.wait_closed() if client._hub else None
+        await client.wait_closed() if client._connection else None
         await settled()
         assert ended == ["handler"]
 

@@ -18,10 +18,10 @@ from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.acp import errors, schema
+from arcp_client.acp._connection.jsonrpc import Id, Key
+from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
 from arcp_client.acp._decode import REFUSED, Misshapen, as_value, decode
-from arcp_client.acp._lane import HERE, Inside, Lane
-from arcp_client.acp._mending import mend
-from arcp_client.acp._peer import Id, Key
+from arcp_client.acp._repair import mend
 from arcp_client.acp.errors import Refusal
 
 __all__ = ["Requests", "Route", "SessionLike"]
@@ -41,7 +41,7 @@ class SessionLike(Protocol):
     """What a session is to the requests made in it."""
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> SessionLane:
         """Its inbox."""
 
     @property
@@ -66,7 +66,7 @@ class Route:
 
 
 class Post(Protocol):
-    """Sends a message on the side; see `Peer.post`."""
+    """Sends a message on the side; see `JsonRpcPeer.post`."""
 
     def __call__(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
         """Send it."""

@@ -434,7 +434,7 @@ for n in itertools.count():
     async with AcpClient(program(body), limits=AcpLimits(close=0.3)) as client:
         session = await client.new_session()
         prompting = asyncio.ensure_future(session.prompt("go"))
-        peer = client._hub.peer  # type: ignore[union-attr]
+        peer = client._connection.peer  # type: ignore[union-attr]
         while peer._posting < 1024:
             await asyncio.sleep(0.01)
         assert peer._posting == 1024

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_client.acp import AcpLimits, updates
-from arcp_client.acp._lane import Lane
-from arcp_client.acp._spool import Spool, Store
+from arcp_client.acp._connection.backlog import Spool, Store
+from arcp_client.acp._connection.lane import SessionLane
 from arcp_client.errors import BufferFull
 from arcp_client.policy import Buffer
 from tests.unit.acp.kit import chunk, connected, opened, settled, words
@@ -48,7 +48,7 @@ async def test_positions_keep_their_order_through_files(steps: list[str]) -> Non
         await asyncio.sleep(0)
         seen.append(int(line))
 
-    lane = Lane(store, deliver)
+    lane = SessionLane(store, deliver)
     for number, step in enumerate(steps):
         if step == LINE:
             assert lane.line(str(number).encode())
@@ -65,7 +65,7 @@ async def test_positions_keep_their_order_through_files(steps: list[str]) -> Non
 
 async def test_a_stopped_lane_gives_back_its_room_and_settles_what_waits() -> None:
     store = Store(Buffer(soft=1, hard=2))
-    lane = Lane(store, lambda _: asyncio.Event().wait())  # type: ignore[arg-type]
+    lane = SessionLane(store, lambda _: asyncio.Event().wait())  # type: ignore[arg-type]
     settled_: list[str] = []
     for number in range(6):
         lane.line(b"%d" % number)
@@ -96,7 +96,7 @@ async def test_a_flood_goes_through_a_file_in_order_and_ahead_of_its_answer() ->
         call = await agent.next("session/prompt")
         await agent.send(*map(chunk, range(500)), agent.answer(call, {"stopReason": "end_turn"}))
         await settled(200)
-        store = client._hub.store  # type: ignore[union-attr]
+        store = client._connection.store  # type: ignore[union-attr]
         assert store.held_lines <= 16
         assert store.spilled_bytes > 0
         assert not prompting.done()
@@ -151,7 +151,7 @@ async def test_a_handler_that_calls_when_the_file_is_full_already_does_not_wait_
         call = await agent.next("session/prompt")
         await agent.send(*map(chunk, range(100)), agent.answer(call, {"stopReason": "end_turn"}))
         await settled()
-        assert client._hub.store.full  # type: ignore[union-attr]
+        assert client._connection.store.full  # type: ignore[union-attr]
         full.set()
         nested = await agent.next("session/prompt")  # that of 99, when there is room again
         await agent.result(nested, {"stopReason": "end_turn"})
@@ -163,7 +163,7 @@ async def test_a_handler_that_calls_when_the_file_is_full_already_does_not_wait_
 async def test_a_disk_that_takes_nothing_holds_the_agent_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("arcp_client.acp._spool.Spool.append", lambda *_: False)
+    monkeypatch.setattr("arcp_client.acp._connection.backlog.Spool.append", lambda *_: False)
     buffer = Buffer(soft=1, hard=2)
     async with connected(limits=AcpLimits(buffer=buffer)) as (agent, client):
         session = await opened(agent, client)

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 from arcp_client import _arguments as check
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Unknown
-from arcp_client.acp._hub import Hub
+from arcp_client.acp._connection.connection import AgentConnection
 
 __all__ = ["Prompt", "prompt_blocks", "servers"]
 
 Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
 
 
-def prompt_blocks(hub: Hub, content: Prompt) -> list[Any]:
+def prompt_blocks(connection: AgentConnection, content: Prompt) -> list[Any]:
     """The content blocks of a prompt.
 
     Raises:
@@ -25,15 +25,15 @@ def prompt_blocks(hub: Hub, content: Prompt) -> list[Any]:
         [content] if isinstance(content, str | Base | Unknown) else _several(content)
     )
     blocks = [schema.TextContent(text=part) if isinstance(part, str) else part for part in parts]
-    offers = hub.agent.agent_capabilities
+    offers = connection.agent.agent_capabilities
     takes = (offers and offers.prompt_capabilities) or schema.PromptCapabilities()
     for block in blocks:
         if isinstance(block, schema.ImageContent):
-            hub.needs(takes.image, "prompts with images")
+            connection.needs(takes.image, "prompts with images")
         elif isinstance(block, schema.AudioContent):
-            hub.needs(takes.audio, "prompts with audio")
+            connection.needs(takes.audio, "prompts with audio")
         elif isinstance(block, schema.EmbeddedResource):
-            hub.needs(takes.embedded_context, "prompts with embedded resources")
+            connection.needs(takes.embedded_context, "prompts with embedded resources")
     return [block.raw if isinstance(block, Unknown) else block for block in blocks]
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Update
-from arcp_client.acp._state import State
+from arcp_client.acp._session.state import State
 from arcp_client.acp.turn import Turn
 from arcp_client.models import LogLevel
 from arcp_client.runtime import JobContext

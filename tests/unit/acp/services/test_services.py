@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_client.acp import LocalFiles, LocalTerminals, Refusal, allow_list, deny, schema
-from arcp_client.acp.permissions import PermissionRequest, decide
-from arcp_client.acp.terminals import _Terminal
+from arcp_client.acp.services.permissions import PermissionRequest, decide
+from arcp_client.acp.services.terminals import _Terminal
 from tests.unit.acp.kit import connected, opened
 
 

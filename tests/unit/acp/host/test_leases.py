@@ -14,8 +14,8 @@ import pytest
 from arcp_client import Client, Lease, Runtime
 from arcp_client.acp import LocalTerminals, Refusal, host, schema
 from arcp_client.acp.limits import AcpLimits
+from tests.unit.acp.host.test_jobs import Served, hosted
 from tests.unit.acp.kit import chunk
-from tests.unit.acp.test_host import Served, hosted
 
 
 @pytest.fixture

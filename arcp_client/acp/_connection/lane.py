@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TypeAlias
 
-from arcp_client.acp._spool import Spool, Store
+from arcp_client.acp._connection.backlog import Spool, Store
 from arcp_client.rx import EventChannel, concat_map_async
 
-__all__ = ["HERE", "Inside", "Lane", "Position"]
+__all__ = ["HERE", "Inside", "Position", "SessionLane"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -49,7 +49,7 @@ class Inside:
 
     __slots__ = ("active", "lane")
 
-    def __init__(self, lane: Lane | None) -> None:
+    def __init__(self, lane: SessionLane | None) -> None:
         self.lane = lane
         self.active = True
 
@@ -57,7 +57,7 @@ class Inside:
 HERE: ContextVar[Inside | None] = ContextVar("arcp_client.acp.handler", default=None)
 
 
-class Lane:
+class SessionLane:
     """The ordered inbox of one session.
 
     Args:
@@ -78,7 +78,7 @@ class Lane:
         self._lines = self._bytes = 0  # this lane's part of what the store counts
         self._closed = False
         self._ended = asyncio.Event()
-        self.awaiting: list[Lane] = []
+        self.awaiting: list[SessionLane] = []
         self.nested = 0
         operator = concat_map_async(self._advance)
         self._subscription = (
@@ -170,7 +170,7 @@ class Lane:
 
     # ------------------------------------------------------------------ calls of handlers
 
-    def enter(self, target: Lane | None) -> bool:
+    def enter(self, target: SessionLane | None) -> bool:
         """A running handler of this lane starts a call; whether its answer must bypass ``target``.
 
         It must if ``target`` waits, directly or through handlers of other lanes, for this handler.
@@ -185,13 +185,13 @@ class Lane:
         self.awaiting.append(target)
         return False
 
-    def leave(self, target: Lane | None, *, bypassed: bool) -> None:
+    def leave(self, target: SessionLane | None, *, bypassed: bool) -> None:
         """The call that `enter` announced has ended."""
         self.nested -= 1
         if not bypassed and target is not None:
             self.awaiting.remove(target)
 
-    def waits_for(self, other: Lane) -> bool:
+    def waits_for(self, other: SessionLane) -> bool:
         """Whether this lane is ``other`` or waits for it."""
         seen: set[int] = set()
         open_ = [self]

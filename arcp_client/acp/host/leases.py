@@ -13,9 +13,9 @@ import msgspec
 
 from arcp_client.acp import schema
 from arcp_client.acp.errors import INVALID_PARAMS, Refusal
-from arcp_client.acp.files import LocalFiles
-from arcp_client.acp.permissions import Answer, PermissionRequest, Policy
-from arcp_client.acp.terminals import LocalTerminals
+from arcp_client.acp.services.files import LocalFiles
+from arcp_client.acp.services.permissions import Answer, PermissionRequest, Policy
+from arcp_client.acp.services.terminals import LocalTerminals
 from arcp_client.errors import ArcpError, PermissionDenied
 from arcp_client.runtime import JobContext
 

@@ -106,8 +106,8 @@ async def test_an_agent_that_ends_takes_no_other_with_it() -> None:
 
 async def test_sessions_come_and_go_without_a_trace() -> None:
     async with connected() as (agent, client):
-        hub = client._hub
-        assert hub is not None
+        connection = client._connection
+        assert connection is not None
         for number in range(50):
             session = await opened(agent, client, f"s{number}")
             session.subscribe(lambda _: None, updates.Update)
@@ -115,8 +115,8 @@ async def test_sessions_come_and_go_without_a_trace() -> None:
             closing = asyncio.ensure_future(session.close())
             await agent.result(await agent.next("session/close"), {})
             await closing
-        assert not hub.sessions
-        assert (hub.store.held_lines, hub.store.held_bytes) == (0, 0)
+        assert not connection.sessions
+        assert (connection.store.held_lines, connection.store.held_bytes) == (0, 0)
         assert not client._handlers._dependents
         await settled()
-        assert len(hub.owner) == 1  # the reader
+        assert len(connection.owner) == 1  # the reader

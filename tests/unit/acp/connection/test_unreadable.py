@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arcp_client.acp import AcpClient, AcpLimits, AgentRefused, LocalFiles, updates
-from arcp_client.acp._mending import head, mend
+from arcp_client.acp._repair import head, mend
 from arcp_client.errors import RemoteProtocolError
 from tests.unit.acp.kit import FakeAgent, chunk, connected, opened, settled
 

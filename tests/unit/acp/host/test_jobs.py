@@ -12,7 +12,7 @@ import pytest
 
 from arcp_client import Client, Lease, Runtime, events
 from arcp_client.acp import host, schema
-from arcp_client.acp._leased import operations
+from arcp_client.acp.host.leases import operations
 from arcp_client.errors import BudgetExhausted, JobCancelled, JobFailed
 from arcp_client.testing import FaultyProxy
 from tests.unit.acp.kit import EVERYTHING, FakeAgent, chunk, notification

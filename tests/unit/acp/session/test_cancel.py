@@ -145,7 +145,7 @@ async def test_a_second_cancel_spares_an_agent_that_ends_the_turn_in_time() -> N
         await session.cancel()
         await agent.result(call, {"stopReason": "cancelled"})
         assert (await prompting).cancel_requested
-        assert not client._hub.closed.done()  # type: ignore[union-attr]
+        assert not client._connection.closed.done()  # type: ignore[union-attr]
 
 
 async def test_a_result_that_came_is_not_lost_by_a_time_out_over_handlers() -> None:
@@ -226,4 +226,4 @@ async def test_cancelling_new_leaves_no_session_behind() -> None:
         await agent.next("$/cancel_request")
         await agent.result(call, {"sessionId": "s1"})
         await settled()
-        assert not client._hub.sessions  # type: ignore[union-attr]
+        assert not client._connection.sessions  # type: ignore[union-attr]

@@ -1,8 +1,8 @@
-"""Leads one agent's messages to the session or service that they are for, and calls to the agent.
+"""Routes messages between one agent and its sessions and services.
 
-The hub is what the sessions of a connection share. It decides how the answer to a call returns:
-through the inbox of its session, or past it when the call is made by a handler that the inbox
-itself is waiting for.
+All sessions of a connection share it. It also decides how the answer to a call returns: in the
+order of the session's lane, or directly if the lane waits for the handler that made the call.
+Below it is `jsonrpc`; above it are the modules of `_session`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner, is_elsewhere, pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base
+from arcp_client.acp._connection.agent_requests import Requests, Route
+from arcp_client.acp._connection.backlog import Store
+from arcp_client.acp._connection.early_updates import Strays
+from arcp_client.acp._connection.jsonrpc import Id, JsonRpcPeer, Outcome, Settle
+from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
 from arcp_client.acp._decode import Misshapen, as_value, decode
 from arcp_client.acp._handlers import Handlers
-from arcp_client.acp._lane import HERE, Inside, Lane
-from arcp_client.acp._peer import Id, Outcome, Peer, Settle
-from arcp_client.acp._requests import Requests, Route
-from arcp_client.acp._spool import Store
-from arcp_client.acp._strays import Strays
 from arcp_client.acp.limits import AcpLimits
 from arcp_client.errors import (
     ClientClosed,
@@ -38,7 +38,7 @@ from arcp_client.errors import (
 )
 from arcp_client.transports import Transport
 
-__all__ = ["Hooks", "Hub", "Session", "running"]
+__all__ = ["AgentConnection", "Hooks", "Session", "running"]
 
 T = TypeVar("T", bound=Base)
 
@@ -47,14 +47,14 @@ _DEFAULT = object()
 
 
 class Session(Protocol):
-    """What the hub needs of a session."""
+    """What the connection needs of a session."""
 
     @property
     def id(self) -> str:
         """Its id."""
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> SessionLane:
         """Its inbox."""
 
     @property
@@ -93,7 +93,7 @@ def running() -> Inside | None:
     return inside if inside is not None and inside.active else None
 
 
-class Hub:
+class AgentConnection:
     """What all sessions of one connection share.
 
     Args:
@@ -136,7 +136,7 @@ class Hub:
         self._closing: asyncio.Future[None] | None = None
         self._held = ByteBudget(limits.requests)
         answers = ByteBudget(limits.answers)
-        self.peer = Peer(transport, self, self.owner, answers)
+        self.peer = JsonRpcPeer(transport, self, self.owner, answers)
         self.requests = Requests(
             routes,
             post=self.peer.post,
@@ -169,7 +169,7 @@ class Hub:
         params: Any,
         *,
         timeout: Any = _DEFAULT,
-        lane: Lane | None = None,
+        lane: SessionLane | None = None,
         arrived: Callable[[Outcome], None] | None = None,
         abandon: bool = True,
     ) -> bytes:
@@ -184,7 +184,7 @@ class Hub:
             arrived: called by the reader when the answer has come, before anything that follows.
             abandon: tell the agent if the wait is cut short, and take no answer after that.
         """
-        self.at_home()
+        self.check_loop()
         if self._ended:
             raise ClientClosed(f"the connection to {self.name} was closed here")
         inside = running()
@@ -217,7 +217,7 @@ class Hub:
             if own is not None:
                 own.leave(lane, bypassed=bypass)
 
-    def at_home(self) -> None:
+    def check_loop(self) -> None:
         """Whoever waits in another event loop would not be woken.
 
         Raises:

@@ -21,9 +21,9 @@ import msgspec
 from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.unreadable import unreadable
+from arcp_client.acp._connection.send_queue import Outbox
 from arcp_client.acp._decode import REFUSED, Misshapen, as_json, as_value
-from arcp_client.acp._mending import Head, head, mend
-from arcp_client.acp._outbox import Outbox
+from arcp_client.acp._repair import Head, head, mend
 from arcp_client.acp.errors import INVALID_REQUEST, PARSE_ERROR, refused
 from arcp_client.errors import (
     BufferFull,
@@ -35,7 +35,7 @@ from arcp_client.errors import (
 from arcp_client.transports import Transport
 from arcp_client.transports._lines import DroppedLine
 
-__all__ = ["Arrive", "Id", "Key", "Outcome", "Peer", "Receiver"]
+__all__ = ["Arrive", "Id", "JsonRpcPeer", "Key", "Outcome", "Receiver"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -175,7 +175,7 @@ class _Pending:
             self.future.set_exception(outcome)
 
 
-class Peer:
+class JsonRpcPeer:
     """One agent at the other end of a transport.
 
     Args:

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
+from arcp_client.acp._connection.agent_requests import Route
 from arcp_client.acp._decode import as_json, decode
-from arcp_client.acp._inbox import Inbox
-from arcp_client.acp._requests import Route
+from arcp_client.acp._session.inbox import Inbox
 from arcp_client.acp.errors import INVALID_PARAMS, Refusal
-from arcp_client.acp.files import FileSystem
-from arcp_client.acp.permissions import PermissionRequest, Policy, decide
-from arcp_client.acp.terminals import Terminals
+from arcp_client.acp.services.files import FileSystem
+from arcp_client.acp.services.permissions import PermissionRequest, Policy, decide
+from arcp_client.acp.services.terminals import Terminals
 
 __all__ = ["Elicit", "Services", "capabilities"]
 

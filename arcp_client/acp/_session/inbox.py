@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
+from arcp_client.acp._connection.connection import AgentConnection
+from arcp_client.acp._connection.jsonrpc import Outcome
+from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
 from arcp_client.acp._decode import Misshapen, decode, update_of
 from arcp_client.acp._handlers import Handlers, Registration
-from arcp_client.acp._hub import Hub
-from arcp_client.acp._lane import HERE, Inside, Lane
-from arcp_client.acp._peer import Outcome
-from arcp_client.acp._state import State
-from arcp_client.acp._streams import Streams
-from arcp_client.acp._turns import Turns
+from arcp_client.acp._session.state import State
+from arcp_client.acp._session.streams import Streams
+from arcp_client.acp._session.turns import Turns
 
 if TYPE_CHECKING:
     from arcp_client.acp.session import AcpSession
@@ -35,7 +35,7 @@ class Inbox:
     """The one ordered inbox of a session, and who is given what comes out of it.
 
     Args:
-        hub: the connection.
+        connection: the connection.
         session_id: the agent's id for the session.
 
     Attributes:
@@ -50,22 +50,22 @@ class Inbox:
 
     session: AcpSession
 
-    def __init__(self, hub: Hub, session_id: str) -> None:
+    def __init__(self, connection: AgentConnection, session_id: str) -> None:
         self.id = session_id
-        self.state = State(hub.limits.state)
-        self.lane = Lane(hub.store, self._deliver)
-        self.handlers = Handlers(hub.handlers, self.used)
-        limits = hub.limits
+        self.state = State(connection.limits.state)
+        self.lane = SessionLane(connection.store, self._deliver)
+        self.handlers = Handlers(connection.handlers, self.used)
+        limits = connection.limits
         self.streams = Streams(
             limit=limits.buffer.soft,
             limit_bytes=limits.buffer.bytes,
             stall=limits.stall,
             history=limits.history,
             history_bytes=limits.history_bytes,
-            at_home=hub.at_home,
+            check_loop=connection.check_loop,
         )
-        self.turns = Turns(hub, session_id, self.lane)
-        self._hub = hub
+        self.turns = Turns(connection, session_id, self.lane)
+        self._connection = connection
         self._limit = limits.handler
         self._timer: asyncio.TimerHandle | None = None
 
@@ -106,7 +106,7 @@ class Inbox:
             await self.streams.ease()
 
     def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
-        self._hub.failed(registration.name, error, update)
+        self._connection.failed(registration.name, error, update)
 
     def opened(self, result: Any, outcome: Outcome | None) -> None:
         """The answer to a call that opens the session; in turn, so that later updates count."""
@@ -129,7 +129,7 @@ class Inbox:
         """The call that made the session has returned: the time for its first use runs."""
         if self.lane.holding:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._hub.limits.hold, self.lane.release)
+            self._timer = loop.call_later(self._connection.limits.hold, self.lane.release)
 
     def used(self) -> None:
         """Somebody uses it: what is held may be handled.
@@ -137,7 +137,7 @@ class Inbox:
         Raises:
             LocalProtocolError: the caller is in another event loop.
         """
-        self._hub.at_home()
+        self._connection.check_loop()
         if self.lane.holding:
             # Not now: more handlers are registered in the same breath.
             asyncio.get_running_loop().call_soon(self.lane.release)
@@ -155,5 +155,5 @@ class Inbox:
             self._timer.cancel()
         self.turns.close_all()
         left = self.lane.dispose()
-        self.end(self._hub.reason())
+        self.end(self._connection.reason())
         return left

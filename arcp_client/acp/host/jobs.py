@@ -13,13 +13,13 @@ from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
-from arcp_client.acp._bridge import SESSION, Bridge
 from arcp_client.acp._decode import Misshapen, as_json, decode
-from arcp_client.acp._leased import LeasedFiles, LeasedTerminals, lease_policy
 from arcp_client.acp.client import AcpClient
 from arcp_client.acp.errors import AgentRefused
+from arcp_client.acp.host.events import SESSION, Bridge
+from arcp_client.acp.host.leases import LeasedFiles, LeasedTerminals, lease_policy
 from arcp_client.acp.limits import AcpLimits
-from arcp_client.acp.permissions import Policy
+from arcp_client.acp.services.permissions import Policy
 from arcp_client.acp.session import AcpSession
 from arcp_client.acp.turn import Turn
 from arcp_client.errors import (

@@ -47,9 +47,9 @@ class _Queue:
         kinds: tuple[type[Update], ...],
         limit: int,
         limit_bytes: int,
-        at_home: Callable[[], None],
+        check_loop: Callable[[], None],
     ) -> None:
-        self.at_home = at_home
+        self.check_loop = check_loop
         self.kinds = kinds
         self._limit = limit
         self._limit_bytes = limit_bytes
@@ -128,7 +128,7 @@ class Updates(AsyncIterator[U], Generic[U]):
 
     async def __anext__(self) -> U:
         queue = self._queue
-        queue.at_home()
+        queue.check_loop()
         while not queue.items:
             if queue.gone:
                 raise StopAsyncIteration
@@ -160,7 +160,7 @@ class Streams:
         stall: seconds that one which is full and not asked may hold back the session.
         history: updates kept for late ones.
         history_bytes: their bytes.
-        at_home: raises unless the caller is in the connection's event loop.
+        check_loop: raises unless the caller is in the connection's event loop.
     """
 
     def __init__(
@@ -171,11 +171,11 @@ class Streams:
         stall: float,
         history: int,
         history_bytes: int,
-        at_home: Callable[[], None],
+        check_loop: Callable[[], None],
     ) -> None:
         self._limit = limit
         self._limit_bytes = limit_bytes
-        self._at_home = at_home
+        self._at_home = check_loop
         self._stall = stall
         self._history = History(history, history_bytes)
         self._queues: list[_Queue] = []

@@ -11,10 +11,10 @@ from functools import partial
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Origin
+from arcp_client.acp._connection.connection import AgentConnection
+from arcp_client.acp._connection.jsonrpc import Outcome
+from arcp_client.acp._connection.lane import SessionLane
 from arcp_client.acp._decode import Misshapen, decode
-from arcp_client.acp._hub import Hub
-from arcp_client.acp._lane import Lane
-from arcp_client.acp._peer import Outcome
 from arcp_client.acp.turn import Turn
 
 __all__ = ["OpenTurn", "Turns"]
@@ -41,13 +41,13 @@ class Turns:
     """The turns of one session.
 
     Args:
-        hub: the connection.
+        connection: the connection.
         session_id: the session.
         lane: its inbox.
     """
 
-    def __init__(self, hub: Hub, session_id: str, lane: Lane) -> None:
-        self._hub = hub
+    def __init__(self, connection: AgentConnection, session_id: str, lane: SessionLane) -> None:
+        self._connection = connection
         self._session_id = session_id
         self._lane = lane
         self._count = 0
@@ -144,7 +144,7 @@ class Turns:
             self._arm()
         for turn in self._open.values():
             turn.cancel_requested = True
-        self._hub.requests.cancel_session(self._session_id)
+        self._connection.requests.cancel_session(self._session_id)
 
     async def cut_short(self, turn: OpenTurn) -> None:
         """The task that awaits the answer was cancelled: tell the agent, and wait for a while."""
@@ -152,17 +152,18 @@ class Turns:
             return  # the answer has come, only handlers are still at work
         self.request_cancel()
         params = schema.CancelNotification(session_id=self._session_id)
-        self._hub.peer.post({"method": "session/cancel", "params": params})
+        self._connection.peer.post({"method": "session/cancel", "params": params})
         try:
-            await asyncio.wait({turn.ended}, timeout=self._hub.limits.cancel)
+            await asyncio.wait({turn.ended}, timeout=self._connection.limits.cancel)
         except asyncio.CancelledError:
             self._arm()
             raise
 
     def _arm(self) -> None:
-        seconds = self._hub.limits.kill
-        why = f"{self._hub.name} was killed: a cancelled turn had not ended after {seconds:g} s"
+        seconds = self._connection.limits.kill
+        name = self._connection.name
+        why = f"{name} was killed: a cancelled turn had not ended after {seconds:g} s"
         loop = asyncio.get_running_loop()
         for turn in self._open.values():
             if turn.killer is None and not turn.ended.done():
-                turn.killer = loop.call_later(seconds, self._hub.kill, why)
+                turn.killer = loop.call_later(seconds, self._connection.kill, why)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_client.acp import schema, updates
-from arcp_client.acp.permissions import PermissionRequest
+from arcp_client.acp.services.permissions import PermissionRequest
 from tests.unit.acp.kit import chunk, connected, notification, opened, settled, words
 
 

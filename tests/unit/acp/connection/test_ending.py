@@ -196,7 +196,7 @@ async def test_closing_ends_the_process_group_and_not_what_has_left_it() -> None
     """Rule A5."""
     client = AcpClient([sys.executable, "-c", STARTS], limits=AcpLimits(close=2))
     async with client:
-        pids = client._hub.agent.meta  # type: ignore[union-attr]
+        pids = client._connection.agent.meta  # type: ignore[union-attr]
         assert pids is not None
     try:
         assert not _runs(pids["group"])
