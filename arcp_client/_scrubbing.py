@@ -10,6 +10,7 @@ import base64
 import itertools
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -193,7 +194,7 @@ class Scrubber:
         kind = self._kind(name)
         if kind == "secret" and value is not None and not isinstance(value, bool):
             return MASK
-        if kind == "token" and not isinstance(value, int | float | None):
+        if kind == "token" and not isinstance(value, int | float | Decimal | None):
             if isinstance(value, list | tuple) and depth < _DEEPEST:
                 return [self._under(name, each, depth + 1) for each in value]
             return MASK
@@ -215,7 +216,7 @@ class Scrubber:
                 else:
                     found[shown] = self._credential(each, depth + 1) if deep else MASK
             return found
-        return value if value is None or isinstance(value, bool | int | float) else MASK
+        return value if value is None or isinstance(value, int | float | Decimal) else MASK
 
     def _kind(self, name: Any) -> str:
         if not isinstance(name, str) or len(name) > 200:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -344,14 +345,39 @@ def snapshot(value: Any) -> msgspec.Raw:
     """A user's value as JSON bytes, taken now: later changes to it do not matter.
 
     Takes what JSON can hold, and mappings, dataclasses, structs, pydantic models, datetimes, UUIDs,
-    enums and decimals. ASCII only, so that any peer can read it.
+    enums and decimals. A `msgspec.Raw` is JSON already: its numbers keep their digits. ASCII only
+    and in one line, so that any peer can read it.
 
     Raises:
         ValueError: NaN, infinity, a cycle, or a type that JSON cannot hold: bytes and sets among
             them, since neither their encoding nor their order is a matter to guess. The message
             has the path and the type, such as ``$.a[3]: set has no form in JSON``.
     """
+    if isinstance(value, msgspec.Raw):
+        return _verbatim(bytes(value))
     return msgspec.Raw(_dumps(value).encode("ascii"))
+
+
+_STRING_OR_SPACE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[ \t\r\n]+')
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def _verbatim(data: bytes) -> msgspec.Raw:
+    """JSON as it was written, without the white space between its tokens."""
+    try:
+        parse(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a JSON value: {_reason(error)}") from error
+    text = _STRING_OR_SPACE.sub(_string_only, data.decode("utf-8-sig"))
+    return msgspec.Raw(_BEYOND_ASCII.sub(_escaped, text).encode("ascii"))
+
+
+def _string_only(found: re.Match[str]) -> str:
+    return found[0] if found[0][0] == '"' else ""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
 
 
 def _dumps(value: Any) -> str:

@@ -7,7 +7,6 @@ read, and written again, without a loss.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from arcp_client.errors import ArcpError
 from arcp_client.events import KINDS, Event, Unknown
 from arcp_client.job import JobHandle
 from arcp_client.models import RuntimeInfo, SessionInfo
+from arcp_client.transcripts import digits
 from arcp_client.version import __version__
 
 __all__ = [
@@ -197,7 +197,7 @@ class EventLine(Line):
     fields: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def _own(self) -> dict[str, Any]:
-        event = dict(self.fields) if self.fields is not None else self.event.to_dict()
+        event = dict(self.fields) if self.fields is not None else digits.fields_of(self.event)
         # Most events name their job; a gap belongs to the stream that it was found in.
         named = self.job_id if self.job_id != self.event.job_id else None
         return {"job_id": named, "event": event}
@@ -438,7 +438,8 @@ def outcome(
 def encode(line: Line, scrubber: Scrubber | None = None) -> bytes:
     """One line of the file, its line end included; the scrubber masks what it must not have.
 
-    JSON has no infinities and no numbers without a value: they become texts.
+    The numbers of an event keep the digits that it came with. JSON has no infinities and no numbers
+    without a value: they become texts.
     """
     fields = line.to_dict()
     if scrubber is not None:
@@ -470,11 +471,10 @@ _FORM = frozenset({"schema", "type", "at"})
 
 
 def _dumped(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
-        return text.encode()
+        return digits.dumps(value).encode()
     except UnicodeEncodeError:  # half a character: nothing but an escape can say it
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        return digits.dumps(value, ascii=True).encode()
 
 
 _DEEPEST = 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
@@ -29,11 +29,11 @@ class Login(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Submit(msgspec.Struct, forbid_unknown_fields=True):
-    """``POST api/jobs``."""
+    """``POST api/jobs``. The input stays the text that was typed: its numbers keep their digits."""
 
     agent: str
     idempotency_key: str
-    input: Any = None
+    input: msgspec.Raw = msgspec.Raw(b"null")
     lease: dict[str, list[str]] | None = None
     max_runtime: float | None = None
 

@@ -128,7 +128,8 @@ async def result(feed: Feed) -> web.StreamResponse:
         headers = _headers(f"{feed.job.id}.txt", "text/plain; charset=utf-8")
         return web.Response(body=body, headers=headers)
     headers = _headers(f"{feed.job.id}.json", "application/json")
-    return web.Response(body=frames.encoded(feed.scrubber(value)), headers=headers)
+    body = feed.value() or frames.encoded(feed.scrubber(value))
+    return web.Response(body=body, headers=headers)
 
 
 async def _pieces(feed: Feed) -> AsyncIterator[bytes]:

@@ -6,7 +6,6 @@ and its id, where it has one, is a position: the epoch of a feed and the number 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from arcp_client import Event, transcripts
+from arcp_client.transcripts import digits
 
 __all__ = [
     "BEAT",
@@ -58,15 +58,12 @@ def encoded(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (ValueError, OverflowError, TypeError, RecursionError):  # half a character, for one
         line = transcripts.encode(transcripts.OtherLine(kind="", extra={"value": value}))
-        return _compact(json.loads(line)["value"])
+        return digits.dumps(digits.loads(line)["value"], ascii=True).encode()
 
 
 def decoded(data: bytes) -> Any:
-    """What `encoded` and `plain` made a line of."""
-    try:
-        return msgspec.json.decode(data)
-    except ValueError:
-        return json.loads(data)
+    """What `encoded` and `plain` made a line of, with the digits of its numbers."""
+    return digits.loads(data)
 
 
 class _Line(msgspec.Struct):
@@ -79,11 +76,7 @@ def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
     try:
         return bytes(msgspec.json.decode(line, type=_Line).event)
     except ValueError:  # half a character again
-        return _compact(json.loads(line)["event"])
-
-
-def _compact(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+        return digits.dumps(digits.loads(line)["event"], ascii=True).encode()
 
 
 def entry(n: int, at: int, event: bytes) -> bytes:

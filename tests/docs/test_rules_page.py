@@ -7,9 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rules.md"
-RULES = set(re.findall(r"^\*\*([ADSIR]\d+)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-QUOTED = re.compile(r"(?<![\w.-])([ADSIRT]\d{1,2})(?![\w-])")
-NAMED = re.compile(r"\bdef test_([adsr]\d{1,2})_")
+RULES = set(re.findall(r"^\*\*([ADSIRW]\d+)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+QUOTED = re.compile(r"(?<![\w.-])([ADSIRTW]\d{1,2})(?![\w-])")
+NAMED = re.compile(r"\bdef test_([adsrw]\d{1,2})_")
 
 
 def named(folder: str) -> set[str]:
@@ -30,4 +30,4 @@ def test_every_rule_that_is_pointed_to_stands_on_the_page() -> None:
 
 
 def test_every_rule_but_those_of_operators_has_a_test() -> None:
-    assert {rule for rule in RULES if rule[0] in "ADSR"} <= named("tests")
+    assert {rule for rule in RULES if rule[0] in "ADSRW"} <= named("tests")

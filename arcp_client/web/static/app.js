@@ -7,6 +7,7 @@ import { showKeys } from './help.js';
 import { jobView } from './jobview.js';
 import { jobsView } from './jobsview.js';
 import { loginView } from './loginview.js';
+import { parse } from './numbers.js';
 import { createStore } from './overview.js';
 import { replayView } from './replayview.js';
 import { startRouter } from './router.js';
@@ -64,7 +65,7 @@ function refused({ status, error }) {
 async function lookOnce() {
   try {
     const response = await fetch(new URL('api/overview', document.baseURI), { credentials: 'same-origin', cache: 'no-store' });
-    if (response.ok) store.dispatch({ type: 'overview', data: await response.json(), at: Date.now() });
+    if (response.ok) store.dispatch({ type: 'overview', data: parse(await response.text()), at: Date.now() });
     else refused({ status: response.status, error: await errorOf(response) });
   } catch { /* the job's own stream says that nobody answers */ }
 }
@@ -116,7 +117,7 @@ function drawHead() {
   }
   const seconds = lag.seconds;
   put(at('lag'), link ? lagText(link, seconds) : 'lag –');
-  set(at('lag'), 'data-seconds', ((link?.lag_seconds ?? 0) + seconds).toFixed(3));
+  set(at('lag'), 'data-seconds', (Number(link?.lag_seconds ?? 0) + seconds).toFixed(3));
   put(at('ack'), ackText(link));
   const name = [runtime.name, runtime.version].filter(Boolean).map((part) => oneLine(part, 40)).join(' ');
   put(at('runtime'), name);

@@ -1,5 +1,6 @@
 /** The states of both links in, a few words and a tone out. Pure. */
 
+import { num } from './numbers.js';
 import { count, duration } from './text.js';
 
 /**
@@ -32,7 +33,7 @@ export function linkChip(link, page, now) {
 }
 
 function waiting(link, now) {
-  const at = typeof link.retry_at === 'number' ? link.retry_at : null;
+  const at = num(link.retry_at);
   const left = at === null ? 0 : Math.ceil((at - now) / 1000);
   return left > 0 ? `reconnecting in ${left} s` : `reconnecting, attempt ${link.attempt || 1}`;
 }
@@ -40,19 +41,19 @@ function waiting(link, now) {
 /** "gap 120–140"; empty if there was none. */
 export function gapChip(gap) {
   if (!gap) return '';
-  return gap.last === gap.first ? `gap ${gap.first}` : `gap ${gap.first}–${gap.last ?? '?'}`;
+  return String(gap.last) === String(gap.first) ? `gap ${gap.first}` : `gap ${gap.first}–${gap.last ?? '?'}`;
 }
 
 /** "lag 3 events, 0.12 s". */
 export function lagText(link, pageSeconds) {
   const events = link?.lag_events ?? 0;
-  return `lag ${count(events)} event${events === 1 ? '' : 's'}, ${duration((link?.lag_seconds ?? 0) + pageSeconds)}`;
+  return `lag ${count(events)} event${events === 1 ? '' : 's'}, ${duration((num(link?.lag_seconds) ?? 0) + pageSeconds)}`;
 }
 
 /** "acked 1,234". */
 export function ackText(link) {
   const mark = link?.acked ?? link?.processed;
-  return typeof mark === 'number' ? `acked ${count(mark)}` : 'acked –';
+  return num(mark) !== null ? `acked ${count(mark)}` : 'acked –';
 }
 
 /** What is worth saying aloud when the link has changed; empty if nothing is. */

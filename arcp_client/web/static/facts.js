@@ -7,6 +7,7 @@ import { remedyFor } from './remedies.js';
 import { jobHref } from './router.js';
 import { fraction } from './rows.js';
 import { statusBadge } from './status.js';
+import { share } from './table.js';
 import { clip, count, duration, millis, oneLine } from './text.js';
 
 /** Status, agent, age, phase and progress. */
@@ -41,7 +42,7 @@ export function factsPanel() {
       ended = detail.ended;
       const list = Array.isArray(detail.progress) ? detail.progress : [detail.progress].filter(Boolean);
       drawBars(list, (bar) => ({
-        share: typeof bar.total === 'number' && bar.total > 0 ? Math.min(1, Math.max(0, bar.current / bar.total)) : null,
+        share: share({ progress: bar }),
         words: fraction({ ...bar, units: '' }),
         title: oneLine(bar.units || 'Progress', 40),
         more: bar.message ? oneLine(bar.message, 160) : '',

@@ -2,6 +2,7 @@
 
 import { bars } from './bars.js';
 import { el, icon, put, set, show } from './dom.js';
+import { num } from './numbers.js';
 import { count, duration, millis, oneLine } from './text.js';
 
 const SOON = 60;
@@ -59,7 +60,7 @@ function meterLook(meter) {
   const left = numeric(meter.left);
   const burn = meter.rate > 0 ? `spends ${rate(meter.rate)} ${currency} a second` : '';
   const amount = amounts([meter.granted, meter.left, meter.spent].map(numeric));
-  const last = typeof meter.seconds_left === 'number' ? `lasts about ${duration(meter.seconds_left)} more` : '';
+  const last = num(meter.seconds_left) !== null ? `lasts about ${duration(meter.seconds_left)} more` : '';
   const more = [burn, last].filter(Boolean).join(', ');
   if (left === null) return { share: null, title: currency, words: `${amount(meter.spent)} spent`, more };
   const share = granted > 0 ? Math.min(1, Math.max(0, left / granted)) : null;
@@ -82,10 +83,11 @@ function amounts(values) {
   return (text) => {
     const value = numeric(text);
     if (value === null) return '?';
-    return value !== 0 && Math.abs(value) < 0.0001 ? String(text).slice(0, 24) : format.format(value);
+    return value !== 0 && Math.abs(value) < 0.0001 ? String(text).slice(0, 24) : format.format(String(text));
   };
 }
 
-function rate(value) {
+function rate(told) {
+  const value = num(told);
   return value >= 0.01 ? count(Math.round(value * 1000) / 1000) : value.toPrecision(2);
 }

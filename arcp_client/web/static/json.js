@@ -1,12 +1,14 @@
 /** A text that a person wrote in, its JSON value or the place where it goes wrong out. Pure. */
 
+import { parse } from './numbers.js';
+
 const TOKEN = /[ \t\r\n]*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])|(?:true|false|null)(?!\w)))/y;
 const CLOSES = { '}': '{', ']': '[' };
 
 /** `{value}`, or `{message, line, column}` with both counted from 1. */
 export function parseJson(text) {
   try {
-    return { value: JSON.parse(text) };
+    return { value: parse(text) };
   } catch {
     const { at, message } = fault(text);
     const before = text.slice(0, at).split('\n');

@@ -1,5 +1,6 @@
 /** Events of a recorded job in, its summary out: what the server sends of a live one. Pure. */
 
+import { num } from './numbers.js';
 import { millis } from './text.js';
 
 const BARS = 8;
@@ -84,18 +85,19 @@ export class Projection {
   }
 
   #metric({ name, unit, value }) {
-    if (!unit || typeof value !== 'number' || !String(name).startsWith('cost.')) return;
+    if (!unit || num(value) === null || !String(name).startsWith('cost.')) return;
     const account = this.#account(unit);
     if (!account) return;
-    let amount = value;
+    const told = num(value);
+    let amount = told;
     let dated = true;
     if (name === 'cost.budget.remaining') {
       // What is missing was spent by others; when, is known only since the report before.
-      amount = account.left === null ? 0 : account.left - value;
+      amount = account.left === null ? 0 : account.left - told;
       dated = account.anchored;
-      account.left = value;
+      account.left = told;
       account.anchored = true;
-    } else if (account.left !== null && value > 0) account.left -= value;
+    } else if (account.left !== null && told > 0) account.left -= told;
     if (amount <= 0) return;
     account.spent += amount;
     if (!dated) return;

@@ -1,6 +1,7 @@
 /** A row of the timeline in, the words that show it out. No document. */
 
 import { gapChip } from './chip.js';
+import { RawJson, num } from './numbers.js';
 import { bytes, clock, count, duration, millis, oneLine, plural, pretty, preview } from './text.js';
 
 /** Groups that the filter knows, in the order in which it offers them. */
@@ -43,7 +44,7 @@ function haystack(row) {
   const parts = [row.kind];
   const walk = (value, depth) => {
     if (typeof value === 'string') parts.push(value.slice(0, 20000));
-    else if (typeof value === 'number') parts.push(String(value));
+    else if (typeof value === 'number' || value instanceof RawJson) parts.push(String(value));
     else if (value && typeof value === 'object' && depth < 6) for (const key in value) { parts.push(key); walk(value[key], depth + 1); }
   };
   walk(row.event, 0);
@@ -96,7 +97,7 @@ const DESCRIBE = {
   },
   metric: (e) => ({
     icon: 'gauge', tone: 'plain', word: 'metric',
-    parts: [['name', oneLine(e.name, 80)], ['text', `${count(e.value)}${e.unit ? ` ${oneLine(e.unit, 20)}` : ''}`], ...(e.dimensions ? [['note', preview(e.dimensions, 100)]] : [])],
+    parts: [['name', oneLine(e.name, 80)], ['text', `${oneLine(e.value, 80)}${e.unit ? ` ${oneLine(e.unit, 20)}` : ''}`], ...(e.dimensions ? [['note', preview(e.dimensions, 100)]] : [])],
   }),
   artifact_ref: (e) => ({
     icon: 'file', tone: 'plain', word: 'artifact',
@@ -164,7 +165,7 @@ function took(row) {
 /** "3 of 10 files, 30 %" of `{current, total, units}`. */
 export function fraction({ current, total, units }) {
   const unit = units ? ` ${oneLine(units, 24)}` : '';
-  if (typeof total !== 'number' || total <= 0) return `${count(current)}${unit}`;
+  if (!(num(total) > 0)) return `${count(current)}${unit}`;
   return `${count(current)} of ${count(total)}${unit}, ${Math.floor((100 * current) / total)} %`;
 }
 

@@ -1,5 +1,7 @@
 /** A stream of server-sent events in, parsed messages out; rests while the page is hidden. */
 
+import { parse, write } from './numbers.js';
+
 const FIRST = 500;
 const MOST = 10000;
 
@@ -36,7 +38,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
       mine.addEventListener(type, (message) => {
         if (source !== mine) return;
         if (message.lastEventId) last = message.lastEventId;
-        listener(JSON.parse(message.data), message.data.length);
+        listener(parse(message.data), message.data.length);
       });
     }
     mine.addEventListener('error', () => {
@@ -120,7 +122,7 @@ export async function send(path, body) {
       method: 'POST',
       credentials: 'same-origin',
       headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
+      body: write(body),
     });
   } catch {
     throw Object.assign(new Error('The dashboard’s server does not answer.'), {
@@ -132,5 +134,5 @@ export async function send(path, body) {
     throw Object.assign(new Error(error.message), { code: error.code, remedy: error.remedy, status: response.status });
   }
   const text = await response.text();
-  return { status: response.status, body: text ? JSON.parse(text) : null };
+  return { status: response.status, body: text ? parse(text) : null };
 }

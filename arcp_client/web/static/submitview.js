@@ -2,6 +2,7 @@
 
 import { el, put, set, show } from './dom.js';
 import { parseJson } from './json.js';
+import { RawJson, num, write } from './numbers.js';
 import { jobHref } from './router.js';
 import { send } from './stream.js';
 import { oneLine } from './text.js';
@@ -61,7 +62,7 @@ export function submitView({ store, announcer }) {
 
   function seconds() {
     const value = limit.value.trim();
-    const wrong = limit.validity.badInput || (value !== '' && !(Number(value) >= 1));
+    const wrong = limit.validity.badInput || (value !== '' && !(num(Number(value)) >= 1));
     put(limitError, wrong ? 'Enter a number of seconds, 1 or more.' : '');
     show(limitError, wrong);
     set(limit, 'aria-invalid', wrong ? 'true' : null);
@@ -85,7 +86,7 @@ export function submitView({ store, announcer }) {
       ...(granted === null ? {} : { lease: granted }),
       ...(most === null ? {} : { max_runtime: most }),
     };
-    const same = JSON.stringify(body);
+    const same = write(body);
     if (key === null || keyFor !== same) {
       key = freshKey();
       keyFor = same;
@@ -120,7 +121,7 @@ function area(id, label, hint, rows) {
     show(error, Boolean(words));
     set(box, 'aria-invalid', words ? 'true' : null);
   };
-  /** The value; null for none; undefined if it is wrong, which the page then says. */
+  /** What was typed, as it is; null for none; undefined if it is wrong, which the page then says. */
   function read(check) {
     const text = box.value.trim();
     if (!text) {
@@ -130,7 +131,7 @@ function area(id, label, hint, rows) {
     const { value, message, line, column } = parseJson(box.value);
     const words = message ? `Not JSON, line ${line}, column ${column}: ${message}` : check(value);
     fail(words);
-    return words ? undefined : value;
+    return words ? undefined : new RawJson(text);
   }
   // Told at submit, then kept true while the text is mended. Not on leaving the field: what appears
   // there pushes the button away from under the pointer.

@@ -1,5 +1,6 @@
 /** Rows of jobs and a filter in, a sorted list of what to show out. Pure. */
 
+import { num } from './numbers.js';
 import { millis } from './text.js';
 
 export const COLUMNS = [
@@ -26,7 +27,7 @@ const KEYS = {
 /** How far a job is, from 0 to 1; null if nobody knows. */
 export function share(row) {
   const p = row.progress;
-  if (!p || typeof p.total !== 'number' || p.total <= 0 || typeof p.current !== 'number') return null;
+  if (!p || !(num(p.total) > 0) || num(p.current) === null) return null;
   return Math.min(1, Math.max(0, p.current / p.total));
 }
 

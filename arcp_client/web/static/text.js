@@ -1,21 +1,24 @@
 /** Values in, short texts for people out. Pure. */
 
+import { RawJson, num, write } from './numbers.js';
+
 const number = new Intl.NumberFormat('en', { maximumFractionDigits: 3 });
 
 /** 12345.6789 → "12,345.679"; what is no number stays what it is. */
 export function count(value) {
-  return typeof value === 'number' && Number.isFinite(value) ? number.format(value) : String(value);
+  if (num(value) === null) return String(value);
+  return number.format(value instanceof RawJson ? value.text : value);   // a text is formatted digit by digit
 }
 
 /** "1 event", "2 events". */
 export function plural(n, word) {
-  return `${count(n)} ${word}${n === 1 ? '' : 's'}`;
+  return `${count(n)} ${word}${num(n) === 1 ? '' : 's'}`;
 }
 
 /** Bytes as "512 B", "1.5 KiB", "3 MiB". */
 export function bytes(n) {
-  if (typeof n !== 'number' || !Number.isFinite(n)) return '';
-  let value = n;
+  let value = num(n);
+  if (value === null) return '';
   for (const unit of ['B', 'KiB', 'MiB', 'GiB']) {
     if (Math.abs(value) < 1024 || unit === 'GiB') {
       return `${unit === 'B' ? value : Math.round(value * 10) / 10} ${unit}`;
@@ -27,8 +30,8 @@ export function bytes(n) {
 
 /** Seconds as "0.12 s", "12 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
 export function duration(seconds) {
-  if (typeof seconds !== 'number' || !Number.isFinite(seconds)) return '';
-  const s = Math.max(0, seconds);
+  if (num(seconds) === null) return '';
+  const s = Math.max(0, num(seconds));
   if (s < 1) return `${s.toFixed(2)} s`;
   if (s < 10) return `${Math.round(s * 10) / 10} s`;
   if (s < 60) return `${Math.floor(s)} s`;
@@ -45,15 +48,15 @@ function join(a, unit, b, smaller) {
 
 /** Milliseconds since 1970 as the local "14:03:27.120". */
 export function clock(ms) {
-  if (typeof ms !== 'number' || !Number.isFinite(ms)) return '';
-  const date = new Date(ms);
+  if (num(ms) === null) return '';
+  const date = new Date(num(ms));
   const two = (n) => String(n).padStart(2, '0');
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, '0')}`;
 }
 
 /** An ISO time or milliseconds as milliseconds; null for what is no time. */
 export function millis(value) {
-  if (typeof value === 'number') return Number.isFinite(value) ? value : null;
+  if (num(value) !== null) return num(value);
   if (typeof value !== 'string') return null;
   const ms = Date.parse(value);
   return Number.isNaN(ms) ? null : ms;
@@ -103,7 +106,7 @@ export function preview(value, limit = 160) {
   const walk = (v, depth) => {
     if (left <= 0) return;
     if (typeof v === 'string') add(depth ? JSON.stringify(v.slice(0, whole(v, left + 1))) : v.slice(0, whole(v, left + 1)));
-    else if (v === null || typeof v !== 'object') add(String(v));
+    else if (v === null || typeof v !== 'object' || v instanceof RawJson) add(String(v));
     else if (depth > 4) add('…');
     else {
       const isList = Array.isArray(v);
@@ -128,7 +131,7 @@ export function pretty(value, limit = 20000) {
   if (typeof value === 'string') return clip(value, limit);
   let text;
   try {
-    text = JSON.stringify(value, null, 2) ?? '';
+    text = write(value, 2);
   } catch {                                  // JSON.parse takes what is nested deeper than this does
     return preview(value, limit);
   }

@@ -1,5 +1,6 @@
 /** The text of a transcript file in, its jobs with their events out. Pure. */
 
+import { num, parse } from './numbers.js';
 import { millis } from './text.js';
 
 const FAMILY = 'arcp-client.transcript/';
@@ -42,7 +43,7 @@ export function readTranscript(text) {
       found.skipped += 1;
       continue;
     }
-    const t = typeof fields.at === 'number' && fields.at >= 0 ? fields.at : 0;
+    const t = Math.max(0, num(fields.at) ?? 0);
     if (fields.type === 'job' && named(fields.job_id)) job(fields.job_id).start = { ...fields, lease: lists(fields.lease) };
     else if (fields.type === 'event' && fields.event && typeof fields.event === 'object') {
       const id = fields.event.job_id ?? fields.job_id;   // a gap is in the stream of a job
@@ -78,7 +79,7 @@ function* lines(text) {
 
 function object(line) {
   try {
-    const value = JSON.parse(line);
+    const value = parse(line);
     return value && typeof value === 'object' && !Array.isArray(value) ? value : null;
   } catch {
     return null;

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from playwright.async_api import Page
 
 from tests.e2e.web.site import ROOT, STATIC
+from tests.exact_numbers import NUMBERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -572,3 +573,33 @@ class TestSource:
             ["href", "//example.org/"],
         ]
         assert len(await run(modules, "dom.js", body, tries)) == len(tries)
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("text", [*NUMBERS, "1e400", "01.5", "[1.0,-0]"])
+    async def test_a_number_keeps_its_digits_through_reading_and_writing(
+        self, modules: Page, text: str
+    ) -> None:
+        body = "try { return m.write(m.parse(x)); } catch (e) { return e.name; }"
+        expected = "SyntaxError" if text == "01.5" else text
+        assert await run(modules, "numbers.js", body, text) == expected
+        if expected == text:
+            nested = f'{{"a":[{text},"{text.replace(chr(34), "")}"],"b":"x: {NUMBERS[0]}"}}'
+            assert await run(modules, "numbers.js", body, nested) == nested
+
+    async def test_digits_are_shown_and_count_as_numbers(self, modules: Page) -> None:
+        body = """return [
+            m.pretty(m.parse(x)), m.preview(m.parse(x)), m.count(m.parse('3.0')),
+            m.count(m.parse('9007199254740993')), m.bytes(m.parse('2048.0')),
+            m.duration(m.parse('3.0')),
+        ]"""
+        script = """async ([x, body]) => {
+            const m = {...await import('/text.js'), ...await import('/numbers.js')};
+            return new Function('m', 'x', body)(m, x);
+        }"""
+        found = await modules.evaluate(script, [f'{{"n": [{", ".join(NUMBERS)}]}}', body])
+        pretty, preview, *rest = found
+        for text in NUMBERS:
+            assert text in pretty
+            assert text in preview
+        assert rest == ["3", "9,007,199,254,740,993", "2 KiB", "3 s"]

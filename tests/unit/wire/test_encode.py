@@ -192,6 +192,13 @@ def test_a_snapshot_holds_values_of_many_types(value: Any, expected: Any) -> Non
     assert taken(value) == expected
 
 
+@pytest.mark.parametrize("number", ["12345678901234567.89", "-0", "1.50", "1e22", "9" * 30])
+def test_json_that_is_given_as_such_keeps_its_digits_and_loses_its_line_breaks(number: str) -> None:
+    given = f'{{ "é 😀" :\n[ {number} ,\t"a  \\" {number}" ] }}'.encode()
+    expected = f'{{"\\u00e9 \\ud83d\\ude00":[{number},"a  \\" {number}"]}}'
+    assert bytes(snapshot(msgspec.Raw(given))).decode("ascii") == expected
+
+
 def test_an_event_is_taken_as_its_fields() -> None:
     event = Log(message="m", ts=MOMENT, _frame=b"secret")
 
