@@ -12,8 +12,8 @@ from pathlib import Path
 
 from arcp_client import errors
 from arcp_client.acp import errors as acp_errors
-from arcp_client.cli.exits import Exit
-from arcp_client.cli.verdicts import verdict
+from arcp_client.cli.errors import verdict
+from arcp_client.cli.exit_codes import Exit
 from arcp_client.errors import ArcpError
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "errors"

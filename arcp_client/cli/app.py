@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from arcp_client.cli import completion
-from arcp_client.cli.exits import Complaint, Exit, guarded, page_of, short_link, tame
+from arcp_client.cli.exit_codes import Complaint, Exit, guarded, page_of, short_link, tame
 from arcp_client.cli.options import (
     AgentsOption,
     CancelReason,
@@ -111,7 +111,7 @@ def demo(
     """Three jobs over a link that is cut twice, counted at the end."""
 
     def command() -> int:
-        from arcp_client.cli.demo import demo as body
+        from arcp_client.cli.actions.demo import demo as body
 
         return body(seed=seed, fast=fast)
 
@@ -162,7 +162,7 @@ def serve(
     """
 
     def command() -> int:
-        from arcp_client.cli.serve import serve as body
+        from arcp_client.cli.actions.serve import serve as body
 
         return body(
             agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
@@ -203,7 +203,7 @@ def acp(
     """
 
     def body() -> int:
-        from arcp_client.cli.acp import acp as body
+        from arcp_client.cli.actions.acp import acp as body
 
         return body(
             command,
@@ -269,8 +269,8 @@ def run_(
     """
 
     def command() -> int:
-        from arcp_client.cli import run as body
-        from arcp_client.cli.running import Place, place
+        from arcp_client.cli.actions import run as body
+        from arcp_client.cli.connection import Place, place
 
         def at(url: str | None, profile: str | None) -> Place:
             return place(
@@ -312,8 +312,8 @@ def watch(
     """Follow a job of any session of yours to its end. Ctrl-C only stops watching."""
 
     def command() -> int:
-        from arcp_client.cli.run import watch as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.run import watch as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, output=chosen(output, json),
@@ -352,8 +352,8 @@ def jobs(
     """
 
     def command() -> int:
-        from arcp_client.cli.listing import jobs as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.jobs import jobs as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, output=chosen(output, json),
@@ -378,8 +378,8 @@ def status(
     """Say how a job stands: progress, times, lease, budget."""
 
     def command() -> int:
-        from arcp_client.cli.jobs import status as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.queries import status as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, output=chosen(output, json),
@@ -403,8 +403,8 @@ def cancel(
     """Ask the runtime to end a job that was submitted from here."""
 
     def command() -> int:
-        from arcp_client.cli.jobs import cancel as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.queries import cancel as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout
@@ -430,8 +430,8 @@ def result(
     """Wait for a job's end and give its result."""
 
     def command() -> int:
-        from arcp_client.cli.jobs import result as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.queries import result as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, output=chosen(output, json),
@@ -455,8 +455,8 @@ def ping(
     """Connect to a runtime: who it is, its agents, its round trip."""
 
     def command() -> int:
-        from arcp_client.cli.jobs import ping as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.queries import ping as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, output=chosen(output, json),
@@ -493,8 +493,8 @@ def record(
     """
 
     def command() -> int:
-        from arcp_client.cli.recording import record as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.record import record as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout,
@@ -534,15 +534,15 @@ def replay(
     """
 
     def command() -> int:
-        from arcp_client.cli import replaying
+        from arcp_client.cli.actions import replay
         from arcp_client.cli.options import Output
         from arcp_client.cli.settings import settle
 
-        pace = replaying.read_speed(speed)
+        pace = replay.read_speed(speed)
         if serve:
-            return replaying.serve(file, port=port, speed=pace)
+            return replay.serve(file, port=port, speed=pace)
         settled = settle(profile=profile, output=chosen(output, json))
-        return replaying.replay(
+        return replay.replay(
             file, job_id=job, speed=pace, start=start, output=Output(settled.output.value)
         )
 
@@ -568,8 +568,8 @@ def doctor(
     """
 
     def command() -> int:
-        from arcp_client.cli.doctor import doctor as body
-        from arcp_client.cli.running import place
+        from arcp_client.cli.actions.doctor import doctor as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile,
@@ -622,8 +622,8 @@ def web(
     """
 
     def command() -> int:
-        from arcp_client.cli.running import place
-        from arcp_client.cli.web import web as body
+        from arcp_client.cli.actions.web import web as body
+        from arcp_client.cli.connection import place
 
         where = place(
             url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout,
@@ -651,7 +651,7 @@ def login(
     """
 
     def command() -> int:
-        from arcp_client.cli.login import login as body
+        from arcp_client.cli.actions.login import login as body
 
         return body(
             url=url, token_file=token_file, profile=profile, connect_timeout=connect_timeout
@@ -665,7 +665,7 @@ def logout(url: UrlOption = None, profile: ProfileOption = None) -> None:
     """Take a runtime's token out of the keyring."""
 
     def command() -> int:
-        from arcp_client.cli.login import logout as body
+        from arcp_client.cli.actions.login import logout as body
 
         return body(url=url, profile=profile)
 
@@ -677,7 +677,7 @@ def version(output: OutputOption = None, json: JsonOption = False) -> None:
     """Print the versions of this command and its libraries."""
 
     def command() -> int:
-        from arcp_client.cli.version import version as body
+        from arcp_client.cli.actions.version import version as body
 
         return body(chosen(output, json))
 

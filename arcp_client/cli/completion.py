@@ -34,9 +34,11 @@ def agents_or_jobs(ctx: Any, incomplete: str) -> Offers:
     if not ctx.params.get("resume"):
         return agents(ctx, incomplete)
     try:
-        from arcp_client.cli import runs
+        from arcp_client.cli.actions import saved_runs
 
-        kept = [(run.job_id, run.agent) for run in runs.unfinished() if run.job_id is not None]
+        kept = [
+            (run.job_id, run.agent) for run in saved_runs.unfinished() if run.job_id is not None
+        ]
     except Exception:  # noqa: BLE001 - a completion says nothing rather than something wrong
         return []
     return _matching(kept, incomplete)

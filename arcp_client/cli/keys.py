@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from arcp_client.cli.exits import Complaint, Exit
-from arcp_client.cli.given import to_token, user_directory
+from arcp_client.cli.environment import to_token, user_directory
+from arcp_client.cli.exit_codes import Complaint, Exit
 
 __all__ = ["fetch", "forget", "keep", "known"]
 

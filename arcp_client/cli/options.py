@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from arcp_client.cli import completion
-from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.exit_codes import Complaint, Exit
 
 __all__ = [
     "AgentsOption",

@@ -18,8 +18,15 @@ from pydantic import SecretStr
 
 from arcp_client._hosts import is_loopback
 from arcp_client.cli import keys
-from arcp_client.cli.exits import Complaint, Exit
-from arcp_client.cli.given import read_token, text_of, tidy, to_token, user_directory, variable
+from arcp_client.cli.environment import (
+    read_token,
+    text_of,
+    tidy,
+    to_token,
+    user_directory,
+    variable,
+)
+from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.options import Output
 
 __all__ = ["Setting", "Settled", "profiles", "settle", "show"]
@@ -212,7 +219,7 @@ def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[st
 
 def show(*, profile: str | None, origin: bool, output: Output | None) -> Exit:
     """The command ``config show``."""
-    from arcp_client.cli import terminal
+    from arcp_client.cli.view import terminal
 
     settled = settle(profile=profile)
     source = settled.token_from

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.exit_codes import Complaint, Exit
 
 __all__ = ["open_closed"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from arcp_client.cli.app import app
-from arcp_client.cli.exits import Exit
+from arcp_client.cli.exit_codes import Exit
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 

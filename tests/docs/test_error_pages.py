@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from arcp_client.cli.exits import Complaint, Exit
-from arcp_client.cli.verdicts import complaint
+from arcp_client.cli.errors import complaint
+from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.errors import ArcpError, Unauthenticated
 from arcp_client.version import DOCS_URL
 

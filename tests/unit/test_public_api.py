@@ -29,7 +29,7 @@ from arcp_client import (
     web,
 )
 from arcp_client.cli.app import app
-from arcp_client.cli.exits import Exit
+from arcp_client.cli.exit_codes import Exit
 
 MIB = 1024 * 1024
 

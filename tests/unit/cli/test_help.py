@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 
 import arcp_client
 from arcp_client import ArcpError, Connecting, errors
-from arcp_client.cli import exits, terminal
+from arcp_client.cli import exit_codes
 from arcp_client.cli.app import app
-from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.options import Status
-from arcp_client.cli.render import count, state_text
+from arcp_client.cli.view import terminal
+from arcp_client.cli.view.render import count, state_text
 from arcp_client.models import JobStatus
 
 ROOT = Path(__file__).parents[3]
@@ -103,7 +104,7 @@ def logger() -> Iterator[logging.Logger]:
 def test_verbose_sets_what_is_logged(
     logger: logging.Logger, words: list[str], level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exits, "guarded", lambda command: 0)
+    monkeypatch.setattr(exit_codes, "guarded", lambda command: 0)
     monkeypatch.setattr("arcp_client.cli.app.guarded", lambda command: 0)
     logger.setLevel(logging.NOTSET)
     CliRunner().invoke(app, words)
@@ -166,17 +167,17 @@ def test_every_short_link_leads_to_the_section_that_the_long_one_leads_to() -> N
     page = (ROOT / "docs/e.md").read_text(encoding="utf-8")
     classes = [each for each in vars(errors).values() if isinstance(each, type)]
     urls = [each("m").help_url for each in classes if issubclass(each, ArcpError)]
-    urls += [exits.page_of(code) for code in Exit]
+    urls += [exit_codes.page_of(code) for code in Exit]
     assert len(urls) >= 50
     for url in urls:
-        anchor = exits.short_link(url).rpartition("#")[2]
-        target = url.removeprefix(exits.DOCS_URL).replace(".html", ".md")
+        anchor = exit_codes.short_link(url).rpartition("#")[2]
+        target = url.removeprefix(exit_codes.DOCS_URL).replace(".html", ".md")
         assert re.search(rf'<a id="{anchor}"></a>\[[^\]]+\]\({re.escape(target)}\)', page), url
-        assert len(exits.short_link(url)) < 78
+        assert len(exit_codes.short_link(url)) < 78
 
 
 def test_another_link_is_left_alone() -> None:
-    assert exits.short_link("https://example.org/x#exit-3") == "https://example.org/x#exit-3"
+    assert exit_codes.short_link("https://example.org/x#exit-3") == "https://example.org/x#exit-3"
 
 
 def test_one_is_singular() -> None:

@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from arcp_client.cli import keys
-from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.settings import settle, show
 
 URL = "wss://runtime.example/arcp"

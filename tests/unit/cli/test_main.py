@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arcp_client.cli.exits import Exit
+from arcp_client.cli.exit_codes import Exit
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client.cli.exits import Complaint, Exit
+from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.options import Output, chosen
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from arcp_client.cli.exits import Complaint, Exit
-from arcp_client.cli.given import read_token
+from arcp_client.cli.environment import read_token
+from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.options import Output
 from arcp_client.cli.settings import settle, show
 

@@ -1,0 +1,289 @@
+"""The command ``acp``: a conversation with an agent, by a person or by a program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from arcp_client._tasks import start
+from arcp_client.acp import (
+    AcpClient,
+    AcpSession,
+    AgentRefused,
+    AuthRequired,
+    LocalFiles,
+    LocalTerminals,
+    PermissionRequest,
+    Turn,
+    allow_list,
+    updates,
+)
+from arcp_client.cli.environment import withhold
+from arcp_client.cli.errors import complaint
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.view import terminal
+from arcp_client.cli.view.acp_screen import Screen
+from arcp_client.errors import ArcpError, ConnectFailed, HandshakeTimeout
+
+__all__ = ["acp", "chosen"]
+
+_STARTS = "name the agent's program, such as  arcp-client acp claude-agent-acp"
+_SPEAKS = "does that program speak the Agent Client Protocol on its standard input and output?"
+
+
+class _Lines:
+    """Lines of standard input, read by a thread that nobody has to wait for at the end."""
+
+    def __init__(self) -> None:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")  # of a file in another encoding
+        self._wanted: queue.SimpleQueue[asyncio.Future[str]] = queue.SimpleQueue()
+        self._asked: asyncio.Future[str] | None = None
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, daemon=True, name="stdin").start()
+
+    async def next(self) -> str:
+        """The next line; empty at the end. A line that a cancelled call asked for comes next."""
+        if self._asked is None:
+            self._asked = self._loop.create_future()
+            self._wanted.put(self._asked)
+        asked = self._asked
+        await asyncio.wait({asked})
+        self._asked = None
+        return asked.result()
+
+    def _read(self) -> None:
+        while True:
+            wanted = self._wanted.get()
+            outcome: str | Exception
+            try:
+                outcome = sys.stdin.readline()
+            except Exception as error:  # noqa: BLE001  # raised by `next`, which waits for it
+                outcome = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._give, wanted, outcome)
+
+    def _give(self, wanted: asyncio.Future[str], outcome: str | Exception) -> None:
+        if isinstance(outcome, str):
+            wanted.set_result(outcome)
+        else:
+            wanted.set_exception(outcome)
+
+
+def chosen(request: PermissionRequest, answer: str) -> str | None:
+    """The option that a person means: by its number, its id or its name, or by yes and no.
+
+    Nothing typed is no. Yes and no are for this once.
+
+    Raises:
+        ValueError: it is none of them; what can be typed.
+    """
+    word = answer.strip().casefold()
+    for number, option in enumerate(request.options, 1):
+        if word in (str(number), option.option_id.casefold(), option.name.strip().casefold()):
+            return option.option_id
+    kinds = _WORDS.get(word)
+    if kinds is None:
+        raise ValueError(f"type y, n, or a number from 1 to {len(request.options)}")
+    option_ = request.option(*kinds)
+    if option_ is None and kinds[0].startswith("allow"):
+        raise ValueError("the agent does not offer that; type a number, or n")
+    return None if option_ is None else option_.option_id
+
+
+_NO = ("reject_once", "reject_always")
+_WORDS = {
+    **dict.fromkeys(("y", "yes", "ok", "allow"), ("allow_once",)),
+    **dict.fromkeys(("a", "always"), ("allow_always",)),
+    **dict.fromkeys(("", "n", "no", "reject", "deny"), _NO),
+    "never": ("reject_always",),
+}
+
+
+class _Chat:
+    """One conversation on one screen."""
+
+    def __init__(self, *, json_lines: bool) -> None:
+        self._main = asyncio.current_task()
+        self._json = json_lines
+        self._lines = _Lines()
+        self._asking = asyncio.Lock()
+        self._screen = Screen()
+        self.turn: asyncio.Task[Turn] | None = None
+        self.session: AcpSession | None = None
+        self._cancels: set[asyncio.Task[None]] = set()
+        self.broken: OSError | None = None
+
+    async def show(self, update: updates.Update) -> None:
+        """Print one update. When nobody reads the output any more, the conversation ends."""
+        if self.broken is not None:
+            return
+        try:
+            if self._json:
+                print(terminal.as_json(update.raw, cut=True), flush=True)
+            elif self.session is not None:
+                self._screen.show(update, self.session.state)
+        except SystemExit:  # rich, of a pipe without a reader
+            self._end(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> None:
+        self.broken = error
+        if self._main is not None:
+            self._main.cancel()
+
+    async def ask(self, request: PermissionRequest) -> str | None:
+        """Let the person choose; without one, nothing is allowed."""
+        if self._json or not sys.stdin.isatty():
+            reject = request.option("reject_once", "reject_always")
+            return None if reject is None else reject.option_id
+        async with self._asking:
+            self._screen.question(request)
+            while answer := await self._lines.next():  # nothing at all is the end of the input
+                try:
+                    return chosen(request, answer)
+                except ValueError as error:
+                    self._screen.again(str(error))
+        return None
+
+    async def prompt(self, text: str) -> Turn:
+        """One turn."""
+        assert self.session is not None
+        self.turn = start(self.session.prompt(text))  # awaited here
+        try:
+            turn = await self.turn
+        finally:
+            self.turn = None
+        if self._json:
+            usage = None if turn.usage is None else msgspec.to_builtins(turn.usage)
+            print(terminal.as_json({"stopReason": turn.stop_reason, "usage": usage}), flush=True)
+        else:
+            self._screen.end(turn)
+        return turn
+
+    async def talk(self) -> Exit:
+        """Prompts as they are typed, to the end of the input."""
+        while True:
+            if not self._json and sys.stdin.isatty():
+                self._screen.ready()
+            line = await self._lines.next()
+            if not line:
+                return Exit.SUCCESS
+            if line.strip():
+                try:
+                    await self.prompt(line.strip())
+                except AgentRefused as error:
+                    terminal.complain(_refused(error))
+
+    def interrupted(self, main: asyncio.Task[Any]) -> None:
+        """Ctrl-C: cancels the turn, once more ends the agent; without a turn it ends the chat."""
+        if self.turn is None or self.session is None:
+            main.cancel()
+            return
+        cancelling = start(self._cancel())  # kept below
+        self._cancels.add(cancelling)
+        cancelling.add_done_callback(self._cancels.discard)
+
+    async def _cancel(self) -> None:
+        assert self.session is not None
+        terminal.tell(terminal.err(), "cancelling; once more to end the agent", "dim")
+        try:
+            await self.session.cancel()
+        except ArcpError:
+            return  # the turn itself says what happened
+
+
+def acp(
+    command: Sequence[str],
+    *,
+    prompt: str | None,
+    json_lines: bool,
+    cwd: str,
+    session: str | None,
+    allow: Sequence[str],
+    write: bool,
+) -> Exit:
+    """Talk to an agent: one prompt, or as many as are typed."""
+    terminal.log_to_stderr()
+    withhold()  # the runtime's token is none of the agent's business
+    try:
+        return asyncio.run(_acp(command, prompt, json_lines, cwd, session, allow, write))
+    except AgentRefused as error:
+        raise _refused(error) from error
+    except ConnectFailed as error:
+        raise Complaint(Exit.CONNECTION, str(error), _STARTS, help_url=error.help_url) from error
+    except HandshakeTimeout as error:
+        raise Complaint(Exit.CONNECTION, str(error), _SPEAKS, help_url=error.help_url) from error
+    except ArcpError as error:
+        raise complaint(error) from error
+    except asyncio.CancelledError:
+        raise Complaint(Exit.INTERRUPTED, "interrupted") from None
+
+
+async def _acp(
+    command: Sequence[str],
+    prompt: str | None,
+    json_lines: bool,
+    cwd: str,
+    session: str | None,
+    allow: Sequence[str],
+    write: bool,
+) -> Exit:
+    chat = _Chat(json_lines=json_lines)
+    main = asyncio.current_task()
+    assert main is not None
+    client = AcpClient(
+        command,
+        cwd=cwd,
+        on_permission=allow_list(kinds=allow, otherwise=chat.ask),
+        fs=LocalFiles(cwd, writable=write),
+        terminal=LocalTerminals(),
+    )
+    try:
+        return await _talk(client, chat, main, prompt, session)
+    except asyncio.CancelledError:
+        if chat.broken is not None:
+            raise chat.broken from None
+        raise
+
+
+async def _talk(
+    client: AcpClient,
+    chat: _Chat,
+    main: asyncio.Task[Any],
+    prompt: str | None,
+    session: str | None,
+) -> Exit:
+    async with client as agent:
+        agent.subscribe(chat.show, updates.Update)
+        if session is None:
+            chat.session = await agent.new_session()
+        else:
+            chat.session = agent.session(session)
+            await chat.session.load()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, chat.interrupted, main)
+        if prompt is None:
+            return await chat.talk()
+        turn = await chat.prompt(prompt)
+    if turn.cancel_requested:
+        return Exit.INTERRUPTED
+    return Exit.SUCCESS if turn.stop_reason == "end_turn" else Exit.FAILED
+
+
+def _refused(error: AgentRefused) -> Complaint:
+    if isinstance(error, AuthRequired):
+        remedy = "sign in with the agent's own command, then try again"
+        return Complaint(Exit.AUTHENTICATION, error.reason, remedy)
+    return Complaint(Exit.FAILED, f"the agent refused: {error.reason}")

@@ -1,0 +1,41 @@
+"""``NAME=COMMAND`` options in, agent functions that run those commands out."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from arcp_client.cli.exit_codes import Complaint, Exit
+
+__all__ = ["hosted_agents"]
+
+
+def hosted_agents(options: Sequence[str]) -> dict[str, Any]:
+    """An agent function for each ``NAME=COMMAND``; the command line is split as a shell would."""
+    if not options:
+        return {}
+    from arcp_client.acp import host
+
+    agents: dict[str, Any] = {}
+    for option in options:
+        name, _, line = option.partition("=")
+        try:
+            command = shlex.split(line)
+        except ValueError as error:
+            raise Complaint(Exit.USAGE, f"--acp {option!r}: {error}") from None
+        if not name or not command:
+            raise Complaint(
+                Exit.USAGE,
+                f"--acp {option!r} is no agent",
+                "it is NAME=COMMAND, such as  claude=claude-agent-acp",
+            )
+        if shutil.which(command[0]) is None:
+            raise Complaint(
+                Exit.USAGE,
+                f"--acp {name}: there is no program {command[0]!r}",
+                "is it installed, and on PATH?",
+            )
+        agents[name] = host(command)
+    return agents

@@ -1,0 +1,117 @@
+"""What agents sent and what handlers saw in, counts of what went wrong out. Pure.
+
+An event is known by what it says, its *mark*, not by its number or id: so the counts do not rest
+on the bookkeeping that they check.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arcp_client import events
+from arcp_client.cli.view import render
+
+__all__ = ["Count", "Row", "count", "faults", "mark"]
+
+
+def mark(event: events.Event) -> str:
+    """What tells an event of the demo from every other one of its job."""
+    match event:
+        case events.Log(message=text):
+            return f"log {text}"
+        case events.Thought(text=text):
+            return f"thought {text}"
+        case events.ToolCall(call_id=call_id):
+            return f"tool_call {call_id}"
+        case events.ToolResult(call_id=call_id):
+            return f"tool_result {call_id}"
+        case events.Metric(name=name, value=value):
+            return f"metric {name} {value}"
+        case events.Progress(current=current):
+            return f"progress {current}"
+        case events.ResultChunk(chunk_seq=chunk_seq):
+            return f"chunk {chunk_seq}"
+        case events.Completed() | events.Failed():
+            return "end"
+        case _:
+            return f"{event.kind} {event.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One job's numbers, counted from two lists of marks.
+
+    Attributes:
+        sent: events that the agent emitted, and the job's end.
+        handled: calls of the handler that returned.
+        lost: sent, never handled.
+        repeated: handled once more than sent.
+        disordered: handled after one that was sent later.
+        unexpected: handled, never sent.
+    """
+
+    sent: int
+    handled: int
+    lost: int
+    repeated: int
+    disordered: int
+    unexpected: int
+
+
+def count(sent: Sequence[str], handled: Sequence[str]) -> Count:
+    """Compare what was sent with what was handled, in the orders in which it happened."""
+    place = {each: n for n, each in enumerate(sent)}
+    seen = Counter(handled)
+    latest = -1
+    disordered = 0
+    for each in dict.fromkeys(handled):  # a repeat is counted as such, not as disorder
+        at = place.get(each)
+        if at is None:
+            continue
+        if at < latest:
+            disordered += 1
+        latest = max(latest, at)
+    return Count(
+        sent=len(sent),
+        handled=len(handled),
+        lost=sum(each not in seen for each in place),
+        repeated=sum(times - 1 for times in seen.values()),
+        disordered=disordered,
+        unexpected=sum(each not in place for each in seen),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job of the demo: its numbers, what it gave, and what it should have given."""
+
+    agent: str
+    count: Count
+    result: object
+    expected: object
+
+
+def faults(rows: Sequence[Row], *, cuts: int, wanted_cuts: int, overlaps: int) -> list[str]:
+    """What is wrong, in words; empty if nothing is."""
+    wrong = []
+    for row in rows:
+        numbers = row.count
+        for amount, what in (
+            (numbers.lost, "lost"),
+            (numbers.repeated, "repeated"),
+            (numbers.disordered, "out of order"),
+            (numbers.unexpected, "handled that were never sent"),
+        ):
+            if amount:
+                wrong.append(f"{row.agent}: {render.count(amount, 'event')} {what}")
+        if not numbers.sent:
+            wrong.append(f"{row.agent}: sent nothing")
+        if row.result != row.expected:
+            wrong.append(f"{row.agent}: the result is not what the agent returned")
+    if cuts != wanted_cuts:
+        wrong.append(f"{cuts} of {wanted_cuts} cuts hit the stream")
+    if overlaps:
+        wrong.append(f"{overlaps} handlers started before the one before them had ended")
+    return wrong

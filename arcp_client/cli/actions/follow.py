@@ -1,0 +1,261 @@
+"""A job in, its events as they come and its outcome out; and the arguments of a submit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from arcp_client import ArcpError, Client, Job, JobHandle, events
+from arcp_client.cli.connection import Interrupts, beside
+from arcp_client.cli.environment import text_of
+from arcp_client.cli.errors import complaint, is_hole
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.view import terminal
+from arcp_client.cli.view.job_tree import MOST, Family
+from arcp_client.cli.view.report import Report
+from arcp_client.errors import JobError
+from arcp_client.projection import JobProjection
+
+__all__ = ["Following", "Stream", "read_input", "read_lease", "save_result"]
+
+_log = logging.getLogger("arcp_client.cli")
+_SECOND_THOUGHT = 2.0
+_CANCELLING = 10.0
+
+
+class Stream(Protocol):
+    """Events that can be left."""
+
+    def __aiter__(self) -> AsyncIterator[events.Event]: ...
+
+    async def aclose(self) -> None:
+        """Take no more of them; whoever waits for one gets none."""
+
+
+class Following:
+    """One job, followed to its end.
+
+    Args:
+        client: the client that has it.
+        stream: the events of its session, from before the job was asked for: the past of a
+            restarted client comes at once. Nobody else reads it, and it is read on only when what
+            it gave is written; so what is not delivered at the end comes again another time.
+        interrupts: what makes it stop.
+        report: where to.
+        back: the command that comes back to a job.
+        save: the file that the result goes to.
+        over: told when nothing is left to come back for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        stream: Stream,
+        interrupts: Interrupts,
+        report: Report,
+        *,
+        back: str,
+        save: Path | None = None,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._interrupts = interrupts
+        self._report = report
+        self._back = back
+        self._save = save
+        self._over = over
+        self._children: asyncio.Queue[str] = asyncio.Queue(MOST)
+        self._holes: list[events.Gap] = []
+        self._lost: ArcpError | None = None
+
+    async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
+        """Report it up to its end; the exit code that its end deserves.
+
+        Args:
+            job: the job.
+            history: whether its first event is still to come.
+            since: when it was accepted, if that was before now.
+        """
+        family = Family(JobProjection.of(job, history=history), self._described, since=since)
+        report = self._report
+        report.began(family)
+        try:
+            async with self._interrupts.stop():
+                async with beside(report.refresh()), beside(self._adopt()), beside(self._mind(job)):
+                    await self._events(job, family)
+                await self._deliver(job)
+                if self._holes:
+                    raise _holed(self._holes)
+                return Exit.SUCCESS
+        except ArcpError as error:
+            problem = complaint(error)
+            if problem.code is Exit.CONNECTION:
+                problem.remedy = f"the job may run on: {self._back} {job.id}"
+            report.close()
+            report.failed(problem, error)
+            if isinstance(error, JobError):
+                self._over()
+            raise problem from error
+        except BrokenPipeError:
+            terminal.tell(terminal.err(), f"nobody reads stdout any more; job {job.id} runs on")
+            raise
+        finally:
+            report.close()
+        return await self._interrupted(job)
+
+    async def _events(self, job: JobHandle, family: Family) -> None:
+        async for event in self._stream:
+            if isinstance(event, events.Gap) and is_hole(event) and family.is_own(event):
+                self._holes.append(event)
+            elif isinstance(event, events.Delegate) and event.child_job_id:
+                with contextlib.suppress(asyncio.QueueFull):  # more than can be shown
+                    self._children.put_nowait(event.child_job_id)
+            _log.debug("event %s of job %s: %s", event.seq, event.job_id, event.kind)
+            self._report.event(event)
+            if event.terminal and event.job_id == job.id:
+                return
+        if self._lost is not None:
+            raise self._lost
+
+    def _described(self, job_id: str) -> JobProjection:
+        known = self._client.job(job_id)
+        return JobProjection(job_id) if known is None else JobProjection.of(known)
+
+    async def _adopt(self) -> None:
+        """Follow the children as well, where they do not come by themselves."""
+        while True:
+            child = await self._children.get()
+            if self._client.job(child) is None:
+                with contextlib.suppress(ArcpError):  # then only its parent's word is shown
+                    await self._client.watch(child, history=True)
+
+    async def _mind(self, job: JobHandle) -> None:
+        """End the stream if the job's end will never come by it."""
+        try:
+            await _until_over(job)
+        except ArcpError as error:
+            self._lost = error
+            await asyncio.sleep(0)  # what came before is read first
+            await self._stream.aclose()
+
+    async def _deliver(self, job: JobHandle) -> None:
+        """Its result, or the error that it failed with."""
+        self._report.flush()
+        if self._save is not None:
+            await save_result(job, self._save)
+            self._report.succeeded(None, str(self._save))
+        else:
+            self._report.succeeded(await job.result(), None)
+        self._over()
+
+    async def _interrupted(self, job: JobHandle) -> Exit:
+        """The first Ctrl-C leaves the job alone; a second one within a moment asks to cancel it."""
+        console, report, interrupts = terminal.err(), self._report, self._interrupts
+        back = f"{self._back} {job.id}"
+        if not isinstance(job, Job):
+            report.failed(Complaint(Exit.INTERRUPTED, "watched no longer"), None)
+            terminal.tell(console, f"The job is left alone. Come back with:  {back}", "bold")
+            return Exit.INTERRUPTED
+        terminal.tell(console, f"Detached; the job runs on. Come back with:  {back}", "bold")
+        terminal.tell(console, "Press Ctrl-C again now to cancel the job.", "dim")
+        async with interrupts.stop(_SECOND_THOUGHT):
+            await _until_over(job)
+        if interrupts.count < 2:
+            report.failed(Complaint(Exit.INTERRUPTED, "detached"), None)
+            return Exit.INTERRUPTED
+        terminal.tell(console, "Asking the runtime to cancel the job …", "bold")
+        try:
+            async with interrupts.stop(_CANCELLING):
+                await job.cancel("user.interrupt")
+                await _until_over(job)
+        except ArcpError as error:
+            terminal.tell(console, f"It was not cancelled: {error}", "yellow")
+        if job.status == "cancelled":
+            terminal.tell(console, "The job is cancelled.", "bold")
+            self._over()
+        else:
+            terminal.tell(console, f"The job is {job.status}. See:  {back}", "bold")
+        report.failed(Complaint(Exit.INTERRUPTED, "interrupted"), None)
+        return Exit.INTERRUPTED
+
+
+async def save_result(job: JobHandle, path: Path) -> int:
+    """Write a job's result to a file; its bytes."""
+    try:
+        return await job.save(path)
+    except OSError as error:
+        if isinstance(error, ArcpError):
+            raise
+        raise Complaint(Exit.USAGE, f"{path} cannot be written: {error.strerror}") from None
+
+
+def _holed(holes: list[events.Gap]) -> Complaint:
+    first = holes[0]
+    what = f"{first.first}–{'?' if first.last is None else first.last} ({first.reason})"
+    more = f" and {len(holes) - 1} more" if len(holes) > 1 else ""
+    return Complaint(
+        Exit.GAP,
+        f"the job succeeded, but events are missing: {what}{more}",
+        "its result is complete; what happened on the way is not",
+    )
+
+
+async def _until_over(job: JobHandle) -> None:
+    async for event in job.events(events.Completed, events.Failed):
+        if event.terminal:  # a gap is given in any case
+            return
+
+
+def read_input(text: str) -> Any:
+    """The JSON that ``--input`` gives, names with ``@``, or leaves to stdin with ``-``."""
+    where = "--input"
+    try:
+        if text == "-":
+            where = "stdin"
+            text = text_of(_stdin(), where)
+        elif text.startswith("@"):
+            where = text[1:]
+            text = text_of(Path(where).read_bytes(), where)
+        return json.loads(text, parse_constant=_no_constant)
+    except OSError as error:
+        raise Complaint(Exit.USAGE, f"{where} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Complaint(
+            Exit.USAGE,
+            f"{where} is not JSON: {error}",
+            """a text is written --input '"like this"', a file is named --input @file.json""",
+        ) from None
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:  # it was closed when the command began
+        raise Complaint(Exit.USAGE, "stdin is closed, and --input - reads it")
+    buffer = getattr(sys.stdin, "buffer", None)
+    return buffer.read() if buffer is not None else sys.stdin.read().encode()
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def read_lease(grants: list[str]) -> dict[str, list[str]] | None:
+    """What ``--lease`` grants; ``None`` leaves it to the runtime."""
+    if not grants:
+        return None
+    lease: dict[str, list[str]] = {}
+    for grant in grants:
+        name, equals, pattern = grant.partition("=")
+        if not name or not equals or not pattern:
+            raise Complaint(
+                Exit.USAGE, f"--lease {grant!r} is not NAME=PATTERN", "such as fs.read=/src/**"
+            )
+        lease.setdefault(name, []).append(pattern)
+    return lease

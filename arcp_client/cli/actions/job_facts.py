@@ -1,0 +1,93 @@
+"""Asks a runtime how one job stands: when it began, and what its events came to so far.
+
+Used by ``status`` and ``watch``. A runtime answers neither in one message: the time of a job's
+acceptance is in listings (§6.6), its progress in its events (§7.6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, cast
+
+from arcp_client import ArcpError, Client, JobHandle, JobSummary, events
+from arcp_client.cli.connection import beside
+from arcp_client.errors import FeatureNotNegotiated
+from arcp_client.projection import JobProjection
+
+__all__ = ["Standing", "entry_of", "standing"]
+
+_PATIENCE = 3.0
+"""Seconds that each question may take; then it is left open."""
+_MOST = 10_000
+"""Entries of a listing that are looked through."""
+_LOOK = 0.01
+_QUIET = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a job stands.
+
+    Attributes:
+        job: the job, watched.
+        seen: what its events came to.
+        entry: the runtime's listing of it; None where it has none.
+    """
+
+    job: JobHandle
+    seen: JobProjection
+    entry: JobSummary | None
+
+
+async def entry_of(client: Client, job_id: str) -> JobSummary | None:
+    """The job's entry in the runtime's listing; None if there is none, or no answer in time."""
+    jobs: Any = client.jobs()
+    with contextlib.suppress(ArcpError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE), aclosing(jobs) as listed:
+            looked_at = 0
+            async for entry in listed:
+                looked_at += 1
+                if entry.job_id == job_id:
+                    return cast(JobSummary, entry)
+                if looked_at >= _MOST:
+                    break
+    return None
+
+
+async def standing(client: Client, job_id: str) -> Standing:
+    """Watch a job with its history, and take in what there is of it.
+
+    Raises:
+        ArcpError: it cannot be watched.
+    """
+    stream = client.events()
+    job = await client.watch(job_id, history=True)
+    seen = JobProjection.of(job)
+    async with beside(_fold(stream, seen)):
+        entry = await entry_of(client, job_id)
+        with contextlib.suppress(ArcpError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                try:
+                    await client.ping()  # answered behind the history
+                except FeatureNotNegotiated:
+                    await _quiet(seen)
+                while client.stats().queued and not seen.ended:  # noqa: ASYNC110 - no event tells
+                    await asyncio.sleep(_LOOK)
+    return Standing(job, seen, entry)
+
+
+async def _quiet(seen: JobProjection) -> None:
+    """Wait until nothing has come for a moment: this runtime answers no question."""
+    before = -1
+    while before != seen.events and not seen.ended:
+        before = seen.events
+        await asyncio.sleep(_QUIET)
+
+
+async def _fold(stream: AsyncIterable[events.Event], seen: JobProjection) -> None:
+    async for event in stream:
+        seen.apply(event)

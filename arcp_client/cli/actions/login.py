@@ -1,0 +1,67 @@
+"""The commands ``login`` and ``logout``: a token typed once, kept in the user's keyring."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from arcp_client.cli import keys
+from arcp_client.cli.connection import Interrupts, Place, connected, execute
+from arcp_client.cli.environment import read_token, to_token
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.options import Output
+from arcp_client.cli.settings import settle
+from arcp_client.cli.view import terminal
+
+__all__ = ["login", "logout"]
+
+
+def login(
+    *, url: str | None, token_file: Path | None, profile: str | None, connect_timeout: float
+) -> Exit:
+    """Ask for a token, try it, and keep it if the runtime takes it."""
+    settled = settle(url=url, token_file=token_file, profile=profile)
+    if token_file is not None or not sys.stdin.isatty():
+        settled.check_host()  # who types it has read where it goes
+    target = settled.url.value
+    token = read_token(token_file) if token_file is not None else _typed(target)
+    where = Place(
+        url=target,
+        token=token,
+        output=Output.TEXT,
+        connect_timeout=connect_timeout,
+        reconnect_for=0.0,
+    )
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts):
+            return Exit.SUCCESS
+
+    execute(body)
+    name = keys.keep(target, token)
+    terminal.tell(terminal.err(), f"the token for {target} is in the keyring ({name})")
+    return Exit.SUCCESS
+
+
+def logout(*, url: str | None, profile: str | None) -> Exit:
+    """Forget it."""
+    target = settle(url=url, profile=profile).url.value
+    forgotten = keys.forget(target)
+    said = f"the token for {target} is forgotten" if forgotten else f"there was none for {target}"
+    terminal.tell(terminal.err(), said)
+    return Exit.SUCCESS
+
+
+def _typed(url: str) -> SecretStr:
+    """The token from the terminal, without an echo, or else from stdin."""
+    if sys.stdin.isatty():
+        try:
+            text = getpass.getpass(f"token for {url}: ", sys.stderr)
+        except EOFError:
+            raise Complaint(Exit.INTERRUPTED, "no token was given") from None
+    else:
+        text = sys.stdin.readline(1024 * 1024)
+    return to_token(text, "what was given")

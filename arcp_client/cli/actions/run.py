@@ -1,0 +1,252 @@
+"""The commands ``run`` and ``watch``: a job submitted, gone on with or watched; then followed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from arcp_client import Client, Job
+from arcp_client.cli.actions import saved_runs
+from arcp_client.cli.actions.follow import Following, Stream, read_input, read_lease
+from arcp_client.cli.actions.job_facts import entry_of
+from arcp_client.cli.actions.record import Recorded, begin, check
+from arcp_client.cli.connection import Interrupts, Place, connected, execute
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.view import terminal
+from arcp_client.cli.view.report import Report, reporter
+from arcp_client.errors import RequestError, RequestTimeout
+
+__all__ = ["resume", "run", "watch"]
+
+
+def run(
+    where: Place,
+    agent: str,
+    input: str,
+    *,
+    lease: list[str],
+    max_runtime: float | None,
+    key: str | None,
+    save: Path | None,
+    detach: bool,
+    ephemeral: bool,
+    profile: str | None,
+    record: Path | None = None,
+) -> Exit:
+    """Submit and follow."""
+    if record is not None:
+        if detach:
+            raise Complaint(Exit.USAGE, "--detach leaves nothing to --record", "see `record`")
+        if str(record) == "-":
+            raise Complaint(
+                Exit.USAGE, "stdout has the result of a run", "name a file to --record it to"
+            )
+        check(record, force=False)
+    submit: dict[str, Any] = {
+        "agent": agent,
+        "input": read_input(input),
+        "lease": read_lease(lease),
+        "max_runtime": max_runtime,
+        "idempotency_key": key or f"cli-{secrets.token_hex(12)}",
+    }
+    kept: saved_runs.Run | None = None
+    if not ephemeral:
+        try:
+            kept = saved_runs.begin(url=where.url, submit=submit, profile=profile, save=save)
+        except OSError as error:
+            terminal.tell(
+                terminal.err(), f"--resume will not find this run, nothing is kept: {error}", "dim"
+            )
+    return execute(_Running(where, submit, kept, save=save, detach=detach, record=record).go)
+
+
+def resume(
+    place: Callable[[str, str | None], Place], job_id: str | None, *, save: Path | None
+) -> Exit:
+    """Go on with a run where another process left it.
+
+    Args:
+        place: where it works, by the URL and the profile that it was submitted with.
+        job_id: its job; ``None`` takes the newest one that is not finished.
+        save: the file that its result goes to, if not where it was to go.
+    """
+    kept = _chosen(job_id)
+    if save is None and kept.save is not None:
+        save = Path(kept.save)
+    where = place(kept.url, kept.profile)
+    return execute(_Running(where, kept.submit, kept, save=save, again=True).go)
+
+
+def watch(where: Place, job_id: str, *, history: bool) -> Exit:
+    """Follow a job of any session."""
+    report = reporter(where.output)
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts, tell=report.link) as client:
+            stream = client.events()
+            view = await client.watch(job_id, history=history)
+            entry = await entry_of(client, job_id)
+            following = Following(
+                client,
+                stream,
+                interrupts,
+                report,
+                back="arcp-client watch",
+                over=lambda: saved_runs.forget(job_id),
+            )
+            since = entry.created_at if entry is not None else None
+            return await following.follow(view, history=history, since=since)
+
+    return execute(body)
+
+
+class _Running:
+    """One ``run``: from the submit, or from where it was left, to the job's end.
+
+    Args:
+        where: the runtime.
+        submit: the arguments of ``Client.submit``.
+        kept: where its state is, if anywhere.
+        save: the file that the result goes to.
+        detach: only submit it.
+        again: another process began it.
+        record: the file that it is recorded to.
+    """
+
+    def __init__(
+        self,
+        where: Place,
+        submit: dict[str, Any],
+        kept: saved_runs.Run | None,
+        *,
+        save: Path | None,
+        detach: bool = False,
+        again: bool = False,
+        record: Path | None = None,
+    ) -> None:
+        self._where = where
+        self._submit = submit
+        self._kept = kept
+        self._save = save
+        self._detach = detach
+        self._open = again
+        self._stream: Stream | None = None
+        self._record = record
+        self._report = reporter(where.output)
+
+    async def go(self, interrupts: Interrupts) -> Exit:
+        """Do it; what is left to come back for is kept."""
+        kept = self._kept
+        try:
+            async with connected(
+                self._where,
+                interrupts,
+                store=kept.store(self._report.flush) if kept is not None else None,
+                keep=lambda: kept is not None and self._open,
+                tell=self._report.link,
+            ) as client:
+                return await self._follow(client, interrupts)
+        finally:
+            if kept is not None and not self._open:
+                kept.over()
+
+    async def _follow(self, client: Client, interrupts: Interrupts) -> Exit:
+        # At once, before anything counts as seen; and for as long as there is the client: what is
+        # not read of it comes again another time.
+        self._stream = stream = client.events()
+        job = next(iter(client.open_jobs()), None)
+        if self._detach and not client.session.jobs_run_on:
+            self._open = False
+            raise Complaint(
+                Exit.USAGE,
+                "this runtime ends the jobs of a session with it, so the job would not run",
+                "run it without --detach, and stay until it has ended",
+            )
+        history, entry = job is None, None
+        if job is not None:
+            entry = await entry_of(client, job.id)
+        else:
+            job = await self._submitted(client, interrupts)
+            if self._kept is not None:
+                self._kept.accepted(job.id)
+        if self._detach:
+            print(job.id, flush=True)
+            return Exit.SUCCESS
+        report: Report = self._report
+        if self._record is not None:
+            began = begin(self._record, client.session, self._where)
+            report = Recorded(report, began, self._record)
+        following = Following(
+            client,
+            stream,
+            interrupts,
+            report,
+            back="arcp-client watch" if self._kept is None else "arcp-client run --resume",
+            save=self._save,
+            over=self._over,
+        )
+        try:
+            since = entry.created_at if entry is not None else None
+            return await following.follow(job, history=history, since=since)
+        finally:
+            if isinstance(report, Recorded):
+                report.finish()
+
+    def _over(self) -> None:
+        self._open = False
+        if self._kept is not None:
+            self._kept.finished()  # to say goodbye may take a while, and be cut short
+
+    async def _submitted(self, client: Client, interrupts: Interrupts) -> Job:
+        self._open = True
+        try:
+            async with interrupts.stop():
+                return await client.submit(**self._submit)
+        except ValueError as error:
+            self._open = False
+            raise Complaint(Exit.USAGE, str(error)) from None
+        except RequestError as refused:
+            self._open = isinstance(refused, RequestTimeout)
+            raise
+        back = "arcp-client jobs" if self._kept is None else "arcp-client run --resume"
+        raise Complaint(
+            Exit.INTERRUPTED,
+            "interrupted before the runtime had accepted the job; it may run all the same",
+            f"`{back}` shows whether it does",
+        )
+
+
+def _chosen(job_id: str | None) -> saved_runs.Run:
+    """The run to go on with, held by this process."""
+    known = saved_runs.unfinished()
+    wanted = [run for run in known if job_id in (None, run.job_id)]
+    if not wanted:
+        raise Complaint(
+            Exit.NOT_FOUND,
+            "no run is unfinished here" if job_id is None else f"no run of job {job_id} is here",
+            "`arcp-client watch JOB` follows any job that you may see",
+        )
+    run = next((run for run in wanted if run.hold()), None)
+    if run is None:
+        raise Complaint(
+            Exit.USAGE,
+            f"another process follows {_named(wanted[0])}",
+            "`arcp-client watch JOB` follows it beside that one",
+        )
+    console = terminal.err()
+    terminal.tell(console, f"going on with {_named(run)}", "dim")
+    others = [_named(each) for each in known if each is not run]
+    if job_id is None and others:
+        more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
+        terminal.tell(
+            console, f"it is the newest; there are also {'; '.join(others[:3])}{more}", "dim"
+        )
+    return run
+
+
+def _named(run: saved_runs.Run) -> str:
+    began = datetime.fromtimestamp(run.began, UTC).astimezone()
+    return f"{run.job_id or 'a job not accepted yet'} ({run.agent}, {began:%m-%d %H:%M})"

@@ -1,0 +1,249 @@
+"""Runs in, files of the user's own out: so that each can be gone on with, and cancelled, later.
+
+Every run has a directory of its own in the user's state directory: what was submitted, and the
+checkpoint of its session. So runs never wait for one another, and what is left of one tells how to
+go on with it: after ``kill -9``, after a reboot, from another terminal. The submit is kept because
+a runtime lets only the submitter cancel a job (§7.4): another process proves to be it by saying
+the same submit again, with the same idempotency key (§7.2), which starts nothing anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import time
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+
+from arcp_client import SqliteStore
+from arcp_client.cli.environment import user_directory
+from arcp_client.models import Checkpoint
+
+__all__ = ["Run", "begin", "find", "forget", "unfinished"]
+
+_SCHEMA = "arcp-client.run/1"
+_RECORD = "run.json"
+_KEPT = 7 * 86_400.0
+"""Seconds after which a run that nobody asked for is forgotten."""
+_MOST = 256
+"""Runs that are kept at most; the oldest go first."""
+_EVERY = 16
+_INTERVAL = 0.1
+"""A crash shows at most so many events again, or those of so many seconds, if that is fewer."""
+
+
+class _Submit(msgspec.Struct, forbid_unknown_fields=True):
+    """The arguments of ``Client.submit``."""
+
+    agent: str
+    input: Any = msgspec.UNSET
+    idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
+    lease: dict[str, list[str]] | msgspec.UnsetType | None = msgspec.UNSET
+    max_runtime: float | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    schema: Literal["arcp-client.run/1"]
+    url: str
+    submit: _Submit
+    began: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    profile: str | None = None
+    save: str | None = None
+    job_id: str | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """One job that was submitted from here, and where it is kept.
+
+    Attributes:
+        directory: its own.
+        url: the runtime.
+        profile: the settings it was submitted with.
+        submit: what was submitted, as arguments of ``Client.submit``.
+        save: the file that the result goes to.
+        job_id: the runtime's id, once the job was accepted.
+        began: when it was submitted, in seconds since 1970.
+    """
+
+    directory: Path = field(repr=False)
+    url: str
+    submit: dict[str, Any] = field(repr=False)
+    profile: str | None = None
+    save: str | None = None
+    job_id: str | None = None
+    began: float = field(default_factory=time)
+    _lock: int | None = field(default=None, repr=False)
+
+    @property
+    def agent(self) -> str:
+        """The agent that was asked for."""
+        return str(self.submit.get("agent", ""))
+
+    def hold(self) -> bool:
+        """Take it for this process; False if another one follows the job, or it is gone."""
+        if self._lock is not None:
+            return True
+        try:
+            lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        if not (self.directory / _RECORD).exists():  # its holder removed it in between
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let go of it. The system does it for a process that ends."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def accepted(self, job_id: str) -> None:
+        """The runtime has accepted the job."""
+        self.job_id = job_id
+        self.keep()
+
+    def finished(self) -> None:
+        """Its outcome was delivered: nobody goes on with it, however this process ends.
+
+        What else is kept stays until `over`: the session may still be written to it.
+        """
+        with contextlib.suppress(OSError):
+            (self.directory / _RECORD).unlink(missing_ok=True)
+
+    def over(self) -> None:
+        """Nothing is left to be done for it: remove it, unless another process follows it."""
+        if self.hold():
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.release()
+
+    def store(self, flush: Callable[[], None]) -> SqliteStore:
+        """Where its session is kept.
+
+        Args:
+            flush: shows what was handed over to be shown.
+        """
+        return _ShownFirst(self.directory / "session.db", flush)
+
+    def keep(self) -> None:
+        """Write down what is known, in place of what was there; what cannot be written is not."""
+        fields = {each.name for each in dataclasses.fields(self)} - {"directory", "_lock"}
+        record = {"schema": _SCHEMA, **{name: getattr(self, name) for name in sorted(fields)}}
+        part = self.directory / f"{_RECORD}.part"
+        with contextlib.suppress(OSError):  # a full disk is no reason to leave the job
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(record, file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self.directory / _RECORD)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The run that a directory holds, if it does."""
+        try:
+            data = (directory / _RECORD).read_bytes()
+            record = msgspec.json.decode(data, type=_Record)
+        except (OSError, ValueError, RecursionError):  # damaged, or a later version's
+            return None
+        fields = msgspec.structs.asdict(record)
+        del fields["schema"]
+        return cls(directory=directory, **{**fields, "submit": msgspec.to_builtins(record.submit)})
+
+
+class _ShownFirst(SqliteStore):
+    """Shows what was handed over before it keeps that it was: so a killed process loses no line."""
+
+    def __init__(self, path: Path, flush: Callable[[], None]) -> None:
+        super().__init__(path, every=_EVERY, interval=_INTERVAL)
+        self._flush = flush
+
+    async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
+        self._flush()
+        await super().save(target, key, checkpoint)
+
+
+def begin(
+    *, url: str, submit: dict[str, Any], profile: str | None = None, save: Path | None = None
+) -> Run:
+    """Keep what is about to be submitted, readable by the user alone, and hold it.
+
+    Raises:
+        OSError: nothing can be kept there.
+    """
+    home = _home()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _sweep()
+    # Not by the job's id: there is none yet, and it is the runtime's word.
+    directory = home / secrets.token_hex(8)
+    directory.mkdir(mode=0o700)
+    run = Run(
+        directory,
+        url,
+        submit,
+        profile=profile,
+        save=None if save is None else str(save.absolute()),
+    )
+    record = directory / _RECORD
+    os.close(os.open(record, os.O_WRONLY | os.O_CREAT, 0o600))
+    run.keep()
+    if Run.read(directory) is None or not run.hold():
+        shutil.rmtree(directory, ignore_errors=True)
+        raise OSError(f"{directory} does not keep what is written there")
+    return run
+
+
+def unfinished() -> list[Run]:
+    """The runs that are kept, the newest first; other processes may follow some of them."""
+    try:
+        directories = list(_home().iterdir())
+    except OSError:
+        return []
+    runs = (Run.read(directory) for directory in directories)
+    return sorted((run for run in runs if run is not None), key=lambda run: run.began, reverse=True)
+
+
+def find(job_id: str) -> Run | None:
+    """The run of a job, if it was submitted from here."""
+    return next((run for run in unfinished() if run.job_id == job_id), None)
+
+
+def forget(job_id: str) -> None:
+    """A job has ended, and whoever asked knows how."""
+    run = find(job_id)
+    if run is not None:
+        run.over()
+
+
+def _home() -> Path:
+    directory = user_directory("state")
+    if directory is None:
+        raise OSError("no home directory is known")
+    return directory / "runs"
+
+
+def _sweep() -> None:
+    """Remove what nobody came back for."""
+    for n, run in enumerate(unfinished()):
+        if n >= _MOST or time() - run.began > _KEPT:
+            run.over()
+    for directory in _home().iterdir():  # left by who was killed before there was a record
+        with contextlib.suppress(OSError):
+            if time() - directory.stat().st_mtime > _KEPT and Run.read(directory) is None:
+                shutil.rmtree(directory)

@@ -1,0 +1,236 @@
+"""The command ``serve``: agents in, a runtime that clients can connect to out."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import ssl
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from arcp_client import ArcpError, Runtime, SqliteEventLog
+from arcp_client._hosts import is_loopback
+from arcp_client.cli.actions.acp_agents import hosted_agents
+from arcp_client.cli.actions.sample_agents import NAMES, sample_runtime
+from arcp_client.cli.actions.shutdown import Stopping
+from arcp_client.cli.environment import served_token
+from arcp_client.cli.errors import complaint
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.view import terminal
+
+__all__ = ["serve"]
+
+_FORM = "it is MODULE:ATTR, such as  my_agents:runtime"
+
+
+def serve(
+    *,
+    agents: str | None,
+    host: str,
+    port: int,
+    stdio: bool,
+    token_file: Path | None,
+    db: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    grace: float,
+    acp: Sequence[str] = (),
+) -> Exit:
+    """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
+    terminal.log_to_stderr(traces=True)
+    tls = _tls(tls_cert, tls_key, stdio=stdio)
+    token = served_token(token_file)  # agents start programs: it is none for them
+    auth = {token.get_secret_value(): "owner"} if token is not None else None
+    # Before anything of the user's is imported: a refusal should come at once.
+    if not stdio and auth is None and agents is None:
+        _refuse_open(host)
+    event_log = None if db is None else SqliteEventLog(db)
+    given = {"auth": auth, "event_log": event_log}
+    hosted = hosted_agents(acp)
+    if agents is not None:
+        runtime = _load(agents, given)
+    elif hosted:
+        runtime = Runtime(name="acp", auth=auth, event_log=event_log)
+    else:
+        runtime = sample_runtime(auth, event_log)
+    for name, agent in hosted.items():
+        runtime.agent(name)(agent)
+    if runtime.open:
+        if not stdio:
+            _refuse_open(host)
+        if auth is not None:
+            terminal.tell(
+                terminal.err(),
+                f"warning: {agents} is a Runtime without auth, so the token is not asked for;"
+                " make it a function with a parameter auth, and it is given one",
+                "yellow",
+            )
+    loaded = [agents] if agents is not None else [] if hosted else list(NAMES)
+    what = ", ".join([*loaded, *hosted])
+    try:
+        return asyncio.run(_serve(runtime, host, port, what, tls=tls, stdio=stdio, grace=grace))
+    except ArcpError as error:
+        raise complaint(error) from error
+
+
+def _refuse_open(host: str) -> None:
+    if not is_loopback(host):
+        raise Complaint(
+            Exit.USAGE,
+            f"without a token anybody who reaches {host} could run the agents",
+            "set ARCP_TOKEN or --token-file, or listen on 127.0.0.1",
+        )
+
+
+def _tls(certificate: Path | None, key: Path | None, *, stdio: bool) -> ssl.SSLContext | None:
+    if certificate is None and key is None:
+        return None
+    if stdio:
+        raise Complaint(Exit.USAGE, "--stdio is a pipe of this machine: it has no TLS")
+    if certificate is None:
+        raise Complaint(Exit.USAGE, "--tls-key needs its certificate", "add --tls-cert FILE")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # An encrypted key would ask on the terminal, of which a service has none.
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        why = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+        raise Complaint(
+            Exit.USAGE,
+            f"the certificate {certificate} cannot be used: {why or error}",
+            "both files are PEM; the key is not encrypted and belongs to the certificate",
+        ) from None
+    return context
+
+
+def _load(path: str, given: dict[str, Any]) -> Runtime:
+    """The runtime that ``module:attr`` names, or that its function makes."""
+    name, _, attribute = path.partition(":")
+    if not name or not attribute:
+        raise Complaint(Exit.USAGE, f"--agents {path!r} names no attribute", _FORM)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    found = _attribute(path, _imported(path, name), attribute)
+    if not isinstance(found, Runtime) and callable(found):
+        try:
+            taken = {name: value for name, value in given.items() if _takes(found, name)}
+            found = found(**taken)
+        except Exception as error:
+            raise _broken(path, error) from error
+    else:
+        taken = {}
+    if not isinstance(found, Runtime):
+        raise Complaint(
+            Exit.USAGE, f"{path} is {type(found).__name__}, not a Runtime or what makes one", _FORM
+        )
+    if given["event_log"] is not None and "event_log" not in taken:
+        raise Complaint(
+            Exit.USAGE,
+            f"{path} does not take the database of --db",
+            "make it a function with a parameter event_log, for Runtime(event_log=event_log)",
+        )
+    return found
+
+
+def _imported(path: str, name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            happened = f"there is no module {missing!r}, neither here nor installed"
+            raise Complaint(Exit.USAGE, happened, _FORM) from None
+        raise _broken(path, error) from error
+    except Exception as error:
+        raise _broken(path, error) from error
+
+
+def _attribute(path: str, found: Any, attribute: str) -> Any:
+    try:
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except AttributeError:
+        raise Complaint(Exit.USAGE, f"--agents {path}: there is no {attribute!r}", _FORM) from None
+    return found
+
+
+def _takes(function: Any, name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _broken(path: str, error: Exception) -> Complaint:
+    """The user's module is at fault: say where, for it is theirs to mend."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "importlib" not in code.co_filename and code.co_filename != __file__:
+            place = f" ({code.co_filename}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return Complaint(Exit.USAGE, f"--agents {path}: {type(error).__name__}: {error}{place}")
+
+
+async def _open(runtime: Runtime) -> None:
+    """Open its database before anybody can connect, so that what is wrong is said at once."""
+    try:
+        await runtime.__aenter__()  # it is closed with some grace, not by leaving a block
+    except (OSError, ValueError) as error:
+        raise Complaint(Exit.USAGE, f"the database cannot be used: {error}") from None
+
+
+async def _serve(
+    runtime: Runtime,
+    host: str,
+    port: int,
+    what: str,
+    *,
+    tls: ssl.SSLContext | None,
+    stdio: bool,
+    grace: float,
+) -> Exit:
+    console = terminal.err()
+    stopping = Stopping(grace)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(stopping.listen())
+        await _open(runtime)
+        if not stdio:
+            server = runtime.serve(host, port, ssl=tls)
+            try:
+                await stack.enter_async_context(server)
+            except OSError as error:
+                await runtime.close()
+                raise Complaint(
+                    Exit.CONNECTION,
+                    f"cannot listen on {host} port {port}: {error.strerror or error}",
+                    "--port 0 takes a free one",
+                ) from None
+            terminal.tell(console, f"serving {what} on {server.url}", "green")
+        scope = stopping.until_asked()
+        try:
+            async with scope:
+                if stdio:
+                    await runtime.serve_stdio()
+                else:
+                    await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            terminal.tell(console, "stopping; once more to stop at once", "dim")
+        scope = stopping.bounded()
+        try:
+            async with scope:
+                await runtime.close(timeout=grace)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            terminal.tell(console, "stopped before everything had ended", "yellow")
+    return Exit.SUCCESS

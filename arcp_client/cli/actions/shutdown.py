@@ -1,0 +1,79 @@
+"""Signals in, an orderly end out; and an end in any case, whatever agents do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from arcp_client.cli.exit_codes import Exit
+
+__all__ = ["Stopping"]
+
+_SLACK = 4.0
+_AT_ONCE = 1.0
+_LAST_WORDS = b"error: stopped by force: an agent did not end when it was interrupted\n"
+
+
+class Stopping:
+    """How ``serve`` ends: the first signal ends `until_asked`, the next one ends `bounded`.
+
+    An agent may swallow its cancellation or block the event loop. So the process ends itself from
+    a thread where that takes longer than promised.
+
+    Args:
+        grace: seconds that running jobs get.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._loop = asyncio.get_running_loop()
+        self._scope: asyncio.Timeout | None = None
+        self._watchdog: threading.Timer | None = None
+        self._asked = 0
+
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM over for the rest of the process."""
+        # Not by the loop: a handler of its own does not run while an agent blocks it.
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, self._came)
+        yield
+
+    def _came(self, _signal: int, _frame: FrameType | None) -> None:
+        self._asked += 1
+        self.watch(self._grace + 2 * _SLACK if self._asked == 1 else _AT_ONCE)
+        self._loop.call_soon_threadsafe(self._end_scope)
+
+    def _end_scope(self) -> None:
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(self._loop.time())
+
+    def until_asked(self) -> asyncio.Timeout:
+        """A block that a signal ends with TimeoutError."""
+        self._scope = asyncio.timeout(0 if self._asked else None)
+        return self._scope
+
+    def bounded(self) -> asyncio.Timeout:
+        """A block that another signal, or the end of the grace, ends with TimeoutError."""
+        if self._asked < 2:
+            self.watch(self._grace + 2 * _SLACK)
+        self._scope = asyncio.timeout(self._grace + _SLACK if self._asked < 2 else 0)
+        return self._scope
+
+    def watch(self, seconds: float) -> None:
+        """End the process in so many seconds if it has not ended by then."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        self._watchdog = threading.Timer(seconds, _end_by_force)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+
+def _end_by_force() -> None:
+    os.write(2, _LAST_WORDS)
+    os._exit(Exit.FAILED)

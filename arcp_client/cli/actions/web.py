@@ -1,0 +1,108 @@
+"""The command ``web``: a runtime in, a dashboard for browsers out."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from arcp_client import ArcpError, Client
+from arcp_client._hosts import is_loopback
+from arcp_client.cli.actions.replay import read_speed
+from arcp_client.cli.connection import Interrupts, Place, connected, execute
+from arcp_client.cli.environment import served_token
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.view import terminal
+from arcp_client.testing import ReplayedRuntime
+from arcp_client.web import Server, serve
+
+__all__ = ["web"]
+
+_TOKEN = "ARCP_WEB_TOKEN"
+
+
+def web(
+    where: Place,
+    *,
+    replay: Path | None,
+    speed: str,
+    host: str,
+    port: int,
+    login_file: Path | None,
+    allow_control: bool,
+    names: Sequence[str],
+    open_: bool,
+) -> Exit:
+    """Serve until a signal; the jobs of a runtime, or those of a transcript."""
+    # What people log in with: never a flag's value, which everybody on the machine can read.
+    login = served_token(login_file, name=_TOKEN)
+    _refuse_open(host, login)
+    pace = read_speed(speed)
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with _client(where, interrupts, replay, pace) as client:
+            server = serve(
+                client,
+                host,
+                port,
+                token=login,
+                allow_control=allow_control,
+                hosts=names,
+                secrets=[where.token] if where.token is not None else [],
+            )
+            return await _serve(server, interrupts, host, port, open_=open_)
+
+    return execute(body)
+
+
+@asynccontextmanager
+async def _client(
+    where: Place, interrupts: Interrupts, replay: Path | None, speed: float | None
+) -> AsyncIterator[Client]:
+    """Whose jobs are shown."""
+    if replay is None:
+        async with connected(where, interrupts) as client:
+            yield client
+        return
+    try:
+        async with ReplayedRuntime(replay, speed=speed) as runtime, Client(runtime) as client:
+            yield client
+    except OSError as error:
+        if isinstance(error, ArcpError) or error.filename is None:
+            raise
+        raise Complaint(Exit.USAGE, f"{replay} cannot be read: {error.strerror}") from None
+
+
+def _refuse_open(host: str, login: SecretStr | None) -> None:
+    if login is None and not is_loopback(host):
+        raise Complaint(
+            Exit.USAGE,
+            f"without a token to log in with, whoever reaches {host} could see every job",
+            f"set {_TOKEN} or --login-file, or listen on 127.0.0.1",
+        )
+
+
+async def _serve(
+    server: Server, interrupts: Interrupts, host: str, port: int, *, open_: bool
+) -> Exit:
+    try:
+        await server.__aenter__()
+    except OSError as error:
+        raise Complaint(
+            Exit.CONNECTION,
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            "--port 0 takes a free one",
+        ) from None
+    try:
+        terminal.tell(terminal.err(), f"the dashboard is on {server.url}", "green")
+        if open_:
+            await asyncio.to_thread(webbrowser.open, server.url)
+        async with interrupts.stop():
+            await asyncio.get_running_loop().create_future()
+    finally:
+        await server.close()
+    return Exit.SUCCESS

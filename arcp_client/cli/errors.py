@@ -1,0 +1,129 @@
+"""Errors of the package in, exit codes and one line of advice out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arcp_client import events
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.errors import (
+    AgentNotFound,
+    AgentVersionNotFound,
+    ArcpError,
+    BudgetExhausted,
+    ClientClosed,
+    ConnectFailed,
+    DuplicateKey,
+    FeatureNotNegotiated,
+    InvalidRequest,
+    JobCancelled,
+    JobFailed,
+    JobLost,
+    JobNotFound,
+    JobTimedOut,
+    LeaseExpired,
+    LeaseSubsetViolation,
+    LinkError,
+    PermissionDenied,
+    ProtocolError,
+    RequestError,
+    RequestTimeout,
+    ResultIncomplete,
+    ResultUnavailable,
+    ResumeExpired,
+    SessionError,
+    StorageError,
+    TranscriptError,
+    Unauthenticated,
+)
+
+__all__ = ["complaint", "is_hole", "verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    errors: tuple[type[ArcpError], ...]
+    code: Exit
+    remedy: str = ""
+
+
+# The first rule that fits counts, so subclasses come before their bases.
+_RULES = (
+    _Rule(
+        (Unauthenticated,),
+        Exit.AUTHENTICATION,
+        "set ARCP_TOKEN, name a --token-file, or `arcp-client login`",
+    ),
+    _Rule((PermissionDenied,), Exit.AUTHENTICATION, "ask with the token that submitted the job"),
+    _Rule((AgentNotFound, AgentVersionNotFound), Exit.NOT_FOUND, "`arcp-client ping` lists agents"),
+    _Rule((JobNotFound,), Exit.NOT_FOUND, "`arcp-client jobs` lists the jobs that you may see"),
+    _Rule(
+        (LeaseExpired, BudgetExhausted, LeaseSubsetViolation),
+        Exit.LEASE,
+        "submit it again with a wider --lease",
+    ),
+    _Rule((JobTimedOut,), Exit.TIMED_OUT, "give it more time with --max-runtime"),
+    _Rule((JobCancelled,), Exit.FAILED),
+    _Rule((JobFailed,), Exit.FAILED),
+    _Rule((JobLost,), Exit.GAP, "how the job ended is unknown; submit it again"),
+    _Rule((ResultIncomplete,), Exit.GAP, "submit the job again; it did succeed"),
+    _Rule((ResultUnavailable,), Exit.GAP, "the job did succeed; submit it again for its result"),
+    _Rule((ResumeExpired,), Exit.GAP, "`arcp-client watch JOB` follows the job anew"),
+    _Rule((RequestTimeout,), Exit.TIMED_OUT, "the runtime is slow or stuck; try again"),
+    _Rule((InvalidRequest,), Exit.USAGE),
+    _Rule((DuplicateKey,), Exit.USAGE, "choose another --key, or give the same input as before"),
+    _Rule((StorageError,), Exit.USAGE, "it is named above; is there room on its disk?"),
+    _Rule((TranscriptError,), Exit.USAGE, "`arcp-client record` writes transcripts"),
+    _Rule((FeatureNotNegotiated,), Exit.FAILED, "this runtime does not offer it"),
+    _Rule((RequestError,), Exit.FAILED),
+    _Rule((ConnectFailed,), Exit.CONNECTION, "is it running there? see --url and ARCP_URL"),
+    _Rule((LinkError, ProtocolError), Exit.CONNECTION, "try again"),
+    _Rule((ClientClosed, SessionError), Exit.CONNECTION, "try again"),
+)
+_OTHERWISE = _Rule((), Exit.FAILED)
+
+
+def verdict(error: type[ArcpError]) -> tuple[Exit, str]:
+    """What commands exit with for errors of a class, and the advice that they give."""
+    rule = next((rule for rule in _RULES if issubclass(error, rule.errors)), _OTHERWISE)
+    return rule.code, rule.remedy
+
+
+def complaint(error: ArcpError) -> Complaint:
+    """What to say and exit with for an error of the package."""
+    code, remedy = verdict(type(error))
+    if isinstance(error, JobFailed):
+        refine = _BY_CODE.get(error.code)
+        if refine is not None and code is Exit.FAILED:
+            code, remedy = refine
+        if error.retryable and not remedy:
+            remedy = "the runtime says that another try may help"
+        ended = next(_ENDED[cls] for cls in type(error).__mro__ if cls in _ENDED)
+        happened = f"the job {ended(error)}"
+        return Complaint(code, happened, remedy, help_url=error.help_url)
+    return Complaint(code, str(error), remedy, help_url=error.help_url)
+
+
+_BY_CODE = {
+    "PERMISSION_DENIED": (Exit.LEASE, "the job's lease does not cover it; widen it with --lease"),
+    "LEASE_SUBSET_VIOLATION": (Exit.LEASE, "submit it again with a wider --lease"),
+}
+
+
+def _named(word: str) -> Callable[[JobFailed], str]:
+    return lambda error: f"{word}: {error}"
+
+
+_ENDED: dict[type[JobFailed], Callable[[JobFailed], str]] = {
+    JobFailed: _named("failed"),
+    JobCancelled: _named("was cancelled"),
+    JobTimedOut: _named("ran out of time"),
+    LeaseExpired: _named("outlived its lease"),
+    BudgetExhausted: _named("spent its budget"),
+}
+
+
+def is_hole(gap: events.Gap) -> bool:
+    """Whether events of the session are missing for good, or may be."""
+    return gap.reason in ("lost", "unknown_end")

@@ -1,0 +1,206 @@
+"""Exit codes, and commands in, exit codes out: every way in which a command can end."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import IO
+
+from arcp_client.version import DOCS_URL
+
+__all__ = ["Complaint", "Exit", "guarded", "is_utf8", "page_of", "short_link", "tame"]
+
+
+class Exit(enum.IntEnum):
+    """What ``arcp-client`` ends with, and what that means."""
+
+    SUCCESS = 0
+    FAILED = 1
+    USAGE = 2
+    CONNECTION = 3
+    AUTHENTICATION = 4
+    NOT_FOUND = 5
+    LEASE = 6
+    GAP = 7
+    TIMED_OUT = 124
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> tuple[str, str, str]:
+        """In a few words; what happened; and what to do about it."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Exit.SUCCESS: ("success", "What was asked for is done.", "Nothing."),
+    Exit.FAILED: (
+        "the job failed",
+        "The job ended without success, or the command did for a reason that has no code of its"
+        " own.",
+        "Read the message: for a job it is the agent's own. `arcp-client result JOB` says it again."
+        " An unexpected error says where it was with `ARCP_DEBUG=1`.",
+    ),
+    Exit.USAGE: (
+        "usage",
+        "An argument, a setting or a file cannot be used as it is. Nothing was done.",
+        "Change it as the message says; `--help` explains each command, and"
+        " `arcp-client config show --origin` says where each setting comes from.",
+    ),
+    Exit.CONNECTION: (
+        "no connection",
+        "There is no connection to the runtime, or it was lost for good. Jobs run on without one.",
+        "See whether the runtime runs at that URL (`arcp-client ping`), then come back to a job"
+        " with `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` say how long is"
+        " tried.",
+    ),
+    Exit.AUTHENTICATION: (
+        "authentication",
+        "The runtime refused the token, or what was asked for with it.",
+        "Set `ARCP_TOKEN` or `ARCP_TOKEN_FILE`, name a `--token-file`, or keep the token in the"
+        " keyring with `arcp-client login`. A job is cancelled with the token that submitted it.",
+    ),
+    Exit.NOT_FOUND: (
+        "not found",
+        "There is no such job or agent, or you may not see it. Runtimes forget jobs some time after"
+        " their end.",
+        "`arcp-client jobs` lists the jobs that you may see, `arcp-client ping` the agents.",
+    ),
+    Exit.LEASE: (
+        "lease or budget",
+        "The job's lease ran out, its budget was spent, or it does not cover what was tried.",
+        "Submit it again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
+    ),
+    Exit.GAP: (
+        "a gap: events are lost",
+        "Events, a result or the end of a job are missing, or a recording ends before its job"
+        " does.",
+        "`arcp-client status JOB` and `arcp-client result JOB` say what the runtime still knows."
+        " If that is nothing, submit the job again.",
+    ),
+    Exit.TIMED_OUT: (
+        "timed out",
+        "The job ran longer than it may, or the runtime did not answer in time.",
+        "Give the job more time with `--max-runtime`; ask a slow runtime again.",
+    ),
+    Exit.INTERRUPTED: (
+        "interrupted",
+        "Ctrl-C, SIGTERM, or nobody reads the output any more. A job that was being followed runs"
+        " on, unless Ctrl-C was pressed twice.",
+        "`arcp-client watch JOB` comes back to it, `arcp-client cancel JOB` ends it.",
+    ),
+}
+
+
+class Complaint(Exception):
+    """A command cannot go on.
+
+    Args:
+        code: what to exit with.
+        happened: what happened, without a full stop.
+        remedy: what the person can do about it.
+        help_url: its page in the docs; by default that of the exit code.
+    """
+
+    def __init__(
+        self, code: Exit, happened: str, remedy: str = "", *, help_url: str | None = None
+    ) -> None:
+        super().__init__(happened)
+        self.code = code
+        self.happened = happened
+        self.remedy = remedy
+        self.help_url = help_url or page_of(code)
+
+
+def page_of(code: Exit) -> str:
+    """The page of the docs on an exit code."""
+    return f"{DOCS_URL}reference/errors/exit-codes.html#exit-{int(code)}"
+
+
+def short_link(url: str) -> str:
+    """A link to a page of the docs that fits on a line: ``e.html#3`` leads to exit code 3."""
+    anchor = url.rpartition("#")[2].removeprefix("exit-")
+    return f"{DOCS_URL}e.html#{anchor}" if url.startswith(f"{DOCS_URL}reference/errors/") else url
+
+
+_FULL = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF})
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command; whatever happens becomes an exit code and a line or two."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except Complaint as problem:
+        return _complained(problem)
+    except KeyboardInterrupt:
+        return _complained(Complaint(Exit.INTERRUPTED, "interrupted"))
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            # Nothing more is said there, not even at the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if error.errno == errno.EPIPE:  # whoever read it has gone
+                return int(Exit.INTERRUPTED)
+            happened = f"the output cannot be written: {error.strerror}"
+            return _complained(Complaint(Exit.FAILED, happened, "see where stdout goes"))
+        if os.environ.get("ARCP_DEBUG"):
+            raise
+        happened = f"unexpected {type(error).__name__}: {error}"
+        return _complained(Complaint(Exit.FAILED, happened, "with ARCP_DEBUG=1 it says where"))
+    return int(code)
+
+
+def _complained(problem: Complaint) -> int:
+    from arcp_client.cli.view.terminal import complain
+
+    complain(problem)
+    return int(problem.code)
+
+
+def is_utf8(stream: IO[str]) -> bool:
+    """Whether the stream takes every character."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+def tame() -> None:
+    """Make stdout and stderr take any text: what they cannot show they replace.
+
+    Messages that stderr takes no more, since its reader has gone or its disk is full, are dropped:
+    they change neither what a command does nor its exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace" if is_utf8(stream) else "replace")
+    old = sys.stderr
+    if isinstance(old, io.TextIOWrapper) and old is sys.__stderr__:
+        sys.stderr = _Messages(
+            io.BufferedWriter(io.FileIO(old.fileno(), "wb", closefd=False)),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=True,
+        )
+
+
+class _Messages(io.TextIOWrapper):
+    """Standard error that never fails."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)

@@ -1,0 +1,226 @@
+"""A job's events in, a live view of it at the foot of the terminal out, and above it its past.
+
+Events scroll by above the view, in order. What the view itself is about, progress, what is left of
+a budget and the pieces of a streamed result, moves the view only. Whatever comes, the terminal is
+written to ten times a second, not once an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import termios
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from arcp_client import LinkState, Reconnecting, Result, events
+from arcp_client.cli.exit_codes import Complaint
+from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.view.panel import Frame, panel, summary
+from arcp_client.cli.view.render import duration
+from arcp_client.cli.view.report import Lines
+
+__all__ = ["LiveText"]
+
+_TICK = 0.1
+_SECOND = 1.0
+_FULL = 256
+"""Lines that wait for the next tick at most."""
+
+
+def _is_quiet(event: events.Event) -> bool:
+    """Whether the view says it, and better than a line does."""
+    if isinstance(event, events.Metric):
+        return event.name == "cost.budget.remaining"
+    return isinstance(event, events.Progress | events.ResultChunk)
+
+
+class LiveText(Lines):
+    """Lines on a terminal, with the job's state below them.
+
+    Args:
+        console: the terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._view: _View | None = None
+        self._live: Live | None = None
+        self._terminal = contextlib.ExitStack()
+        self._waiting: list[Text] = []
+        self._changed = False
+        self._drawn_at = 0.0
+
+    def began(self, family: Family) -> None:
+        """The view appears."""
+        super().began(family)
+        self._view = _View(self.console, family)
+        self._live = Live(
+            self._view,
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            vertical_overflow="crop",
+        )
+        self._terminal.enter_context(_silent_controls())
+        self._live.start()
+        self.console.show_cursor()  # nobody can bring it back after kill -9
+        self.flush()
+
+    def event(self, event: events.Event) -> None:
+        """One event: of the view, and a line above it."""
+        assert self._family is not None
+        assert self._view is not None
+        self._changed = True
+        self._view.heard(event)
+        if _is_quiet(event):
+            self._family.apply(event)
+        else:
+            super().event(event)
+
+    def write(self, line: Text) -> None:
+        """One line more, at the next tick."""
+        self._waiting.append(line)
+        if self._live is None or len(self._waiting) >= _FULL:
+            self.flush()
+
+    def link(self, state: LinkState) -> None:
+        """A line, and a mark in the view."""
+        if self._view is not None:
+            self._view.linked(state)
+            self._changed = True
+        super().link(state)
+
+    def flush(self) -> None:
+        """Show the lines that wait, and the view as it is now."""
+        self._changed = False
+        self._drawn_at = monotonic()
+        lines, self._waiting = self._waiting, []
+        if self._view is not None:
+            self._view.draw()
+        if lines:
+            self.console.print(Group(*lines), soft_wrap=True)
+        elif self._live is not None:
+            self._live.refresh()
+
+    async def refresh(self) -> None:
+        """Show what changed, ten times a second; the clock moves every second."""
+        while self._live is not None:
+            await asyncio.sleep(_TICK)
+            if self._waiting or self._changed or monotonic() - self._drawn_at >= _SECOND:
+                self.flush()
+
+    def close(self) -> None:
+        """Show the rest; the view goes away."""
+        live, self._live = self._live, None
+        if live is None:
+            return
+        try:
+            self.flush()
+        finally:
+            live.stop()
+            self._terminal.close()
+
+    def succeeded(self, result: Result | None, saved: str | None) -> None:
+        """What it came to, and the result."""
+        self.close()
+        super().succeeded(result, saved)
+
+    def failed(self, problem: Complaint, error: Exception | None) -> None:
+        """What it came to; the complaint says the rest."""
+        self.close()
+        super().failed(problem, error)
+
+    def _summary(self, family: Family) -> Text | None:
+        return None if self._view is None else summary(family, self._view.elapsed)
+
+
+@contextlib.contextmanager
+def _silent_controls() -> Iterator[None]:
+    """A terminal that does not write ``^C`` into the view when Ctrl-C is pressed."""
+    try:
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            raise OSError("in the background, a process that touches the terminal is stopped")
+        before = termios.tcgetattr(sys.stdin)
+        silent = [*before]
+        silent[3] &= ~termios.ECHOCTL
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    except (OSError, ValueError, termios.error):
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, termios.error):
+            if os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp():
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+
+class _View:
+    """The lines at the foot of the terminal, drawn for its present size."""
+
+    def __init__(self, console: Console, family: Family) -> None:
+        self.family = family
+        self._console = console
+        self._began = monotonic()
+        self._heard: tuple[datetime, float] | None = None
+        self._state: Reconnecting | None = None
+        self._lost_at = 0.0
+        self._size = (0, 0)
+        self._lines: list[Text] = []
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the job has run, as far as that is known."""
+        return self.family.elapsed(self._now(), monotonic() - self._began)
+
+    def heard(self, event: events.Event) -> None:
+        """An event tells the time by the runtime's clock."""
+        if event.ts is not None:
+            zoned = event.ts if event.ts.tzinfo is not None else event.ts.replace(tzinfo=UTC)
+            self._heard = zoned, monotonic()
+
+    def linked(self, state: LinkState) -> None:
+        """The connection stands differently."""
+        self._state = state if isinstance(state, Reconnecting) else None
+        self._lost_at = monotonic()
+
+    def draw(self) -> None:
+        """Bring the lines up to date."""
+        size = self._console.size
+        self._size = (size.width, size.height)
+        self._lines = panel(self.family, self._frame())
+
+    def _frame(self) -> Frame:
+        width, height = self._size
+        # A cell less than there is: a full line makes some terminals begin another one.
+        return Frame(max(width - 1, 1), height, self.elapsed, self._now(), self._link())
+
+    def _now(self) -> datetime:
+        if self._heard is None:
+            return datetime.now(UTC)
+        moment, at = self._heard
+        try:
+            return moment + timedelta(seconds=monotonic() - at)
+        except OverflowError:  # a runtime whose clock stands at the end of all days
+            return moment
+
+    def _link(self) -> str:
+        if self._state is None:
+            return ""
+        left = self._state.delay - (monotonic() - self._lost_at)
+        again = f"reconnecting in {duration(left)}" if left >= 1 else "reconnecting"
+        return f"{again}, attempt {self._state.attempt}"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if (console.size.width, console.size.height) != self._size:
+            self.draw()
+        yield Group(*self._lines)

@@ -1,0 +1,234 @@
+"""Events in, one styled line each out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.text import Text
+
+from arcp_client import Connecting, LinkState, Live, Reconnecting, events
+from arcp_client.cli.view.terminal import harmless
+from arcp_client.projection import Call
+
+__all__ = [
+    "bar",
+    "count",
+    "duration",
+    "event_text",
+    "iso",
+    "local",
+    "moment",
+    "number",
+    "result_text",
+    "state_text",
+]
+
+_BAR = 12
+_LONG = 600
+_LEVELS = {"debug": "dim", "warn": "yellow", "warning": "yellow", "error": "red", "fatal": "red"}
+
+
+def event_text(event: events.Event) -> Text:
+    """What an event says, in one line."""
+    write = _WRITERS.get(type(event))
+    return write(event) if write is not None else _unknown(event)
+
+
+def _plain(text: str, style: str = "") -> Text:
+    return Text(_short(text), style=style)
+
+
+def _short(text: str) -> str:
+    """A megabyte is no line: what it begins with, and how much more there is."""
+    if len(text) > _LONG:
+        text = f"{text[:_LONG]}… ({count(len(text) - _LONG, 'more character')})"
+    return harmless(text)
+
+
+def number(value: float) -> str:
+    """A number as people write it."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def count(n: int, noun: str, nouns: str = "") -> str:
+    """So many of something: ``1 job``, ``2 jobs``."""
+    return f"{n:,} {noun if n == 1 else nouns or f'{noun}s'}"
+
+
+def bar(share: float, width: int, style: str = "green") -> Text:
+    """A bar of so many cells, filled to a share from 0 to 1."""
+    full = int(share * width)
+    return Text().append("━" * full, style=style).append("┄" * (width - full), style="dim")
+
+
+def duration(seconds: float) -> str:
+    """A time span as people say it: ``4 s``, ``3:20``, ``2 h 05 min``, ``3 days``."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02}"
+    if whole < 2 * 86_400:
+        return f"{whole // 3600} h {whole // 60 % 60:02} min"
+    return f"{whole // 86_400:,} days"
+
+
+def local(moment: datetime, form: str) -> str:
+    """A moment by the clock on the wall; by its own where the calendar has no day for it."""
+    try:
+        return moment.astimezone().strftime(form)
+    except (ValueError, OverflowError):  # the first day of all, seen from west of it
+        return moment.strftime(form)
+
+
+def moment(when: datetime) -> str:
+    """A moment by the clock on the wall, with its day unless that is today."""
+    today = local(datetime.now(UTC), "%Y-%m-%d") == local(when, "%Y-%m-%d")
+    return local(when, "%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def iso(when: datetime | None) -> str | None:
+    """A moment as JSON documents have it."""
+    return None if when is None else when.isoformat()
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "(nested too deeply)"
+
+
+def _log(event: events.Log) -> Text:
+    style = _LEVELS.get(event.level, "")
+    word = f"{event.level}: " if style else ""
+    return _plain(f"{word}{event.message}", style)
+
+
+def _thought(event: events.Thought) -> Text:
+    return _plain(event.text, "dim italic")
+
+
+def _tool_call(event: events.ToolCall) -> Text:
+    args = "" if event.args is None else f" {_value(event.args)}"
+    return _plain(f"→ {event.tool}", "cyan").append(_short(args), style="default")
+
+
+def result_text(event: events.ToolResult, call: Call | None) -> Text:
+    """What a tool gave, with the name of the tool if its call was seen."""
+    name = f"{call.tool} " if call is not None else ""
+    if event.error is None:
+        return _plain(f"← {name}{_value(event.result)}", "cyan")
+    return _plain(f"← {name}{_value(event.error)}", "red")
+
+
+def _tool_result(event: events.ToolResult) -> Text:
+    return result_text(event, None)
+
+
+def _status(event: events.Status) -> Text:
+    more = f": {event.message}" if event.message else ""
+    return _plain(f"{event.phase}{more}", "bold")
+
+
+def _metric(event: events.Metric) -> Text:
+    unit = f" {event.unit}" if event.unit else ""
+    return _plain(f"{event.name} = {number(event.value)}{unit}", "magenta")
+
+
+def _artifact(event: events.ArtifactRef) -> Text:
+    size = "" if event.byte_size is None else f", {count(event.byte_size, 'byte')}"
+    return _plain(f"made {event.uri} ({event.content_type}{size})", "blue")
+
+
+def _delegate(event: events.Delegate) -> Text:
+    child = f" as {event.child_job_id}" if event.child_job_id else ""
+    return _plain(f"delegates to {event.agent or 'another agent'}{child}", "blue")
+
+
+def _progress(event: events.Progress) -> Text:
+    units = f" {event.units}" if event.units else ""
+    said = f"  {event.message}" if event.message else ""
+    if not event.total:
+        return _plain(f"{number(event.current)}{units}{said}", "green")
+    share = min(max(event.current / event.total, 0.0), 1.0)
+    text = bar(share, _BAR)
+    counted = f" {number(event.current)}/{number(event.total)}{units}{said}"
+    return text.append(_short(counted), style="default")
+
+
+def _chunk(event: events.ResultChunk) -> Text:
+    last = "" if event.more else ", the last"
+    text = _plain(f"result, chunk {event.chunk_seq}{last} ", "green")
+    return text.append(_short(_piece(event)), style="dim")
+
+
+def _piece(event: events.ResultChunk) -> str:
+    if event.encoding == "utf8":
+        return json.dumps(event.data, ensure_ascii=False)
+    try:
+        size = len(base64.b64decode(event.data, validate=True))
+    except ValueError:
+        size = len(event.data)
+    return f"({count(size, 'byte')})"
+
+
+def _completed(event: events.Completed) -> Text:
+    more = f": {event.summary}" if event.summary else ""
+    return _plain(f"✓ done{more}", "bold green")
+
+
+def _failed(event: events.Failed) -> Text:
+    word = {"cancelled": "cancelled", "timed_out": "timed out"}.get(event.status, "failed")
+    more = f": {event.message}" if event.message else ""
+    return _plain(f"✗ {word} {event.code}{more}", "bold red")
+
+
+def _gap(event: events.Gap) -> Text:
+    upto = "?" if event.last is None else str(event.last)
+    return _plain(f"! gap: events {event.first}–{upto} ({event.reason})", "bold yellow")
+
+
+def _unknown(event: events.Event) -> Text:
+    body = _value(event.body) if isinstance(event, events.Unknown) else ""
+    return _plain(f"{event.kind} {body}", "dim")
+
+
+_WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
+    events.Log: _log,
+    events.Thought: _thought,
+    events.ToolCall: _tool_call,
+    events.ToolResult: _tool_result,
+    events.Status: _status,
+    events.Metric: _metric,
+    events.ArtifactRef: _artifact,
+    events.Delegate: _delegate,
+    events.Progress: _progress,
+    events.ResultChunk: _chunk,
+    events.Completed: _completed,
+    events.Failed: _failed,
+    events.Gap: _gap,
+}
+
+
+def state_text(state: LinkState) -> Text | None:
+    """What a change of the link's state says; ``None`` for what need not be said."""
+    match state:
+        case Connecting(attempt, cause) if attempt > 1:
+            why = f": {cause}" if cause is not None else ""
+            return _plain(f"no connection yet, attempt {attempt}{why}", "yellow")
+        case Reconnecting(attempt, delay, cause):
+            again = f", attempt {attempt}" if attempt > 1 else ""
+            return _plain(f"link lost, reconnecting in {delay:.1f} s{again}: {cause}", "yellow")
+        case Live(True):
+            return _plain("link back, session resumed", "green")
+        case Live(False):
+            return _plain("connected", "green")
+        case _:
+            return None

@@ -1,0 +1,199 @@
+"""Arguments of ``run``, and how a followed job ends, with jobs that are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from arcp_client import Event, Lease, LeaseConstraints, Result, events
+from arcp_client.cli.actions.follow import Following, read_input, read_lease
+from arcp_client.cli.connection import Interrupts
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.options import Output
+from arcp_client.cli.view.report import reporter, write_result
+from arcp_client.errors import JobLost, JobNotFound
+
+
+def test_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_input('{"a": [1, "x"]}') == {"a": [1, "x"]}
+    assert read_input("null") is None
+    (tmp_path / "in.json").write_text("[1]")
+    assert read_input(f"@{tmp_path / 'in.json'}") == [1]
+    monkeypatch.setattr(sys, "stdin", io.StringIO('"piped"'))
+    assert read_input("-") == "piped"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "--input is not JSON"),
+        ("hello", "--input is not JSON"),
+        ("NaN", "NaN is no JSON value"),
+        ("[" * 100_000, "--input is not JSON"),
+        ("@/nowhere/at.all", "/nowhere/at.all cannot be read"),
+    ],
+)
+def test_inputs_that_are_none(text: str, said: str) -> None:
+    with pytest.raises(Complaint, match=said) as refused:
+        read_input(text)
+    assert refused.value.code is Exit.USAGE
+
+
+def test_leases() -> None:
+    assert read_lease([]) is None
+    assert read_lease(["fs.read=/a/**", "fs.read=/b", "x=y=z"]) == {
+        "fs.read": ["/a/**", "/b"],
+        "x": ["y=z"],
+    }
+    for wrong in ("fs.read", "=x", "fs.read="):
+        with pytest.raises(Complaint, match="is not NAME=PATTERN"):
+            read_lease([wrong])
+
+
+class MadeUpStream:
+    """Gives what it is given, and then waits for ever."""
+
+    def __init__(self, *past: events.Event) -> None:
+        self._past = list(past)
+        self._left = asyncio.Event()
+
+    def __aiter__(self) -> AsyncIterator[events.Event]:
+        return self
+
+    async def __anext__(self) -> events.Event:
+        if not self._past:
+            await self._left.wait()
+            raise StopAsyncIteration
+        return self._past.pop(0)
+
+    async def aclose(self) -> None:
+        self._left.set()
+
+
+class MadeUpJob:
+    """Has the end, and the result, that it is given."""
+
+    id = "job_1"
+    agent = "a"
+    status = "success"
+    lease = Lease()
+    lease_constraints = LeaseConstraints()
+    budget: ClassVar[dict[str, Any]] = {}
+    credentials: ClassVar[dict[str, Any]] = {}
+    children: ClassVar[list[str]] = []
+
+    def __init__(self, *, value: Any = "done", lost: bool = False) -> None:
+        self._value = value
+        self._lost = lost
+
+    async def events(self, *kinds: type[events.Event]) -> AsyncIterator[events.Event]:
+        if self._lost:
+            raise JobLost("the runtime forgot it", job_id=self.id)
+        yield events.Gap()
+        yield events.Completed()
+
+    async def result(self) -> Result:
+        return Result(value=self._value)
+
+
+class MadeUpClient:
+    """Knows no job, and may watch none."""
+
+    def job(self, job_id: str) -> None:
+        return None
+
+    async def watch(self, job_id: str, *, history: bool) -> None:
+        raise JobNotFound
+
+
+def of_job(event: Event) -> Event:
+    return msgspec.structs.replace(event, job_id=MadeUpJob.id)
+
+
+async def followed(
+    output: Output, *past: events.Event, over: Callable[[], None] = lambda: None, **job: Any
+) -> Exit:
+    client: Any = MadeUpClient()
+    made_up: Any = MadeUpJob(**job)
+    following = Following(
+        client, MadeUpStream(*past), Interrupts(), reporter(output), back="come back", over=over
+    )
+    return await following.follow(made_up, history=True)
+
+
+async def test_a_success_with_a_hole_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Complaint, match=r"events are missing: 3–5 \(lost\)") as holed:
+        await followed(Output.TEXT, events.Gap(first=3, last=5), of_job(events.Completed()))
+    assert holed.value.code is Exit.GAP
+    shown = capsys.readouterr()
+    assert shown.out == "done\n"
+    assert "gap: events 3–5" in shown.err
+
+
+async def test_what_an_iterator_no_longer_has_is_no_hole() -> None:
+    gap = events.Gap(first=1, last=2, reason="not_retained")
+    code = await followed(Output.JSON, gap, of_job(events.Completed()))
+    assert code is Exit.SUCCESS
+
+
+async def test_a_job_that_is_lost_ends_after_what_came_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    over: list[bool] = []
+    with pytest.raises(Complaint, match="the runtime forgot it") as lost:
+        await followed(
+            Output.TEXT,
+            of_job(events.Log(message="the last word")),
+            lost=True,
+            over=lambda: over.append(True),
+        )
+    assert lost.value.code is Exit.GAP
+    assert over == [True]
+    assert "the last word" in capsys.readouterr().err
+
+
+async def test_children_are_named_in_text_and_left_out_of_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    past = (
+        of_job(events.Delegate(child_job_id="job_2", agent="helper")),
+        events.Log(job_id="job_2", message="from below"),
+        of_job(events.Completed()),
+    )
+    assert await followed(Output.TEXT, *past) is Exit.SUCCESS
+    assert "└ helper from below" in capsys.readouterr().err
+    assert await followed(Output.JSONL, *past) is Exit.SUCCESS
+    assert "from below" not in capsys.readouterr().out
+
+
+async def test_what_may_have_been_shown_before_is_marked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    again = of_job(events.Log(message="again", redelivered=True))
+    await followed(Output.TEXT, again, of_job(events.Completed()))
+    assert "↻ again" in capsys.readouterr().err
+
+
+async def test_json_lines_have_a_schema_each(capsys: pytest.CaptureFixture[str]) -> None:
+    log = of_job(events.Log(seq=1, message="hü\ud800"))
+    await followed(Output.JSONL, log, of_job(events.Completed()), value=b"\xff")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["type"] for line in lines] == ["job", "event", "event", "outcome"]
+    assert {line["schema"] for line in lines} == {"arcp-client.job/1"}
+    assert lines[1]["event"]["message"] == "hü\ud800"
+    assert lines[-1]["result"] == {"encoding": "base64", "data": "/w=="}
+    assert lines[-1]["status"] == "success"
+
+
+def test_results_as_data(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    for value in ("text\n", "text", {"a": 1}, b"\x00\xff", None):
+        write_result(value)
+    assert capsysbinary.readouterr().out == b'text\ntext\n{"a": 1}\n\x00\xffnull\n'

@@ -1,0 +1,65 @@
+"""Every error of the package has its exit code, and says what to do where something can be done."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from arcp_client import errors, events
+from arcp_client.cli.errors import complaint, is_hole
+from arcp_client.cli.exit_codes import Exit
+
+CODES = {
+    errors.JobFailed("no", code="INTERNAL_ERROR"): Exit.FAILED,
+    errors.JobCancelled("no", code="CANCELLED"): Exit.FAILED,
+    errors.InvalidRequest("no"): Exit.USAGE,
+    errors.DuplicateKey("no"): Exit.USAGE,
+    errors.ConnectFailed("no"): Exit.CONNECTION,
+    errors.LinkLost("no"): Exit.CONNECTION,
+    errors.HeartbeatLost("no"): Exit.CONNECTION,
+    errors.SessionClosed("no"): Exit.CONNECTION,
+    errors.RemoteProtocolError("no"): Exit.CONNECTION,
+    errors.Unauthenticated("no"): Exit.AUTHENTICATION,
+    errors.PermissionDenied("no"): Exit.AUTHENTICATION,
+    errors.AgentNotFound("no"): Exit.NOT_FOUND,
+    errors.AgentVersionNotFound("no"): Exit.NOT_FOUND,
+    errors.JobNotFound("no"): Exit.NOT_FOUND,
+    errors.LeaseExpired("no", code="LEASE_EXPIRED"): Exit.LEASE,
+    errors.BudgetExhausted("no", code="BUDGET_EXHAUSTED"): Exit.LEASE,
+    errors.LeaseSubsetViolation("no"): Exit.LEASE,
+    errors.JobFailed("no", code="PERMISSION_DENIED"): Exit.LEASE,
+    errors.JobFailed("no", code="LEASE_SUBSET_VIOLATION"): Exit.LEASE,
+    errors.JobLost("no"): Exit.GAP,
+    errors.ResultIncomplete("no"): Exit.GAP,
+    errors.ResultUnavailable("no"): Exit.GAP,
+    errors.ResumeExpired("no"): Exit.GAP,
+    errors.JobTimedOut("no", code="TIMEOUT"): Exit.TIMED_OUT,
+    errors.RequestTimeout("no"): Exit.TIMED_OUT,
+}
+
+
+@pytest.mark.parametrize(("error", "code"), CODES.items(), ids=lambda v: type(v).__name__)
+def test_the_exit_code_of_an_error(error: errors.ArcpError, code: Exit) -> None:
+    assert complaint(error).code is code
+
+
+def test_no_error_is_a_success() -> None:
+    for name in errors.__all__:
+        cls = getattr(errors, name)
+        if inspect.isclass(cls):
+            told = complaint(cls("what happened"))
+            assert told.code is not Exit.SUCCESS
+            assert "what happened" in told.happened, name
+
+
+def test_codes_are_those_of_the_manual() -> None:
+    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 6, 7, 124, 130]
+
+
+@pytest.mark.parametrize(
+    ("reason", "hole"),
+    [("lost", True), ("unknown_end", True), ("not_retained", False), ("undecodable", False)],
+)
+def test_which_gaps_are_holes(reason: str, hole: bool) -> None:
+    assert is_hole(events.Gap(reason=reason)) is hole  # type: ignore[arg-type]
