@@ -37,13 +37,13 @@ test: $(DEV_STAMP) npm ## install, then the whole test suite (COV=1 also measure
 	$(BIN)/python -m pytest $(PYTEST_XDIST) $(PYTEST_COV) $(PYTEST_ARGS)
 
 test-all: $(DEV_STAMP) ## unit, property and contract tests on each Python, loop and the lowest versions
-	$(BIN)/python scripts/matrix.py all --processes $(TEST_PROCESSES)
+	$(BIN)/python -m scripts.matrix all --processes $(TEST_PROCESSES)
 
 test-loops: $(DEV_STAMP) ## those and the faults on the plain loop, on uvloop and with eager tasks
-	$(BIN)/python scripts/matrix.py loops --processes $(TEST_PROCESSES)
+	$(BIN)/python -m scripts.matrix loops --processes $(TEST_PROCESSES)
 
 test-short: $(DEV_STAMP) ## the marked part of them on uvloop, with eager tasks, and on the lowest versions
-	$(BIN)/python scripts/matrix.py short --processes $(TEST_PROCESSES)
+	$(BIN)/python -m scripts.matrix short --processes $(TEST_PROCESSES)
 
 # Agents of the official npm SDK are peers in the tests; without npm those tests skip and say so.
 NPM_SDK   := @agentclientprotocol/sdk@2.4.0

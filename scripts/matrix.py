@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.loops import MARKED
+
 ROOT = Path(__file__).parents[1]
 WHERE = ROOT / "build" / "matrix"
 LEAST = (3, 11)
@@ -134,14 +136,14 @@ def everything(found: dict[Version, str]) -> Iterator[Run]:
 
 def short(found: dict[Version, str]) -> Iterator[Run]:
     """The marked part: on the other loops, on the newest Python, and on the lowest versions."""
-    yield Run("uvloop", Path(sys.executable), "uvloop", ("-m", "loops", *LOOP_PARTS))
+    yield Run("uvloop", Path(sys.executable), "uvloop", MARKED)
     newest = max(found)
     if newest > sys.version_info[:2] or newest >= EAGER_SINCE:
         name = "{}.{}".format(*newest)
         interpreter = environment(name, found[newest], extra="all", group="test")
         loop = "eager" if newest >= EAGER_SINCE else "plain"
-        yield Run(f"{name} {loop}", interpreter, loop, ("-m", "loops", *LOOP_PARTS))
-    yield from lowest(found, ("-m", "loops", *PARTS))
+        yield Run(f"{name} {loop}", interpreter, loop, MARKED)
+    yield from lowest(found, MARKED)
 
 
 def lowest(found: dict[Version, str], arguments: Sequence[str]) -> Iterator[Run]:
