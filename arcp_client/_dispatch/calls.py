@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from arcp_client._wait_graph import waits_for
 from arcp_client.errors import WouldDeadlock
 
 if TYPE_CHECKING:
@@ -167,20 +168,12 @@ def _circular(start: Lane, goal: Lane, *, direct: bool = False) -> bool:
         direct: only by waits of handlers' own code. A task that a handler started may be waited
             for by nobody.
     """
-    seen: set[int] = set()
-    todo = [start]
-    while todo:
-        lane = todo.pop()
-        if lane is goal:
-            return True
-        if id(lane) not in seen:
-            seen.add(id(lane))
-            todo.extend(
-                edge.goal
-                for edge in lane.edges
-                if edge.call.running and (edge.call.direct or not direct)
-            )
-    return False
+
+    def waiting(lane: Lane) -> Iterable[Lane]:
+        edges = lane.edges
+        return (e.goal for e in edges if e.call.running and (e.call.direct or not direct))
+
+    return waits_for(start, goal, waiting)
 
 
 def would_deadlock(call: Call, what: str) -> WouldDeadlock:

@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
+from arcp_client._budget import ByteBudget
 from arcp_client._dispatch.pressure import Pressure, Reading
 from arcp_client._link.driver import Driver
-from arcp_client._link.spill import Spill
 from arcp_client._protocol.session import Session, State
+from arcp_client._spill import SpillFile
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode, encode, parse, to_json
 
@@ -43,7 +44,7 @@ class Intake:
         self._driver = driver
         self._pressure = pressure
         self._keep = keep
-        self._spill = Spill(spill)
+        self._spill = SpillFile(ByteBudget(spill))
         self._refilling = False
         self._room: asyncio.Future[None] | None = None
         pressure.refill = self._refill_soon

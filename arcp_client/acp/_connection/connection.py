@@ -21,7 +21,7 @@ from arcp_client._tasks import TaskOwner, is_elsewhere, pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base
 from arcp_client.acp._connection.agent_requests import Requests, Route
-from arcp_client.acp._connection.backlog import Store
+from arcp_client.acp._connection.backlog import Backlog
 from arcp_client.acp._connection.early_updates import Strays
 from arcp_client.acp._connection.jsonrpc import Id, JsonRpcPeer, Outcome, Settle
 from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
@@ -123,7 +123,7 @@ class AgentConnection:
         self.hooks = hooks
         self.name = name
         self.owner = TaskOwner("arcp_client.acp")
-        self.store = Store(limits.buffer)
+        self.backlog = Backlog(limits.buffer)
         self.sessions: dict[str, Session] = {}
         self.inboxes: dict[str, Callable[[bytes], bool]] = {}
         self.agent = schema.InitializeResponse(protocol_version=1)
@@ -261,7 +261,7 @@ class AgentConnection:
 
     async def room(self) -> None:
         """Wait until something has been consumed."""
-        await self.store.room()
+        await self.backlog.room()
 
     def request(self, id_: Id, method: str, params: bytes) -> None:
         """A request of the agent."""

@@ -14,20 +14,22 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TypeAlias
 
-from arcp_client.acp._connection.backlog import Spool, Store
+from arcp_client._spill import SpillFile
+from arcp_client._wait_graph import waits_for
+from arcp_client.acp._connection.backlog import Backlog
 from arcp_client.rx import EventChannel, concat_map_async
 
 __all__ = ["HERE", "Inside", "Position", "SessionLane"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-_NO_BOUND = 1 << 62  # the store keeps the account
+_NO_BOUND = 1 << 62  # the backlog keeps the account
 _HELD = 1024
 _SLICE = 0.005  # seconds between two turns of the loop
 
 
-class _Run:
-    """So many lines in the spool, one after another."""
+class _SpilledRun:
+    """A number of lines in the spill file, one after another."""
 
     __slots__ = ("count",)
 
@@ -35,7 +37,7 @@ class _Run:
         self.count = 0
 
 
-Position: TypeAlias = "bytes | _Run | Callable[[], None]"
+Position: TypeAlias = "bytes | _SpilledRun | Callable[[], None]"
 
 
 class Inside:
@@ -61,21 +63,21 @@ class SessionLane:
     """The ordered inbox of one session.
 
     Args:
-        store: the account of what waits.
+        backlog: counts what waits in the lanes of all sessions.
         deliver: hands one line to the session's handlers, and returns when they have ended.
     """
 
-    def __init__(self, store: Store, deliver: Callable[[bytes], Awaitable[None]]) -> None:
-        self._store = store
+    def __init__(self, backlog: Backlog, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+        self._backlog = backlog
         self._deliver = deliver
-        self._spool = Spool(store)
-        self._tail: _Run | None = None
+        self._file = SpillFile(backlog.files)
+        self._tail: _SpilledRun | None = None
         self._held: list[Position] | None = None
         self._channel: EventChannel[Position] = EventChannel(_NO_BOUND)
         self._actions: dict[Callable[[], None], None] = {}
         self._waiting: dict[Callable[[], None], None] = {}
         self._spilled = 0
-        self._lines = self._bytes = 0  # this lane's part of what the store counts
+        self._lines = self._bytes = 0  # this lane's part of what the backlog counts
         self._closed = False
         self._ended = asyncio.Event()
         self.awaiting: list[SessionLane] = []
@@ -95,12 +97,11 @@ class SessionLane:
             return True
         if self._held is not None and len(self._held) >= _HELD:
             self.release()
-        store, size = self._store, len(line)
-        fits = store.held_lines < store.hard and store.held_bytes + size <= store.bytes
-        if self._tail is not None or not (fits or not store.held_lines):
+        backlog, size = self._backlog, len(line)
+        if self._tail is not None or not backlog.fits(size):
             return self._spill(line)
-        store.held_lines += 1
-        store.held_bytes += size
+        backlog.held_lines += 1
+        backlog.held_bytes += size
         self._lines += 1
         self._bytes += size
         if self._held is None:
@@ -132,10 +133,10 @@ class SessionLane:
             action()  # once: it may have been started ahead of its turn
 
     def _spill(self, line: bytes) -> bool:
-        if not self._spool.append(line):
+        if not self._file.append(line):
             return False
         if self._tail is None:
-            self._tail = _Run()
+            self._tail = _SpilledRun()
             self._push(self._tail)
         self._tail.count += 1
         self._spilled += 1
@@ -178,9 +179,7 @@ class SessionLane:
         self.nested += 1
         for action in list(self._waiting):
             self._start(action)
-        if target is None:
-            return True
-        if target.waits_for(self):
+        if target is None or waits_for(target, self, lambda lane: lane.awaiting):
             return True
         self.awaiting.append(target)
         return False
@@ -191,26 +190,13 @@ class SessionLane:
         if not bypassed and target is not None:
             self.awaiting.remove(target)
 
-    def waits_for(self, other: SessionLane) -> bool:
-        """Whether this lane is ``other`` or waits for it."""
-        seen: set[int] = set()
-        open_ = [self]
-        while open_:
-            lane = open_.pop()
-            if lane is other:
-                return True
-            if id(lane) not in seen:
-                seen.add(id(lane))
-                open_ += lane.awaiting
-        return False
-
     # ------------------------------------------------------------------ in turn
 
     def _advance(self, position: Position) -> Awaitable[None] | None:
         if type(position) is bytes:
             self._forget(1, len(position))
             return self._deliver(position)
-        if isinstance(position, _Run):
+        if isinstance(position, _SpilledRun):
             return self._unspill(position)
         if callable(position):
             self._act(position)
@@ -219,19 +205,19 @@ class SessionLane:
     def _forget(self, lines: int, size: int) -> None:
         self._lines -= lines
         self._bytes -= size
-        store = self._store
-        store.held_lines -= lines
-        store.held_bytes -= size
-        if store.full:
-            store.freed()
+        backlog = self._backlog
+        backlog.held_lines -= lines
+        backlog.held_bytes -= size
+        if backlog.full:
+            backlog.freed()
 
-    async def _unspill(self, run: _Run) -> None:
+    async def _unspill(self, run: _SpilledRun) -> None:
         until = time.monotonic() + _SLICE
         while run.count:
             run.count -= 1
             self._spilled -= 1
-            line = self._spool.next()
-            self._store.freed()
+            line = self._file.pop()
+            self._backlog.freed()
             await self._deliver(line)
             if time.monotonic() >= until:
                 await asyncio.sleep(0)
@@ -258,7 +244,7 @@ class SessionLane:
         left = self._lines + self._spilled
         self._subscription.dispose()
         self._forget(self._lines, self._bytes)
-        self._spool.close()
+        self._file.close()
         self._tail, self._spilled = None, 0
         self._waiting.clear()
         for action in list(self._actions):

@@ -53,7 +53,7 @@ class Inbox:
     def __init__(self, connection: AgentConnection, session_id: str) -> None:
         self.id = session_id
         self.state = State(connection.limits.state)
-        self.lane = SessionLane(connection.store, self._deliver)
+        self.lane = SessionLane(connection.backlog, self._deliver)
         self.handlers = Handlers(connection.handlers, self.used)
         limits = connection.limits
         self.streams = Streams(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_client.acp import AcpLimits, updates
-from arcp_client.acp._connection.backlog import Store
+from arcp_client.acp._connection.backlog import Backlog
 from arcp_client.acp._connection.lane import SessionLane
 from arcp_client.policy import Buffer
 from tests.unit.acp.kit import chunk, connected, opened, settled, words
@@ -45,19 +45,19 @@ async def test_a_handlers_call_into_another_session_comes_after_that_sessions_up
 @pytest.mark.parametrize("size", [1, 400])
 async def test_memory_that_was_given_back_is_used_again(size: int) -> None:
     """Round after round within the bound: nothing goes to a file."""
-    store = Store(Buffer(soft=1, hard=4, bytes=1000))
+    backlog = Backlog(Buffer(soft=1, hard=4, bytes=1000))
     handled: list[bytes] = []
 
     async def deliver(line: bytes) -> None:
         handled.append(line)
 
-    lane = SessionLane(store, deliver)
+    lane = SessionLane(backlog, deliver)
     for number in range(10):
         for _ in range(2):
             assert lane.line(b"x" * size)
-            assert store.spilled_bytes == 0
+            assert backlog.files.used == 0
         await settled()
-        assert (store.held_lines, store.held_bytes) == (0, 0)
+        assert (backlog.held_lines, backlog.held_bytes) == (0, 0)
         assert len(handled) == 2 * (number + 1)
     assert lane.dispose() == 0
 

@@ -10,45 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_client.acp import AcpLimits, updates
-from arcp_client.acp._connection.backlog import Spool, Store
+from arcp_client.acp._connection.backlog import Backlog
 from arcp_client.acp._connection.lane import SessionLane
 from arcp_client.errors import BufferFull
 from arcp_client.policy import Buffer
 from tests.unit.acp.kit import chunk, connected, opened, settled, words
-
-
-@given(
-    steps=st.lists(st.one_of(st.binary(max_size=90_000), st.none()), max_size=40),
-)
-def test_a_spool_is_a_queue(steps: list[bytes | None]) -> None:
-    store = Store(Buffer())
-    spool = Spool(store)
-    expected: list[bytes] = []
-    for step in steps:
-        if step is not None:
-            assert spool.append(step)
-            expected.append(step)
-        elif expected:
-            assert spool.next() == expected.pop(0)
-    for line in expected:
-        assert spool.next() == line
-    assert store.spilled_bytes == 0
-    spool.close()
-
 
 LINE, ACTION, TURN = "line", "action", "turn"
 
 
 @given(steps=st.lists(st.sampled_from([LINE, LINE, LINE, ACTION, TURN]), max_size=60))
 async def test_positions_keep_their_order_through_files(steps: list[str]) -> None:
-    store = Store(Buffer(soft=1, hard=2))
+    backlog = Backlog(Buffer(soft=1, hard=2))
     seen: list[int] = []
 
     async def deliver(line: bytes) -> None:
         await asyncio.sleep(0)
         seen.append(int(line))
 
-    lane = SessionLane(store, deliver)
+    lane = SessionLane(backlog, deliver)
     for number, step in enumerate(steps):
         if step == LINE:
             assert lane.line(str(number).encode())
@@ -59,13 +39,13 @@ async def test_positions_keep_their_order_through_files(steps: list[str]) -> Non
     lane.complete()
     await lane.drained()
     assert seen == [number for number, step in enumerate(steps) if step != TURN]
-    assert (store.held_lines, store.held_bytes, store.spilled_bytes) == (0, 0, 0)
+    assert (backlog.held_lines, backlog.held_bytes, backlog.files.used) == (0, 0, 0)
     lane.dispose()
 
 
 async def test_a_stopped_lane_gives_back_its_room_and_settles_what_waits() -> None:
-    store = Store(Buffer(soft=1, hard=2))
-    lane = SessionLane(store, lambda _: asyncio.Event().wait())  # type: ignore[arg-type]
+    backlog = Backlog(Buffer(soft=1, hard=2))
+    lane = SessionLane(backlog, lambda _: asyncio.Event().wait())  # type: ignore[arg-type]
     settled_: list[str] = []
     for number in range(6):
         lane.line(b"%d" % number)
@@ -73,11 +53,11 @@ async def test_a_stopped_lane_gives_back_its_room_and_settles_what_waits() -> No
     await asyncio.sleep(0)
     assert lane.dispose() == 5
     assert settled_ == ["answer"]
-    assert (store.held_lines, store.held_bytes, store.spilled_bytes) == (0, 0, 0)
+    assert (backlog.held_lines, backlog.held_bytes, backlog.files.used) == (0, 0, 0)
     lane.do(lambda: settled_.append("late"))
     assert settled_ == ["answer", "late"]
     assert lane.line(b"9")  # ignored
-    assert store.held_lines == 0
+    assert backlog.held_lines == 0
 
 
 async def test_a_flood_goes_through_a_file_in_order_and_ahead_of_its_answer() -> None:
@@ -96,14 +76,14 @@ async def test_a_flood_goes_through_a_file_in_order_and_ahead_of_its_answer() ->
         call = await agent.next("session/prompt")
         await agent.send(*map(chunk, range(500)), agent.answer(call, {"stopReason": "end_turn"}))
         await settled(200)
-        store = client._connection.store  # type: ignore[union-attr]
-        assert store.held_lines <= 16
-        assert store.spilled_bytes > 0
+        backlog = client._connection.backlog  # type: ignore[union-attr]
+        assert backlog.held_lines <= 16
+        assert backlog.files.used > 0
         assert not prompting.done()
         gate.set()
         await prompting
         assert got == [str(n) for n in range(500)]
-        assert store.spilled_bytes == 0
+        assert backlog.files.used == 0
 
 
 async def test_when_the_file_is_full_the_agent_is_held_and_calls_of_handlers_say_so() -> None:
@@ -151,7 +131,7 @@ async def test_a_handler_that_calls_when_the_file_is_full_already_does_not_wait_
         call = await agent.next("session/prompt")
         await agent.send(*map(chunk, range(100)), agent.answer(call, {"stopReason": "end_turn"}))
         await settled()
-        assert client._connection.store.full  # type: ignore[union-attr]
+        assert client._connection.backlog.full  # type: ignore[union-attr]
         full.set()
         nested = await agent.next("session/prompt")  # that of 99, when there is room again
         await agent.result(nested, {"stopReason": "end_turn"})
@@ -163,7 +143,7 @@ async def test_a_handler_that_calls_when_the_file_is_full_already_does_not_wait_
 async def test_a_disk_that_takes_nothing_holds_the_agent_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("arcp_client.acp._connection.backlog.Spool.append", lambda *_: False)
+    monkeypatch.setattr("arcp_client._spill.SpillFile.append", lambda *_: False)
     buffer = Buffer(soft=1, hard=2)
     async with connected(limits=AcpLimits(buffer=buffer)) as (agent, client):
         session = await opened(agent, client)

@@ -116,7 +116,7 @@ async def test_sessions_come_and_go_without_a_trace() -> None:
             await agent.result(await agent.next("session/close"), {})
             await closing
         assert not connection.sessions
-        assert (connection.store.held_lines, connection.store.held_bytes) == (0, 0)
+        assert (connection.backlog.held_lines, connection.backlog.held_bytes) == (0, 0)
         assert not client._handlers._dependents
         await settled()
         assert len(connection.owner) == 1  # the reader

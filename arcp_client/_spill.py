@@ -1,4 +1,8 @@
-"""Frames in, the same frames out in the same order: a queue in an unlinked temporary file (D6)."""
+"""Queues frames in an unlinked temporary file when memory has no room for them (D6).
+
+The client's link and the sessions of an ACP agent each keep such files. Files that share a
+`ByteBudget` share one bound on the disk.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,29 @@ import struct
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["Spill"]
+from arcp_client._budget import ByteBudget
+
+__all__ = ["SpillFile"]
 
 _HEAD = struct.Struct("!I")
 _READ_AHEAD = 256 * 1024
 
 
-class Spill:
+class SpillFile:
     """A queue of frames on disk.
 
-    The file is made when it is needed first, has no name and mode 0600, is used as a ring and never
-    grows beyond the limit.
+    The file is created when it is first needed, has no name and mode 0600, is used as a ring and
+    never grows beyond the limit of its budget. Its whole length counts, read or not, until it is
+    empty and is cut.
 
     Args:
-        limit: bytes of the file.
+        budget: counts the bytes of this file, and of all files that share the budget.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self._limit = budget.limit
+        self._length = 0  # of the file, as the budget counts it
         self._file: int | None = None
         self._first = 0  # where the oldest frame begins, as if the file had no end
         self._end = 0
@@ -41,21 +50,20 @@ class Spill:
         return self._end - self._first
 
     def append(self, frame: bytes) -> bool:
-        """Store a frame at the end. False if there is no room, be it on the disk.
-
-        Raises:
-            OSError: there can be no such file at all.
-        """
+        """Store a frame at the end. False if the budget or the disk has no room for it."""
         record = _HEAD.pack(len(frame)) + frame
-        if self.size + len(record) > self._limit:
+        longer = max(min(self._end + len(record), self._limit) - self._length, 0)
+        if self.size + len(record) > self._limit or self._budget.used + longer > self._limit:
             return False
-        if self._file is None:
-            with tempfile.TemporaryFile(buffering=0) as file:
-                self._file = os.dup(file.fileno())
         try:
+            if self._file is None:
+                with tempfile.TemporaryFile(buffering=0) as file:
+                    self._file = os.dup(file.fileno())
             self._write(self._end, record)
         except OSError:
             return False
+        self._budget.add(longer)
+        self._length += longer
         self._end += len(record)
         self._count += 1
         return True
@@ -77,15 +85,13 @@ class Spill:
 
     def clear(self) -> None:
         """Forget every frame, and give the disk its room back."""
-        self._first = self._end = self._count = 0
-        self._ahead = b""
+        self._forget()
         if self._file is not None:
             os.ftruncate(self._file, 0)
 
     def close(self) -> None:
-        """Let go of the file. What is stored is gone."""
-        self._first = self._end = self._count = 0
-        self._ahead = b""
+        """Close the file. What is stored is gone."""
+        self._forget()
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -96,6 +102,12 @@ class Spill:
 
     def __del__(self) -> None:
         self.close()
+
+    def _forget(self) -> None:
+        self._first = self._end = self._count = 0
+        self._ahead = b""
+        self._budget.release(self._length)
+        self._length = 0
 
     # -- the ring
 
