@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from arcp_client.runtime import JobContext
+from arcp_client.runtime import JobContext, Limits
+from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.test_resume import started
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -121,7 +122,9 @@ async def test_a_listing_that_makes_no_sense_is_refused(
     assert answer["payload"]["code"] == "INVALID_REQUEST"
 
 
-async def test_a_page_is_bounded_in_bytes_too(runtime: Any, open_peer: Any) -> None:
+async def test_a_page_is_bounded_in_bytes_too(make: MakeRuntime, open_peer: Any) -> None:
+    runtime = make(limits=Limits(lease_bytes=2**20))
+
     @runtime.agent("a")
     async def a(input: Any, job: JobContext) -> None: ...
 
