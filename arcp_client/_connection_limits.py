@@ -4,7 +4,8 @@ The runtime's WebSocket server and the dashboard use it. aiohttp takes any numbe
 waits for ever for the first request of each, so a client that sends half a request could hold every
 file descriptor of the process. Here a connection is *opening* until its client has shown who it is:
 that takes a request for the dashboard, and a welcome for a runtime. Opening connections are few,
-have a deadline, may send little, and make room for newcomers.
+have a deadline, may send little, and make room for newcomers once they had time to show who they
+are.
 """
 
 from __future__ import annotations
@@ -42,6 +43,16 @@ _TOO_BIG = b"\x88\x02\x03\xf1"
 """A WebSocket close frame with code 1009."""
 _GOODBYE = 1.0
 
+_BACKLOG = 1024
+"""Connections that wait for being accepted; the system takes the next ones only after a second."""
+
+_FRESH = 2.0
+"""Seconds for which an opening connection keeps its place among those of its own address.
+
+A handshake takes milliseconds, on a server that a thousand clients reach at once about a second. So
+clients that come in a burst all come in, and what is dropped has stood still.
+"""
+
 
 class _Failures(logging.Filter):
     """Drops the log records of malformed requests: a client's mistake, which may hold a token."""
@@ -58,8 +69,9 @@ class ConnectionLimits:
     Attributes:
         total: connections at a time. A newcomer beyond that is answered with HTTP 503.
         per_address: the same for one address of clients.
-        opening: connections at a time whose client is not known yet. For a newcomer beyond that the
-            oldest one of the address that has most of them is dropped.
+        opening: connections at a time whose client is not known yet. A newcomer beyond that drops
+            the oldest ones of the address that has most of them, but for those that are younger
+            than two seconds: they count only for ``total`` and ``per_address``.
         opening_per_address: the same for one address.
         opening_bytes: what an opening connection may send before its request is complete, and
             again between a WebSocket's upgrade and its welcome.
@@ -98,11 +110,12 @@ def _descriptors() -> int | None:
 
 
 class _Slot:
-    __slots__ = ("address", "drop", "ended")
+    __slots__ = ("address", "drop", "ended", "since")
 
-    def __init__(self, address: str, drop: Callable[[], None]) -> None:
+    def __init__(self, address: str, drop: Callable[[], None], since: float) -> None:
         self.address = address
         self.drop = drop
+        self.since = since
         self.ended = False
 
 
@@ -128,28 +141,32 @@ class ConnectionTable:
         """How many are opening."""
         return self._opening_total
 
-    def admit(self, address: str, drop: Callable[[], None]) -> _Slot | None:
+    def admit(self, address: str, drop: Callable[[], None], *, now: float) -> _Slot | None:
         """Make room for a connection that is opening; ``None`` if there is none.
 
         Args:
             address: of its client.
             drop: ends it at once, when another one needs its place.
+            now: the time.
         """
         limits = self.limits
-        theirs = self._opening.get(address, {})
-        if len(theirs) >= limits.opening_per_address:
-            self._drop(address)
-        elif self._opening_total >= limits.opening:
-            self._drop(self._busiest())
-        if self._of[address] >= limits.per_address and theirs:
-            self._drop(address)
+        while len(self._opening.get(address, ())) >= limits.opening_per_address:
+            if not self._drop(address, now):
+                break
+        while self._opening_total >= limits.opening:
+            if not self._drop(self._busiest(), now):
+                break
+        if self._of[address] >= limits.per_address:
+            self._drop(address, now)
         if self._total >= limits.total and self._opening_total:
-            self._drop(self._busiest())
+            busiest = self._busiest()
+            # No address keeps others out, however fast it connects.
+            self._drop(busiest, now, fresh=busiest != address)
         if self._total >= limits.total or self._of[address] >= limits.per_address:
             if not self._of[address]:
                 del self._of[address]
             return None
-        slot = _Slot(address, drop)
+        slot = _Slot(address, drop, now)
         self._total += 1
         self._of[address] += 1
         self._opening.setdefault(address, {})[slot] = None
@@ -179,11 +196,14 @@ class ConnectionTable:
     def _busiest(self) -> str:
         return max(self._opening, key=lambda address: len(self._opening[address]))
 
-    def _drop(self, address: str) -> None:
-        """Drop the oldest opening connection of an address."""
-        slot = next(iter(self._opening[address]))
+    def _drop(self, address: str, now: float, *, fresh: bool = False) -> bool:
+        """Drop the oldest opening connection of an address, if it has one that may be dropped."""
+        slot = next(iter(self._opening.get(address, ())), None)
+        if slot is None or not (fresh or now - slot.since >= _FRESH):
+            return False
         self.ended(slot)
         slot.drop()
+        return True
 
 
 class LimitedProtocol(asyncio.Protocol):
@@ -243,16 +263,20 @@ class LimitedProtocol(asyncio.Protocol):
         """Stand before the protocol of a connection that another server accepted."""
         self._inner = transport.get_protocol()  # type: ignore[assignment]
         self._transport = transport
-        self._slot = self._table.admit(client_address(transport), self._drop)
+        self._slot = self._admitted(transport)
         if self._slot is not None:
             transport.set_protocol(self)
+
+    def _admitted(self, transport: asyncio.BaseTransport) -> _Slot | None:
+        now = asyncio.get_running_loop().time()
+        return self._table.admit(client_address(transport), self._drop, now=now)
 
     # ------------------------------------------------------------------ what the loop says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection in, or say that there are too many."""
         self._transport = writing = cast(asyncio.Transport, transport)
-        self._slot = self._table.admit(client_address(transport), self._drop)
+        self._slot = self._admitted(transport)
         if self._slot is None:
             writing.write(_FULL)
             writing.close()
@@ -413,7 +437,7 @@ class Listener:
 
         try:
             self._listening = await asyncio.get_running_loop().create_server(
-                connection, host, port, reuse_address=os.name == "posix"
+                connection, host, port, reuse_address=os.name == "posix", backlog=_BACKLOG
             )
         except BaseException:
             await runner.cleanup()

@@ -17,6 +17,7 @@ from arcp_client.cli import completion
 from arcp_client.cli.exit_codes import Complaint, Exit, guarded, page_of, short_link, tame
 from arcp_client.cli.options import (
     AgentsOption,
+    AllowHostOption,
     CancelReason,
     ConnectTimeout,
     InputOption,
@@ -153,6 +154,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME=COMMAND", help="Serve an agent of the Agent Client Protocol."),
     ] = None,
+    allow_host: AllowHostOption = None,
     verbose: VerboseOption = 0,
 ) -> None:
     """Serve agents to clients, until it is stopped.
@@ -167,6 +169,7 @@ def serve(
         return body(
             agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
             tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (),
+            allowed_hosts=allow_host or (),
         )  # fmt: skip
 
     _do(command)
@@ -523,6 +526,7 @@ def replay(
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="PORT", help="For --serve; 0 takes a free one.")
     ] = 7777,
+    allow_host: AllowHostOption = None,
     output: OutputOption = None,
     json: JsonOption = False,
     profile: ProfileOption = None,
@@ -540,7 +544,7 @@ def replay(
 
         pace = replay.read_speed(speed)
         if serve:
-            return replay.serve(file, port=port, speed=pace)
+            return replay.serve(file, port=port, speed=pace, allowed_hosts=allow_host or ())
         settled = settle(profile=profile, output=chosen(output, json))
         return replay.replay(
             file, job_id=job, speed=pace, start=start, output=Output(settled.output.value)
@@ -599,10 +603,7 @@ def web(
             help="A file with the token that people log in with; else ARCP_WEB_TOKEN.",
         ),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name that it is reached under; may be repeated."),
-    ] = None,
+    allow_host: AllowHostOption = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show a transcript's jobs, as they went.")
@@ -631,7 +632,7 @@ def web(
         )  # fmt: skip
         return body(
             where, replay=replay, speed=speed, host=host, port=port, login_file=login_file,
-            allow_control=allow_control, names=allow_host or (), open_=open_,
+            allow_control=allow_control, allowed_hosts=allow_host or (), open_=open_,
         )  # fmt: skip
 
     _do(command)

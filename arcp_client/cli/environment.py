@@ -9,15 +9,18 @@ from __future__ import annotations
 import codecs
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import platformdirs
 from pydantic import SecretStr
 
+from arcp_client._security import AllowedHosts
 from arcp_client.cli.exit_codes import Complaint, Exit
 
 __all__ = [
+    "check_host_names",
     "read_token",
     "served_token",
     "text_of",
@@ -157,3 +160,11 @@ def user_directory(kind: Literal["config", "state"]) -> Path | None:
     except RuntimeError:
         return None
     return path if path.is_absolute() else None
+
+
+def check_host_names(names: Sequence[str]) -> None:
+    """Refuse a ``--allow-host`` that is no host name."""
+    try:
+        AllowedHosts(names, what="--allow-host")
+    except ValueError as error:
+        raise Complaint(Exit.USAGE, str(error)) from None

@@ -15,6 +15,7 @@ from arcp_client.cli.exit_codes import Complaint, Exit
 
 __all__ = [
     "AgentsOption",
+    "AllowHostOption",
     "CancelReason",
     "ConnectTimeout",
     "InputOption",
@@ -129,6 +130,10 @@ AgentsOption = Annotated[
     typer.Option(
         metavar="MODULE:ATTR", help="A Runtime, or a function that returns one (auth= is passed)."
     ),
+]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST", help="Also serve under this host name; may be repeated."),
 ]
 LeaseOption = Annotated[
     list[str] | None,

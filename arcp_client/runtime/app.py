@@ -305,7 +305,7 @@ class Runtime:
             self._serve,
             limits=self._core.limits,
             max_frame=self._max_frame,
-            hosts=AllowedHosts(check.texts("allowed_hosts", allowed_hosts)),
+            allowed_hosts=AllowedHosts(check.texts("allowed_hosts", allowed_hosts)),
             any_origin=not self._gate.open,
             wrong_tokens=self._core.wrong_tokens,
         )

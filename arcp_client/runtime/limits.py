@@ -49,7 +49,8 @@ class Limits:
             with HTTP 503. At most three quarters of the process's file descriptors.
         connections_per_address: the same for clients of one address.
         handshakes: connections at a time that have no welcome yet. For one more the oldest of them
-            is dropped, of the address that has most. At most a quarter of the file descriptors.
+            are dropped, of the address that has most, if they are older than two seconds. At most a
+            quarter of the file descriptors.
         handshakes_per_address: the same for one address.
         handshake_bytes: what a connection may send before its welcome: its HTTP request, and then
             its ``session.hello``. More closes it, with HTTP 431 or code 1009.

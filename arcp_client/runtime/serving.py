@@ -52,7 +52,7 @@ class WebSockets:
         serve: makes the connection that serves a link.
         limits: the runtime's limits.
         max_frame: bytes; larger frames close the link with code 1009.
-        hosts: the names that the runtime is reached under.
+        allowed_hosts: the names that the runtime is reached under.
         any_origin: also take connections from pages of other sites. Only with authentication: a
             browser lets every page connect to ``localhost``.
         wrong_tokens: the addresses that sent wrong tokens.
@@ -64,13 +64,13 @@ class WebSockets:
         *,
         limits: Limits,
         max_frame: int,
-        hosts: AllowedHosts,
+        allowed_hosts: AllowedHosts,
         any_origin: bool,
         wrong_tokens: WrongTokens,
     ) -> None:
         self._serve = serve
         self._max_frame = max_frame
-        self._hosts = hosts
+        self._hosts = allowed_hosts
         self._any_origin = any_origin
         self._wrong_tokens = wrong_tokens
         self._links: set[_Link] = set()
@@ -130,7 +130,7 @@ class WebSockets:
             _log.warning("a client was refused: the host %.80s is not allowed", name)
             raise web.HTTPForbidden(
                 text="the runtime is not served under this host name; its operator can allow it"
-                " with allowed_hosts="
+                " with --allow-host, in a program with allowed_hosts="
             )
         origins = request.headers.getall(hdrs.ORIGIN, [])
         if not self._any_origin and not self._hosts.own(origins, hosts[0]):

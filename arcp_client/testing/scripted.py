@@ -163,7 +163,7 @@ class ScriptedRuntime:
             link,
             limits=Limits(),
             max_frame=MAX_FRAME,
-            hosts=AllowedHosts(),
+            allowed_hosts=AllowedHosts(),
             any_origin=True,
             wrong_tokens=WrongTokens(),
         )

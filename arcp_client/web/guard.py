@@ -53,15 +53,15 @@ class Guard:
 
     Args:
         logins: who may use it; ``None`` for everybody on this machine.
-        hosts: further names that this server is reached under.
+        allowed_hosts: further names that this server is reached under.
         prefix: where the dashboard begins; cookies are sent there only.
     """
 
     def __init__(
-        self, logins: Logins | None, *, hosts: Iterable[str] = (), prefix: str = ""
+        self, logins: Logins | None, *, allowed_hosts: Iterable[str] = (), prefix: str = ""
     ) -> None:
         self._logins = logins
-        self._hosts = AllowedHosts(hosts, what="hosts")
+        self._hosts = AllowedHosts(allowed_hosts)
         self._path = f"{prefix}/"
 
     @property
@@ -181,7 +181,7 @@ class Guard:
             403,
             "HOST_NOT_ALLOWED",
             "the dashboard is not served under this name",
-            "use its address, or allow the name: --allow-host NAME (hosts= in a program)",
+            "use its address, or allow the name: --allow-host NAME (allowed_hosts= in a program)",
         )
 
     def _check_site(self, request: web.Request) -> None:
@@ -214,7 +214,7 @@ def _foreign() -> Problem:
         "CROSS_SITE",
         "another site asked for this, or a proxy changed the request's Host",
         "use the dashboard's own page; behind a proxy, let it pass Host on, or allow the name that"
-        " browsers see: --allow-host NAME (hosts= in a program)",
+        " browsers see: --allow-host NAME (allowed_hosts= in a program)",
     )
 
 

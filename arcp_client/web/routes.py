@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from arcp_client.web.problems import Problem
 from arcp_client.web.streams import EventStream, Streams
 from arcp_client.web.tabs import tell_job, tell_overview
 
-__all__ = ["SCHEMA", "Options", "add_routes", "mount"]
+__all__ = ["SCHEMA", "Options", "add_routes", "host_names", "mount"]
 
 SCHEMA = "arcp-client.web/1"
 _STATIC = Path(__file__).parent / "static"
@@ -54,7 +55,7 @@ class Options:
     prefix: str = ""
     token: str | SecretStr | None = field(default=None, repr=False)
     allow_control: bool = False
-    hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     secrets: tuple[str | SecretStr, ...] = field(default=(), repr=False)
     memory: int = MEMORY
     linger: float = LINGER
@@ -77,10 +78,11 @@ def add_routes(
     prefix: str = "",
     token: str | SecretStr | None = None,
     allow_control: bool = False,
-    hosts: Iterable[str] = (),
+    allowed_hosts: Iterable[str] = (),
     secrets: Iterable[str | SecretStr] = (),
     memory: int = MEMORY,
     linger: float = LINGER,
+    hosts: Iterable[str] | None = None,
 ) -> None:
     """Serve the dashboard under a path of an existing aiohttp application.
 
@@ -96,11 +98,12 @@ def add_routes(
         prefix: the path that it begins with, such as ``/dashboard``; none by default.
         token: what people have to log in with.
         allow_control: whether jobs can be submitted and cancelled, and not only looked at.
-        hosts: names under which the application is reached, besides those of this machine and, with
-            a token, addresses.
+        allowed_hosts: names under which the application is reached, besides those of this machine
+            and, with a token, addresses.
         secrets: values to mask wherever they would be shown, such as the client's own token.
         memory: bytes of events that are kept of each job, for pages that are loaded again.
         linger: seconds that they are kept once nobody looks at the job.
+        hosts: deprecated; the former name of ``allowed_hosts``.
 
     Raises:
         ValueError: the prefix is no path, or the token is empty.
@@ -110,13 +113,24 @@ def add_routes(
         prefix=prefix,
         token=token,
         allow_control=allow_control,
-        hosts=check.texts("hosts", hosts),
+        allowed_hosts=host_names(allowed_hosts, hosts),
         secrets=check.several("secrets", secrets, SecretStr | str, "texts or SecretStr"),
         memory=memory,
         linger=linger,
         everything=bool(prefix),
     )
     mount(app, client, options)
+
+
+def host_names(
+    allowed_hosts: Iterable[str], hosts: Iterable[str] | None, *, stacklevel: int = 3
+) -> tuple[str, ...]:
+    """The names of ``allowed_hosts`` and of the deprecated ``hosts``, of which it warns."""
+    names = check.texts("allowed_hosts", allowed_hosts)
+    if hosts is None:
+        return names
+    warnings.warn("hosts= is called allowed_hosts= now", DeprecationWarning, stacklevel=stacklevel)
+    return (*names, *check.texts("hosts", hosts))
 
 
 def mount(app: web.Application, client: Client, options: Options) -> None:
@@ -129,7 +143,7 @@ def mount(app: web.Application, client: Client, options: Options) -> None:
     secret = SecretStr(token) if isinstance(token, str) else token
     logins = Logins(secret) if secret is not None else None
     hidden = [*options.secrets, *([secret] if secret is not None else [])]
-    guard = Guard(logins, hosts=options.hosts, prefix=prefix)
+    guard = Guard(logins, allowed_hosts=options.allowed_hosts, prefix=prefix)
     dashboard = _Dashboard(client, guard, options, hidden)
 
     def route(path: str, handler: Handler, *methods: str, **how: bool) -> None:

@@ -14,7 +14,7 @@ from arcp_client import _arguments as check
 from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, Listener, limited
 from arcp_client._hosts import is_loopback
 from arcp_client.web.guard import Handler
-from arcp_client.web.routes import Options, mount
+from arcp_client.web.routes import Options, host_names, mount
 
 __all__ = ["Server", "TokenRequired", "serve"]
 
@@ -34,8 +34,9 @@ def serve(
     *,
     token: str | SecretStr | None = None,
     allow_control: bool = False,
-    hosts: Iterable[str] = (),
+    allowed_hosts: Iterable[str] = (),
     secrets: Iterable[str | SecretStr] = (),
+    hosts: Iterable[str] | None = None,
 ) -> Server:
     """Make a web server of a client's dashboard; it serves within ``async with``.
 
@@ -45,8 +46,9 @@ def serve(
         port: 0 takes a free one; see ``server.port`` and ``server.url``.
         token: see `add_routes`.
         allow_control: see `add_routes`.
-        hosts: see `add_routes`.
+        allowed_hosts: see `add_routes`.
         secrets: see `add_routes`.
+        hosts: deprecated; the former name of ``allowed_hosts``.
 
     Raises:
         TokenRequired: other machines could reach it, and there is no token.
@@ -61,7 +63,7 @@ def serve(
     options = Options(
         token=token,
         allow_control=allow_control,
-        hosts=check.texts("hosts", hosts),
+        allowed_hosts=host_names(allowed_hosts, hosts),
         secrets=check.several("secrets", secrets, SecretStr | str, "texts or SecretStr"),
         everything=True,
     )

@@ -158,3 +158,20 @@ def test_nobody_else_is_let_in_without_a_token(directory: Path, host: str) -> No
     assert "without a token anybody" in refused(directory, "--host", host)
     said = refused(directory, "--host", host, "--agents", "my_agents:make")
     assert "without a token anybody" in said
+
+
+async def test_host_names_that_are_allowed_are_served_and_no_others(directory: Path) -> None:
+    options = ("--allow-host", "agents.example", "--allow-host", "Agents.internal")
+    with serving(directory, *options) as (url, _):
+        for name in ("agents.example", "agents.internal:443", "localhost"):
+            named = WebSocketConnector(url, headers={"Host": name})
+            async with Client(named) as client:
+                assert (await (await client.submit("echo", 7)).result()).value == 7
+        with pytest.raises(errors.ConnectFailed, match="host name"):
+            await Client(WebSocketConnector(url, headers={"Host": "other.example"})).connect()
+
+
+def test_a_host_that_is_no_name_is_refused(directory: Path) -> None:
+    said = refused(directory, "--allow-host", "https://agents.example")
+    assert "--allow-host has host names such as jobs.example" in said
+    assert "has no --allow-host" in refused(directory, "--stdio", "--allow-host", "a.example")

@@ -9,6 +9,8 @@ import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -215,7 +217,7 @@ def test_an_interrupt_of_a_replay_is_130(arcp: Call, env: Env, tmp_path: Path) -
 def test_a_recording_is_served_to_any_client(arcp: Call, env: Env, tmp_path: Path) -> None:
     recorded = arcp("run", "steps", "--input", '{"to": 5, "until": "/"}', "--record", "t.jsonl")
     process = subprocess.Popen(
-        [*COMMAND, "replay", "t.jsonl", "--serve", "--port", "0"],
+        [*COMMAND, "replay", "t.jsonl", "--serve", "--port", "0", "--allow-host", "a.example"],
         env=env, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )  # fmt: skip
     try:
@@ -228,6 +230,12 @@ def test_a_recording_is_served_to_any_client(arcp: Call, env: Env, tmp_path: Pat
         assert re.findall(r"step \d+", watched.stderr) == re.findall(r"step \d+", recorded.stderr)
         again = arcp("run", "steps", ARCP_URL=where[0])
         assert again.stdout == recorded.stdout
+        for host, status in (("a.example", 400), ("b.example", 403)):  # 400: no WebSocket
+            asked = Request(where[0].replace("ws:", "http:"), headers={"Host": host})
+            with pytest.raises(HTTPError) as refused:
+                urlopen(asked, timeout=PATIENCE)
+            assert refused.value.code == status
+            refused.value.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     finally:

@@ -21,7 +21,9 @@ async def follow(request: web.Request, client: Client) -> web.StreamResponse:
 
 async def mounted(client: Client) -> None:
     app = web.Application()
-    add_routes(app, client, prefix="/jobs", token="t", hosts=["jobs.example"], allow_control=True)
+    add_routes(
+        app, client, prefix="/jobs", token="t", allowed_hosts=["jobs.example"], allow_control=True
+    )
     add_routes(app, client, token=SecretStr("t"), secrets=[SecretStr("x"), "y"], memory=1 << 20)
     app.on_shutdown.append(end_streams)
     async with serve(client, "0.0.0.0", 7778, token="t") as server:

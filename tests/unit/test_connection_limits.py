@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -27,13 +27,14 @@ from tests.unit.runtime.certificate import server_context, trusting
 
 LOG = logging.getLogger("test.http")
 SOON = 30.0
+FRESH = 2.0
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Dropped(list[str]):
     """The names of the connections that were dropped."""
 
-    def of(self, name: str) -> object:
+    def of(self, name: str) -> Callable[[], None]:
         return lambda: self.append(name)
 
 
@@ -42,7 +43,8 @@ class Dropped(list[str]):
 
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["come", "settle", "end"]), st.integers(0, 4)), max_size=60
+        st.tuples(st.sampled_from(["come", "settle", "end", "wait"]), st.integers(0, 4)),
+        max_size=60,
     ),
     total=st.integers(1, 8),
     per_address=st.integers(1, 8),
@@ -64,25 +66,37 @@ def test_no_count_is_ever_exceeded_and_none_is_left(
     )
     table = ConnectionTable(limits)
     here: dict[object, str] = {}  # slot: address
-    open_: set[object] = set()
+    open_: dict[object, float] = {}  # slot: when it came
+    dropped: list[list[object]] = []
+    now = 0.0
     for what, number in steps:
-        if what == "come":
+        if what == "wait":
+            now += number / 2
+        elif what == "come":
             address = f"10.0.0.{number % 3}"
             box: list[object] = []
+            gone: list[object] = []
+            dropped.append(gone)
 
             def drop(box: list[object] = box) -> None:
-                assert box[0] in open_, "one whose client is known was dropped"
-                open_.discard(box[0])
-                del here[box[0]]
+                dropped[-1].append(box[0])
 
-            slot = table.admit(address, drop)
+            slot = table.admit(address, drop, now=now)
+            for each in gone:
+                assert each in open_, "one whose client is known was dropped"
+                if now - open_.pop(each) < FRESH:
+                    assert here[each] != address, "a fresh one of the same address was dropped"
+                    assert len(here) >= total, "a fresh one was dropped though there was room"
+                del here[each]
             if slot is None:
-                settled = Counter(here[each] for each in here if each not in open_)
-                assert settled.total() >= total or settled[address] >= per_address
+                kept = Counter(
+                    here[each] for each in here if each not in open_ or now - open_[each] < FRESH
+                )
+                assert kept.total() >= total or kept[address] >= per_address
             else:
                 box.append(slot)
                 here[slot] = address
-                open_.add(slot)
+                open_[slot] = now
         elif here:
             slot = list(here)[number % len(here)]  # type: ignore[assignment]
             assert slot is not None
@@ -92,13 +106,16 @@ def test_no_count_is_ever_exceeded_and_none_is_left(
                 table.ended(slot)
                 table.ended(slot)
                 del here[slot]
-            open_.discard(slot)
+            open_.pop(slot, None)
         counted = Counter(here.values())
         assert len(table) == len(here) <= total
-        assert table.opening == len(open_) <= opening
+        assert table.opening == len(open_)
         assert all(count <= per_address for count in counted.values())
-        still = Counter(here[each] for each in open_)
-        assert all(count <= opening_per_address for count in still.values())
+        if what == "come" and slot is not None:  # those before it may be many only if fresh
+            address = here[slot]
+            others = [each for each in open_ if each is not slot]
+            old = [each for each in others if here[each] == address and now - open_[each] >= FRESH]
+            assert not old or sum(here[each] == address for each in others) < opening_per_address
     for slot in list(here):
         table.ended(slot)  # type: ignore[arg-type]
     assert (len(table), table.opening) == (0, 0)
@@ -107,8 +124,28 @@ def test_no_count_is_ever_exceeded_and_none_is_left(
 def test_the_address_with_most_opening_connections_makes_room() -> None:
     table, dropped = ConnectionTable(ConnectionLimits(opening=4)), Dropped()
     for name in ("a1", "a2", "a3", "b1"):
-        table.admit(name[0], dropped.of(name))  # type: ignore[arg-type]
-    table.admit("c", dropped.of("c1"))  # type: ignore[arg-type]
+        table.admit(name[0], dropped.of(name), now=0.0)
+    table.admit("c", dropped.of("c1"), now=FRESH)
+    assert dropped == ["a1"]
+
+
+def test_r2_a_burst_of_one_address_comes_in_and_what_stood_still_makes_room() -> None:
+    table, dropped = ConnectionTable(ConnectionLimits(total=2000, per_address=2000)), Dropped()
+    for number in range(1200):
+        assert table.admit("a", dropped.of(f"a{number}"), now=number / 1200) is not None
+    assert (dropped, table.opening) == ([], 1200)
+    table.admit("a", dropped.of("late"), now=FRESH + 0.5)
+    assert dropped == [f"a{number}" for number in range(601)]  # the others are fresh
+    table.admit("a", dropped.of("later"), now=FRESH + 1.0)
+    assert table.opening == 256
+
+
+def test_r2_a_full_server_drops_fresh_ones_only_for_another_address() -> None:
+    table, dropped = ConnectionTable(ConnectionLimits(total=3, per_address=3)), Dropped()
+    for name in ("a1", "a2", "a3"):
+        table.admit("a", dropped.of(name), now=0.0)
+    assert table.admit("a", dropped.of("a4"), now=0.1) is None
+    assert table.admit("b", dropped.of("b1"), now=0.1) is not None
     assert dropped == ["a1"]
 
 
@@ -196,7 +233,10 @@ async def test_a_large_answer_goes_out_as_fast_as_it_is_read() -> None:
         assert await reader.read() == b""
 
 
-async def test_tls_connections_count_before_their_handshake(tmp_path: Path) -> None:
+async def test_tls_connections_count_before_their_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_connection_limits, "_FRESH", 0.0)
     context = server_context(tmp_path)
     async with listening(context, opening=3) as server, AsyncExitStack() as stack:
         silent = []

@@ -253,13 +253,13 @@ def test_rx_operators(function: Any, expected: str) -> None:
     [
         (
             web.add_routes,
-            "(app, client, *, prefix='', token=None, allow_control=False, hosts=(), secrets=(),"
-            " memory=8388608, linger=60.0)",
+            "(app, client, *, prefix='', token=None, allow_control=False, allowed_hosts=(),"
+            " secrets=(), memory=8388608, linger=60.0, hosts=None)",
         ),
         (
             web.serve,
-            "(client, host='127.0.0.1', port=0, *, token=None, allow_control=False, hosts=(),"
-            " secrets=())",
+            "(client, host='127.0.0.1', port=0, *, token=None, allow_control=False,"
+            " allowed_hosts=(), secrets=(), hosts=None)",
         ),
         (web.sse, "(job)"),
         (web.end_streams, "async (app)"),
@@ -477,7 +477,7 @@ def test_acp() -> None:
 PLACE = "--url --token-file --profile --connect-timeout"
 COMMANDS = {
     "demo": "--seed --fast",
-    "serve": "--agents --host --port --stdio --token-file",
+    "serve": "--agents --host --port --stdio --token-file --allow-host",
     "run": "--input --output --json --lease --max-runtime --key --save --detach --resume"
     f" --ephemeral --record {PLACE} --reconnect-for",
     "watch": f"--output --json --history {PLACE} --reconnect-for",
@@ -492,7 +492,7 @@ COMMANDS = {
     f" {PLACE}",
     "version": "--output --json",
     "record": f"--out --all --force {PLACE} --reconnect-for",
-    "replay": "--job --speed --from --serve --port --output --json --profile",
+    "replay": "--job --speed --from --serve --port --allow-host --output --json --profile",
     "login": PLACE,
     "logout": "--url --profile",
     "config": "",

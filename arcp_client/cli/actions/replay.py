@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 
 from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
 from arcp_client.cli.connection import Interrupts, beside, execute
-from arcp_client.cli.environment import served_token
+from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.errors import complaint, is_hole
 from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.options import Output
@@ -325,8 +325,9 @@ def _bytes(piece: events.ResultChunk) -> bytes:
     return base64.b64decode(piece.data, validate=True)
 
 
-def serve(path: Path, *, port: int, speed: float | None) -> Exit:
+def serve(path: Path, *, port: int, speed: float | None, allowed_hosts: Sequence[str] = ()) -> Exit:
     """Play a transcript as a runtime, until it is stopped."""
+    check_host_names(allowed_hosts)
     token = served_token(None)
     console = terminal.err()
 
@@ -339,7 +340,7 @@ def serve(path: Path, *, port: int, speed: float | None) -> Exit:
         runtime = ReplayedRuntime(path, speed=speed, auth=auth, on_job=begun)
         async with runtime:
             try:
-                async with runtime.serve(port=port) as server:
+                async with runtime.serve(port=port, allowed_hosts=allowed_hosts) as server:
                     terminal.tell(console, f"replaying {path} on {server.url}", "green")
                     async with interrupts.stop():
                         await runtime.played()

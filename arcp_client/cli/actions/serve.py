@@ -17,7 +17,7 @@ from arcp_client._hosts import is_loopback
 from arcp_client.cli.actions.acp_agents import hosted_agents
 from arcp_client.cli.actions.sample_agents import NAMES, sample_runtime
 from arcp_client.cli.actions.shutdown import Stopping
-from arcp_client.cli.environment import served_token
+from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.errors import complaint
 from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.view import terminal
@@ -39,9 +39,13 @@ def serve(
     tls_key: Path | None,
     grace: float,
     acp: Sequence[str] = (),
+    allowed_hosts: Sequence[str] = (),
 ) -> Exit:
     """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
     terminal.log_to_stderr(traces=True)
+    check_host_names(allowed_hosts)
+    if stdio and allowed_hosts:
+        raise Complaint(Exit.USAGE, "--stdio is a pipe of this machine: it has no --allow-host")
     tls = _tls(tls_cert, tls_key, stdio=stdio)
     token = served_token(token_file)  # agents start programs: it is none for them
     auth = {token.get_secret_value(): "owner"} if token is not None else None
@@ -72,7 +76,12 @@ def serve(
     loaded = [agents] if agents is not None else [] if hosted else list(NAMES)
     what = ", ".join([*loaded, *hosted])
     try:
-        return asyncio.run(_serve(runtime, host, port, what, tls=tls, stdio=stdio, grace=grace))
+        return asyncio.run(
+            _serve(
+                runtime, host, port, what, tls=tls, stdio=stdio, grace=grace,
+                allowed_hosts=allowed_hosts,
+            )
+        )  # fmt: skip
     except ArcpError as error:
         raise complaint(error) from error
 
@@ -196,6 +205,7 @@ async def _serve(
     tls: ssl.SSLContext | None,
     stdio: bool,
     grace: float,
+    allowed_hosts: Sequence[str],
 ) -> Exit:
     console = terminal.err()
     stopping = Stopping(grace)
@@ -203,7 +213,7 @@ async def _serve(
         stack.enter_context(stopping.listen())
         await _open(runtime)
         if not stdio:
-            server = runtime.serve(host, port, ssl=tls)
+            server = runtime.serve(host, port, ssl=tls, allowed_hosts=allowed_hosts)
             try:
                 await stack.enter_async_context(server)
             except OSError as error:

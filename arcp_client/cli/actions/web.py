@@ -14,7 +14,7 @@ from arcp_client import ArcpError, Client
 from arcp_client._hosts import is_loopback
 from arcp_client.cli.actions.replay import read_speed
 from arcp_client.cli.connection import Interrupts, Place, connected, execute
-from arcp_client.cli.environment import served_token
+from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.view import terminal
 from arcp_client.testing import ReplayedRuntime
@@ -34,13 +34,14 @@ def web(
     port: int,
     login_file: Path | None,
     allow_control: bool,
-    names: Sequence[str],
+    allowed_hosts: Sequence[str],
     open_: bool,
 ) -> Exit:
     """Serve until a signal; the jobs of a runtime, or those of a transcript."""
     # What people log in with: never a flag's value, which everybody on the machine can read.
     login = served_token(login_file, name=_TOKEN)
     _refuse_open(host, login)
+    check_host_names(allowed_hosts)
     pace = read_speed(speed)
 
     async def body(interrupts: Interrupts) -> Exit:
@@ -51,7 +52,7 @@ def web(
                 port,
                 token=login,
                 allow_control=allow_control,
-                hosts=names,
+                allowed_hosts=allowed_hosts,
                 secrets=[where.token] if where.token is not None else [],
             )
             return await _serve(server, interrupts, host, port, open_=open_)

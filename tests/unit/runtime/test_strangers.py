@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from arcp_client import Client
+from arcp_client import Client, _connection_limits
 from arcp_client.errors import ConnectFailed, LinkLost, Unauthenticated
 from arcp_client.runtime import Limits, Runtime
 from arcp_client.transports import WebSocketConnector
@@ -163,6 +163,13 @@ async def test_a_client_is_told_what_to_do_about_a_name_that_is_not_allowed(
 # ------------------------------------------------------------------------- half-open connections
 
 
+@pytest.fixture
+def aged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection is as old as one that may be dropped."""
+    monkeypatch.setattr(_connection_limits, "_FRESH", 0.0)
+
+
+@pytest.mark.usefixtures("aged")
 @pytest.mark.parametrize("sent", STRANGERS, ids=NAMES)
 async def test_r2_256_strangers_do_not_keep_a_client_out(make: MakeRuntime, sent: bytes) -> None:
     runtime = make(limits=Limits(connections=100, handshakes=40, handshakes_per_address=30))
@@ -177,6 +184,22 @@ async def test_r2_256_strangers_do_not_keep_a_client_out(make: MakeRuntime, sent
             assert (await (await client.submit("count", 3)).result()).value == "counted"
 
 
+async def test_r2_a_burst_beyond_the_handshakes_comes_in(make: MakeRuntime, how: str) -> None:
+    limits = Limits(handshakes=4, handshakes_per_address=4)
+    async with (
+        AsyncExitStack() as stack,
+        asyncio.timeout(SOON),
+        served(make(limits=limits), how) as port,
+    ):
+        url = f"ws://127.0.0.1:{port}/arcp"
+        peers = await asyncio.gather(*(Peer.to(WebSocketConnector(url)) for _ in range(40)))
+        for peer in peers:
+            stack.push_async_callback(peer.close)
+        for welcome in await asyncio.gather(*(peer.hello() for peer in peers)):
+            assert welcome["type"] == "session.welcome"
+
+
+@pytest.mark.usefixtures("aged")
 async def test_websockets_of_strangers_make_room_in_an_application_of_ones_own_too(
     make: MakeRuntime, how: str
 ) -> None:

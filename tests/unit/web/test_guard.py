@@ -126,7 +126,7 @@ async def test_names_of_this_machine_are_not(dashboard: Site, host: str) -> None
 
 
 async def test_names_that_were_allowed_are_not(client: Client) -> None:
-    async with site(client, token=TOKEN, hosts=["Jobs.example"]) as served:
+    async with site(client, token=TOKEN, allowed_hosts=["Jobs.example"]) as served:
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         assert (await served.get("api/overview", Host="jobs.example:443", **bearer))[0] == 200
         assert (await served.get("api/overview", Host="192.0.2.1", **bearer))[0] == 200
@@ -178,7 +178,7 @@ async def test_behind_a_proxy_that_changes_host_the_refusal_names_the_remedy_and
         assert (status, found["error"]["code"]) == (403, "CROSS_SITE")
         assert "--allow-host" in found["error"]["remedy"]
         assert "pass Host on" in found["error"]["remedy"]
-    async with site(client, token=TOKEN, hosts=["jobs.example"]) as served:
+    async with site(client, token=TOKEN, allowed_hosts=["jobs.example"]) as served:
         assert (await served.post("login", {"token": TOKEN}, **seen))[0] == 204
         assert (await served.get("api/overview", **seen))[0] == 200
         for other in ("https://other.example", "https://jobs.example.other.example"):
@@ -190,7 +190,17 @@ async def test_behind_a_proxy_that_changes_host_the_refusal_names_the_remedy_and
 @pytest.mark.parametrize("host", ["http://jobs.example", "jobs.example:443", "*"])
 def test_an_allowed_host_is_a_name(client: Client, host: str) -> None:
     with pytest.raises(ValueError, match="hosts has host names such as"):
-        serve(client, hosts=[host])
+        serve(client, allowed_hosts=[host])
+
+
+def test_the_former_name_of_allowed_hosts_still_counts_with_a_warning(client: Client) -> None:
+    with pytest.warns(DeprecationWarning, match="hosts= is called allowed_hosts="):
+        serve(client, hosts=["jobs.example"])
+    with (
+        pytest.warns(DeprecationWarning, match="hosts= is called allowed_hosts="),
+        pytest.raises(ValueError, match="allowed_hosts has host names"),
+    ):
+        add_routes(web.Application(), client, hosts=["http://jobs.example"])
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP", "x"])
