@@ -1,9 +1,16 @@
 # Everything a checkout needs: `make demo` and `make test` set themselves up on a machine that has
 # python3 (3.11 or newer, with venv) and make. `make help` lists the rest.
 
-PYTHON ?= python3
 VENV   := .venv
+ifeq ($(OS),Windows_NT)  # the recipes are for a POSIX shell; Git for Windows has one
+SHELL  := bash
+PYTHON ?= python
+BIN    := $(VENV)/Scripts
+EXE    := .exe
+else
+PYTHON ?= python3
 BIN    := $(VENV)/bin
+endif
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Debian packages that the tests need beyond Python; installed only as root and only when missing.
@@ -14,6 +21,7 @@ DEMO_EXTRAS := cli
 DEV_EXTRAS  := cli,ag-ui
 DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
+LOCK        := requirements-dev.lock
 
 # Tests wait more than they compute, so three processes keep two cores busy; a file's tests stay
 # together and in order, so that what they share is made once. TEST_PROCESSES=0 runs them in one.
@@ -25,7 +33,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-short test-loops test-agents npm lint format types contracts dependencies docs bench build clean
+.PHONY: help demo test test-all test-short test-loops test-agents npm lint format types contracts docs bench build lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -108,9 +116,17 @@ bench: $(DEV_STAMP) $(BENCH_STAMP) ## what benchmarks/ holds
 	    echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
 	done
 
-build: $(DEV_STAMP) ## sdist and wheel, into dist/
+build: $(DEV_STAMP) ## sdist and wheel, into dist/ (RELEASE_TAG=v1.2.3 checks their version)
 	rm -rf dist
 	$(BIN)/python -m build
+	@[ -z "$$RELEASE_TAG" ] || [ -e "dist/arcp_client-$${RELEASE_TAG#v}-py3-none-any.whl" ] || \
+	    { echo "the tag is $$RELEASE_TAG, and arcp_client/version.py says otherwise" >&2; exit 1; }
+
+# Every version that developing needs, for all platforms and Pythons. Versions stay unless UPGRADE=1.
+lock: $(DEV_STAMP) ## write requirements-dev.lock anew (UPGRADE=1 takes the newest versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev \
+	    --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) \
+	    --output-file $(LOCK) pyproject.toml
 
 clean: ## everything that make made
 	rm -rf $(VENV) build dist docs/_build .coverage coverage.xml htmlcov
@@ -119,7 +135,7 @@ clean: ## everything that make made
 
 # ---------------------------------------------------------------- installation
 
-$(BIN)/pip:
+$(BIN)/pip$(EXE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "arcp-client needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)." \
 	           "Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -127,12 +143,12 @@ $(BIN)/pip:
 	    { echo "$(PYTHON) has no venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(DEMO_STAMP): pyproject.toml | $(BIN)/pip
+$(DEMO_STAMP): pyproject.toml | $(BIN)/pip$(EXE)
 	@echo 'installing arcp-client[$(DEMO_EXTRAS)] into $(VENV)'
 	@$(INSTALL) -e '.[$(DEMO_EXTRAS)]'
 	@touch $@
 
-$(DEV_STAMP): pyproject.toml | $(BIN)/pip
+$(DEV_STAMP): pyproject.toml $(LOCK) | $(BIN)/pip$(EXE)
 	@missing=""; \
 	for package in $(APT_PACKAGES); do \
 	    dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
@@ -145,5 +161,5 @@ $(DEV_STAMP): pyproject.toml | $(BIN)/pip
 	fi
 	@echo 'installing arcp-client[$(DEV_EXTRAS)] into $(VENV)'
 	@$(INSTALL) --upgrade 'pip>=25.1'
-	@$(INSTALL) -e '.[$(DEV_EXTRAS)]' --group dev
+	@$(INSTALL) -e '.[$(DEV_EXTRAS)]' --group dev --constraint $(LOCK)
 	@touch $@ $(DEMO_STAMP)
