@@ -9,7 +9,7 @@ from arcp_client import _arguments as check
 from arcp_client._rx.handling import name_of
 from arcp_client.acp._base import Update
 
-__all__ = ["Handler", "Handlers", "Listening", "Registration"]
+__all__ = ["Handler", "Handlers", "Listening", "UpdateRegistration"]
 
 Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Update)
 D = TypeVar("D", bound=Update)
 
 
-class Registration:
+class UpdateRegistration:
     """One handler's registration; ``dispose`` ends it."""
 
     def __init__(
@@ -53,8 +53,8 @@ class Handlers:
     ) -> None:
         self._shared = shared
         self._used = used
-        self._registrations: list[Registration] = []
-        self._by_kind: dict[type[Update], tuple[Registration, ...]] = {}
+        self._registrations: list[UpdateRegistration] = []
+        self._by_kind: dict[type[Update], tuple[UpdateRegistration, ...]] = {}
         self._dependents: list[Handlers] = []
         if shared is not None:
             shared.add_dependent(self)
@@ -73,7 +73,7 @@ class Handlers:
         if self._shared is not None:
             self._shared.remove_dependent(self)
 
-    def add(self, handler: Handler, kinds: tuple[type[Update], ...]) -> Registration:
+    def add(self, handler: Handler, kinds: tuple[type[Update], ...]) -> UpdateRegistration:
         """Register a handler for updates of some kinds.
 
         Raises:
@@ -83,7 +83,7 @@ class Handlers:
         if not kinds:
             raise TypeError("name the kinds of updates; updates.Update stands for all of them")
         check_kinds(kinds)
-        registration = Registration(self, handler, kinds)
+        registration = UpdateRegistration(self, handler, kinds)
         self._registrations.append(registration)
         self._changed()
         if self._used is not None:
@@ -102,13 +102,13 @@ class Handlers:
 
         return register
 
-    def remove(self, registration: Registration) -> None:
+    def remove(self, registration: UpdateRegistration) -> None:
         """End a registration."""
         if registration in self._registrations:
             self._registrations.remove(registration)
             self._changed()
 
-    def of(self, kind: type[Update]) -> tuple[Registration, ...]:
+    def of(self, kind: type[Update]) -> tuple[UpdateRegistration, ...]:
         """Who gets updates of this very class, in the order of registration."""
         found = self._by_kind.get(kind)
         if found is None:
@@ -168,6 +168,8 @@ class Listening:
         """
         return self._handlers.on(kinds)
 
-    def subscribe(self, handler: Callable[[Any], object], *kinds: type[Update]) -> Registration:
+    def subscribe(
+        self, handler: Callable[[Any], object], *kinds: type[Update]
+    ) -> UpdateRegistration:
         """As `on`, for a function that is at hand; ``dispose()`` of the result ends it."""
         return self._handlers.add(handler, kinds)

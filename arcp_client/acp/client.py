@@ -15,17 +15,19 @@ from arcp_client._deadline import SLACK, Deadline
 from arcp_client._tasks import TaskOwner
 from arcp_client.acp import schema
 from arcp_client.acp._connection.agent_requests import Route
-from arcp_client.acp._connection.connection import AgentConnection, Hooks
+from arcp_client.acp._connection.connection import AgentConnection
+from arcp_client.acp._connection.hooks import ClientHooks
 from arcp_client.acp._decode import Misshapen, as_value
 from arcp_client.acp._handlers import Handlers, Listening
-from arcp_client.acp._session.inbox import Inbox
-from arcp_client.acp._session.opening import make_session, pages, usable_directories, usable_servers
+from arcp_client.acp._session.content import usable_directories, usable_servers
+from arcp_client.acp._session.inbox import SessionInbox
+from arcp_client.acp._session.listing import pages
 from arcp_client.acp.limits import AcpLimits
 from arcp_client.acp.services.files import FileSystem
 from arcp_client.acp.services.permissions import Policy, deny
 from arcp_client.acp.services.routes import Elicit, Services, capabilities
 from arcp_client.acp.services.terminals import Terminals
-from arcp_client.acp.session import AcpSession, open_session
+from arcp_client.acp.session import AcpSession, make_session, open_session
 from arcp_client.errors import (
     HandshakeTimeout,
     LinkLost,
@@ -120,7 +122,7 @@ class AcpClient(Listening):
         self._info = info or schema.Implementation(name="arcp-client", version=__version__)
         self._extra = capabilities
         super().__init__(Handlers())
-        self._hooks = Hooks()
+        self._hooks = ClientHooks()
         self._connection: AgentConnection | None = None
         self._services = Services(
             session=self._known,
@@ -460,8 +462,8 @@ class AcpClient(Listening):
         check.a_mapping("params", params)
         await self._at().peer.notify(method, dict(params))
 
-    def _known(self, session_id: str) -> Inbox | None:
-        return cast("Inbox | None", self._at().sessions.get(session_id))
+    def _known(self, session_id: str) -> SessionInbox[AcpSession] | None:
+        return cast("SessionInbox[AcpSession] | None", self._at().sessions.get(session_id))
 
     def _at(self) -> AgentConnection:
         if self._connection is None:

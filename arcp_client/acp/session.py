@@ -11,16 +11,17 @@ from typing import Any, TypeVar, overload
 from arcp_client import _arguments as check
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
+from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection, running
-from arcp_client.acp._connection.jsonrpc import Outcome
+from arcp_client.acp._decode import Misshapen, decode
 from arcp_client.acp._handlers import Listening, check_kinds
 from arcp_client.acp._session.content import Prompt, prompt_blocks, servers
-from arcp_client.acp._session.inbox import Inbox
-from arcp_client.acp._session.state import State
+from arcp_client.acp._session.inbox import SessionInbox
+from arcp_client.acp._session.state import AcpState
 from arcp_client.acp._session.streams import Updates
 from arcp_client.acp.turn import Turn
 
-__all__ = ["AcpSession", "Prompt", "open_session"]
+__all__ = ["AcpSession", "Prompt", "make_session", "open_session"]
 
 U = TypeVar("U", bound=Update)
 
@@ -38,7 +39,9 @@ class AcpSession(Listening):
     Updates also come between turns. They belong to the session, not to a prompt.
     """
 
-    def __init__(self, connection: AgentConnection, inbox: Inbox, *, cwd: str = "") -> None:
+    def __init__(
+        self, connection: AgentConnection, inbox: SessionInbox[AcpSession], *, cwd: str = ""
+    ) -> None:
         super().__init__(inbox.handlers)
         self.cwd = cwd
         self._connection = connection
@@ -66,7 +69,7 @@ class AcpSession(Listening):
         return self._turns.busy
 
     @property
-    def state(self) -> State:
+    def state(self) -> AcpState:
         """What the updates so far add up to: tool calls, plan, modes, options, title, usage."""
         self._inbox.used()
         return self._inbox.state
@@ -300,8 +303,58 @@ class AcpSession(Listening):
         self._inbox.leave()
 
 
-def open_session(connection: AgentConnection, session_id: str, *, cwd: str = "") -> Inbox:
+def open_session(
+    connection: AgentConnection, session_id: str, *, cwd: str = ""
+) -> SessionInbox[AcpSession]:
     """A session of that id, not known to the connection yet."""
-    inbox = Inbox(connection, session_id)
+    inbox: SessionInbox[AcpSession] = SessionInbox(connection, session_id)
     AcpSession(connection, inbox, cwd=cwd)
     return inbox
+
+
+async def make_session(
+    connection: AgentConnection,
+    method: str,
+    request: Any,
+    result: type[Any],
+    *,
+    source: AcpSession | None = None,
+) -> AcpSession:
+    """Ask the agent for a session of its own naming (``session/new``, ``session/fork``).
+
+    Args:
+        connection: the connection.
+        method: what to call.
+        request: the params; ``cwd`` is the session's directory.
+        result: the type of the result, which has a ``session_id``.
+        source: the session in whose inbox the answer is a position.
+    """
+    made: list[SessionInbox[AcpSession]] = []
+    gone = False
+
+    def arrived(outcome: Outcome) -> None:
+        # In the reader: what follows in the same write must find the session.
+        if isinstance(outcome, bytes) and not gone:
+            try:
+                response = decode(result, outcome)
+            except Misshapen:
+                return  # the caller gets the error
+            inbox = connection.sessions.get(response.session_id)
+            if not isinstance(inbox, SessionInbox):
+                inbox = open_session(connection, response.session_id, cwd=request.cwd)
+                inbox.hold(response)
+                connection.add(inbox)
+            made.append(inbox)
+
+    beside = None if source is None else connection.sessions.get(source.id)
+    lane = None if beside is None else beside.lane
+    try:
+        await connection.call(method, request, result, lane=lane, arrived=arrived)
+    except BaseException:
+        gone = True
+        for inbox in made:
+            connection.remove(inbox)
+            inbox.leave()
+        raise
+    made[0].returned()
+    return made[0].session

@@ -18,13 +18,13 @@ from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.acp import errors, schema
-from arcp_client.acp._connection.jsonrpc import Id, Key
-from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
+from arcp_client.acp._connection.lane import HERE, AttachedSession, Inside
+from arcp_client.acp._connection.messages import Id, Key
 from arcp_client.acp._decode import REFUSED, Misshapen, as_value, decode
 from arcp_client.acp._repair import mend
 from arcp_client.acp.errors import Refusal
 
-__all__ = ["Requests", "Route", "SessionLike"]
+__all__ = ["AgentRequests", "Route"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -35,18 +35,6 @@ _CANCELLED: Mapping[str, Any] = {
     ),
     "elicitation/create": schema.CreateElicitationResponseCancel(),
 }
-
-
-class SessionLike(Protocol):
-    """What a session is to the requests made in it."""
-
-    @property
-    def lane(self) -> SessionLane:
-        """Its inbox."""
-
-    @property
-    def cancelling(self) -> bool:
-        """Whether a turn of it is being cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +74,7 @@ class _Open:
         self.answered = False
 
 
-class Requests:
+class AgentRequests:
     """The agent's open requests.
 
     Args:
@@ -104,7 +92,7 @@ class Requests:
         routes: Mapping[str, Route],
         *,
         post: Post,
-        session: Callable[[str], SessionLike | None],
+        session: Callable[[str], AttachedSession | None],
         limit: int,
         held: ByteBudget,
         answers: ByteBudget,
@@ -262,14 +250,14 @@ class Requests:
             self._held.release(request.size)
 
 
-class _OfSession(msgspec.Struct, rename="camel", gc=False):
+class _RequestParams(msgspec.Struct, rename="camel", gc=False):
     session_id: str | None = None
 
 
 def _session_id(params: bytes) -> str | None:
     for text in (params, mend(params)):
         try:
-            return msgspec.json.decode(text or b"", type=_OfSession).session_id
+            return msgspec.json.decode(text or b"", type=_RequestParams).session_id
         except REFUSED:
             continue
     return None

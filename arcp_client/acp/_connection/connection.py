@@ -13,18 +13,21 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
-from arcp_client._tasks import TaskOwner, is_elsewhere, pass_on
+from arcp_client._tasks import TaskOwner, is_elsewhere
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base
-from arcp_client.acp._connection.agent_requests import Requests, Route
+from arcp_client.acp._connection.agent_requests import AgentRequests, Route
 from arcp_client.acp._connection.backlog import Backlog
-from arcp_client.acp._connection.early_updates import Strays
-from arcp_client.acp._connection.jsonrpc import Id, JsonRpcPeer, Outcome, Settle
-from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
+from arcp_client.acp._connection.calls import Outcome, Settle
+from arcp_client.acp._connection.early_updates import EarlyUpdates
+from arcp_client.acp._connection.hooks import ClientHooks
+from arcp_client.acp._connection.jsonrpc import JsonRpcPeer
+from arcp_client.acp._connection.lane import HERE, AttachedSession, Inside, SessionLane
+from arcp_client.acp._connection.messages import Id
 from arcp_client.acp._decode import Misshapen, as_value, decode
 from arcp_client.acp._handlers import Handlers
 from arcp_client.acp.limits import AcpLimits
@@ -38,53 +41,12 @@ from arcp_client.errors import (
 )
 from arcp_client.transports import Transport
 
-__all__ = ["AgentConnection", "Hooks", "Session", "running"]
+__all__ = ["AgentConnection", "running"]
 
 T = TypeVar("T", bound=Base)
 
 _log = logging.getLogger("arcp_client.acp")
 _DEFAULT = object()
-
-
-class Session(Protocol):
-    """What the connection needs of a session."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def lane(self) -> SessionLane:
-        """Its inbox."""
-
-    @property
-    def cancelling(self) -> bool:
-        """Whether a turn of it is being cancelled."""
-
-    def end(self, error: Exception | None) -> None:
-        """Iterators end, in their turn."""
-
-    def leave(self) -> int:
-        """Stop now; the number of updates that were not handled."""
-
-
-class Hooks:
-    """Whom to tell what. A hook that raises is logged and changes nothing."""
-
-    def __init__(self) -> None:
-        self.error: list[Callable[[HandlerError], object]] = []
-        self.strange: list[Callable[[RemoteProtocolError], object]] = []
-        self.closed: list[Callable[[LinkLost | None], object]] = []
-        self.notification: dict[str, Callable[[Any], object]] = {}
-
-    def tell(self, hooks: list[Callable[[Any], object]], value: Any) -> None:
-        """Call all of them."""
-        for hook in hooks:
-            try:
-                hook(value)
-            except BaseException as error:  # noqa: BLE001  # a hook is user code
-                pass_on(error)
-                _log.exception("a hook failed")
 
 
 def running() -> Inside | None:
@@ -113,7 +75,7 @@ class AgentConnection:
         limits: AcpLimits,
         handlers: Handlers,
         routes: dict[str, Route],
-        hooks: Hooks,
+        hooks: ClientHooks,
         name: str,
         cwd: str,
     ) -> None:
@@ -124,20 +86,22 @@ class AgentConnection:
         self.name = name
         self.owner = TaskOwner("arcp_client.acp")
         self.backlog = Backlog(limits.buffer)
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, AttachedSession] = {}
         self.inboxes: dict[str, Callable[[bytes], bool]] = {}
         self.agent = schema.InitializeResponse(protocol_version=1)
         self.closed: asyncio.Future[LinkLost | None] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()  # the agent; handlers may still be at work
         self._end_of_agent: LinkLost | None = None
-        self._strays = Strays(limits.unknown_sessions, limits.unknown_updates, limits.unknown_bytes)
+        self._early = EarlyUpdates(
+            limits.unknown_sessions, limits.unknown_updates, limits.unknown_bytes
+        )
         self._transport = transport
         self._ended = False
         self._closing: asyncio.Future[None] | None = None
         self._held = ByteBudget(limits.requests)
         answers = ByteBudget(limits.answers)
         self.peer = JsonRpcPeer(transport, self, self.owner, answers)
-        self.requests = Requests(
+        self.requests = AgentRequests(
             routes,
             post=self.peer.post,
             session=self.sessions.get,
@@ -240,14 +204,14 @@ class AgentConnection:
 
     # ------------------------------------------------------------------ sessions
 
-    def add(self, session: Session) -> None:
+    def add(self, session: AttachedSession) -> None:
         """A session is known: what came for it before goes to its inbox."""
         self.sessions[session.id] = session
         self.inboxes[session.id] = session.lane.line
-        for line in self._strays.claim(session.id):
+        for line in self._early.claim(session.id):
             session.lane.line(line)
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: AttachedSession) -> None:
         """A session is no longer known."""
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
@@ -255,9 +219,9 @@ class AgentConnection:
 
     # ------------------------------------------------------------------ what the reader hands on
 
-    def stray(self, session_id: str, line: bytes) -> None:
+    def early_update(self, session_id: str, line: bytes) -> None:
         """An update of a session that is not known."""
-        self._strays.keep(session_id, line)
+        self._early.keep(session_id, line)
 
     async def room(self) -> None:
         """Wait until something has been consumed."""
@@ -314,7 +278,7 @@ class AgentConnection:
         else:
             self._tell_end()
 
-    async def _tell_later(self, sessions: list[Session]) -> None:
+    async def _tell_later(self, sessions: list[AttachedSession]) -> None:
         for session in sessions:
             await session.lane.drained()
         self._tell_end()
@@ -387,17 +351,17 @@ class AgentConnection:
             finally:
                 self._closing.set_result(None)
 
-    async def _drained(self, session: Session) -> None:
+    async def _drained(self, session: AttachedSession) -> None:
         await session.lane.drained()
 
-    async def _end(self, sessions: list[Session], deadline: Deadline) -> None:
+    async def _end(self, sessions: list[AttachedSession], deadline: Deadline) -> None:
         self._ended = True
         left = sum(session.leave() for session in sessions)
         if left:
             _log.warning("%d updates of %s were not handled before the end", left, self.name)
         self.sessions.clear()
         self.inboxes.clear()
-        self._strays.close()
+        self._early.close()
         closing = self.owner.spawn(
             self._transport.close(timeout=deadline.share(self.limits.close)), name="transport"
         )

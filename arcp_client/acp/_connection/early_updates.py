@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 
-__all__ = ["Strays"]
+__all__ = ["EarlyUpdates"]
 
 _log = logging.getLogger("arcp_client.acp")
 
 
-class Strays:
+class EarlyUpdates:
     """Bounded in sessions, in updates of each, and in bytes over all. What is dropped is logged."""
 
     def __init__(self, sessions: int, updates: int, limit: int) -> None:

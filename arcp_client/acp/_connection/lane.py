@@ -12,14 +12,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from arcp_client._spill import SpillFile
 from arcp_client._wait_graph import waits_for
 from arcp_client.acp._connection.backlog import Backlog
 from arcp_client.rx import EventChannel, concat_map_async
 
-__all__ = ["HERE", "Inside", "Position", "SessionLane"]
+__all__ = ["HERE", "AttachedSession", "Inside", "Position", "SessionLane"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -255,3 +255,25 @@ class SessionLane:
     def _broken(self, error: Exception) -> None:
         _log.error("the inbox of a session has stopped", exc_info=error)
         self._ended.set()
+
+
+class AttachedSession(Protocol):
+    """What a connection needs of a session that is attached to it."""
+
+    @property
+    def id(self) -> str:
+        """The agent's id for it."""
+
+    @property
+    def lane(self) -> SessionLane:
+        """Its lane."""
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether a turn is being cancelled."""
+
+    def end(self, error: Exception | None) -> None:
+        """No more updates follow: end the iterators. Called in turn."""
+
+    def leave(self) -> int:
+        """Stop now; the number of updates that were not handled."""

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable
 from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner
 
-__all__ = ["Outbox"]
+__all__ = ["SendQueue"]
 
 _LINES = 1024  # lines that nothing held back, such as refusals
 
 
-class Outbox:
+class SendQueue:
     """The lines of one peer that are still to be sent.
 
     Args:
@@ -56,11 +56,6 @@ class Outbox:
         self._lines.append((line, free))
         if self._sender is None:
             self._sender = self._owner.spawn(self._run(), name="outbox")
-
-    @property
-    def waiting(self) -> int:
-        """How many lines without a reservation are still to be sent."""
-        return self._free
 
     @property
     def full(self) -> bool:

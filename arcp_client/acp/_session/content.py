@@ -10,7 +10,7 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Unknown
 from arcp_client.acp._connection.connection import AgentConnection
 
-__all__ = ["Prompt", "prompt_blocks", "servers"]
+__all__ = ["Prompt", "prompt_blocks", "servers", "usable_directories", "usable_servers"]
 
 Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlock]
 
@@ -54,3 +54,29 @@ def servers(given: Any) -> list[Any]:
     for server in given:
         check.an_instance("one of mcp_servers", server, (Base, Unknown), "an MCP server")
     return list(given)
+
+
+def usable_servers(
+    connection: AgentConnection, given: Sequence[schema.McpServer]
+) -> list[schema.McpServer]:
+    """MCP servers, if the agent can reach all of them."""
+    chosen = servers(given)
+    offers = connection.agent.agent_capabilities
+    reach = (offers and offers.mcp_capabilities) or schema.McpCapabilities()
+    for server in chosen:
+        if isinstance(server, schema.McpServerHttp):
+            connection.needs(reach.http, "MCP servers over HTTP")
+        elif isinstance(server, schema.McpServerSse):
+            connection.needs(reach.sse, "MCP servers over SSE")
+    return chosen
+
+
+def usable_directories(connection: AgentConnection, directories: Sequence[str]) -> list[str]:
+    """More directories for a session, if the agent takes any."""
+    chosen = check.texts("additional_directories", directories)
+    if chosen:
+        offers = connection.agent.agent_capabilities
+        sessions = offers and offers.session_capabilities
+        offered = sessions and sessions.additional_directories is not None
+        connection.needs(offered, "additional directories")
+    return [connection.directory(directory) for directory in chosen]

@@ -9,29 +9,28 @@ import asyncio
 import contextlib
 import inspect
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
+from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection
-from arcp_client.acp._connection.jsonrpc import Outcome
 from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
 from arcp_client.acp._decode import Misshapen, decode, update_of
-from arcp_client.acp._handlers import Handlers, Registration
-from arcp_client.acp._session.state import State
-from arcp_client.acp._session.streams import Streams
+from arcp_client.acp._handlers import Handlers, UpdateRegistration
+from arcp_client.acp._session.state import AcpState
+from arcp_client.acp._session.streams import UpdateStreams
 from arcp_client.acp._session.turns import Turns
 
-if TYPE_CHECKING:
-    from arcp_client.acp.session import AcpSession
+S = TypeVar("S")
 
-__all__ = ["Inbox"]
+__all__ = ["SessionInbox"]
 
 _PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.UserMessageChunk})
 
 
-class Inbox:
+class SessionInbox(Generic[S]):
     """The one ordered inbox of a session, and who is given what comes out of it.
 
     Args:
@@ -48,15 +47,15 @@ class Inbox:
         state: what the updates so far add up to.
     """
 
-    session: AcpSession
+    session: S
 
     def __init__(self, connection: AgentConnection, session_id: str) -> None:
         self.id = session_id
-        self.state = State(connection.limits.state)
+        self.state = AcpState(connection.limits.state)
         self.lane = SessionLane(connection.backlog, self._deliver)
         self.handlers = Handlers(connection.handlers, self.used)
         limits = connection.limits
-        self.streams = Streams(
+        self.streams = UpdateStreams(
             limit=limits.buffer.soft,
             limit_bytes=limits.buffer.bytes,
             stall=limits.stall,
@@ -105,7 +104,9 @@ class Inbox:
         if not self.streams.offer(update, at):
             await self.streams.ease()
 
-    def _failed(self, registration: Registration, update: Update, error: BaseException) -> None:
+    def _failed(
+        self, registration: UpdateRegistration, update: Update, error: BaseException
+    ) -> None:
         self._connection.failed(registration.name, error, update)
 
     def opened(self, result: Any, outcome: Outcome | None) -> None:

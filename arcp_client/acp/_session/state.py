@@ -13,12 +13,12 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._decode import as_json
 
-__all__ = ["State"]
+__all__ = ["AcpState"]
 
 _CALLS = 1024  # tool calls of one session that are remembered
 
 
-class State:
+class AcpState:
     """What the updates so far add up to. Read-only for users.
 
     Attributes:

@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 from arcp_client.acp._base import Gap, Origin, Update
 from arcp_client.acp._decode import update_of
 
-__all__ = ["History", "Streams", "Updates"]
+__all__ = ["UpdateHistory", "UpdateStreams", "Updates"]
 
 U = TypeVar("U", bound=Update)
 
 
-class History:
+class UpdateHistory:
     """The last updates of a session, for iterators that come late; as lines, since few ask."""
 
     def __init__(self, limit: int, limit_bytes: int) -> None:
@@ -151,7 +151,7 @@ class Updates(AsyncIterator[U], Generic[U]):
         self._queue.leave()
 
 
-class Streams:
+class UpdateStreams:
     """All iterators of one session.
 
     Args:
@@ -177,7 +177,7 @@ class Streams:
         self._limit_bytes = limit_bytes
         self._at_home = check_loop
         self._stall = stall
-        self._history = History(history, history_bytes)
+        self._history = UpdateHistory(history, history_bytes)
         self._queues: list[_Queue] = []
         self._ended = False
         self._error: Exception | None = None

@@ -11,8 +11,8 @@ from functools import partial
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Origin
+from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection
-from arcp_client.acp._connection.jsonrpc import Outcome
 from arcp_client.acp._connection.lane import SessionLane
 from arcp_client.acp._decode import Misshapen, decode
 from arcp_client.acp.turn import Turn

@@ -10,7 +10,7 @@ import msgspec
 
 from arcp_client.acp import schema
 from arcp_client.acp._base import Base, Update
-from arcp_client.acp._session.state import State
+from arcp_client.acp._session.state import AcpState
 from arcp_client.acp.turn import Turn
 from arcp_client.models import LogLevel
 from arcp_client.runtime import JobContext
@@ -51,7 +51,7 @@ class Bridge:
         state: what the session's updates add up to.
     """
 
-    def __init__(self, job: JobContext, state: State) -> None:
+    def __init__(self, job: JobContext, state: AcpState) -> None:
         self._job = job
         self._state = state
         self._called: set[str] = set()

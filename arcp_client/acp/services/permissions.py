@@ -9,12 +9,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from arcp_client.acp import schema
-
-if TYPE_CHECKING:
-    from arcp_client.acp.session import AcpSession
+from arcp_client.acp.session import AcpSession
 
 __all__ = ["Answer", "PermissionRequest", "Policy", "allow_list", "decide", "deny"]
 

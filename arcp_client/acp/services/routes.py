@@ -15,11 +15,12 @@ from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._connection.agent_requests import Route
 from arcp_client.acp._decode import as_json, decode
-from arcp_client.acp._session.inbox import Inbox
+from arcp_client.acp._session.inbox import SessionInbox
 from arcp_client.acp.errors import INVALID_PARAMS, Refusal
 from arcp_client.acp.services.files import FileSystem
 from arcp_client.acp.services.permissions import PermissionRequest, Policy, decide
 from arcp_client.acp.services.terminals import Terminals
+from arcp_client.acp.session import AcpSession
 
 __all__ = ["Elicit", "Services", "capabilities"]
 
@@ -53,7 +54,7 @@ class Services:
     def __init__(
         self,
         *,
-        session: Callable[[str], Inbox | None],
+        session: Callable[[str], SessionInbox[AcpSession] | None],
         policy: Policy,
         fs: FileSystem | None,
         terminal: Terminals | None,

@@ -424,20 +424,49 @@ async def test_versions(version: Any) -> None:
 
 
 async def test_an_agent_that_asks_on_and_on_and_reads_nothing_is_held_back() -> None:
+    async with connected() as (agent, _):
+        sent = 0
+
+        async def ask_on() -> None:
+            nonlocal sent
+            while True:
+                await agent.send(agent.request("x/none"))
+                sent += 1
+
+        asking = asyncio.ensure_future(ask_on())
+        before = -1
+        while sent != before:
+            before = sent
+            await settled(200)
+        # 1,024 answers wait, and each direction of the link holds as many messages.
+        assert 2 * 1024 < sent <= 3 * 1024 + 2
+        for number in range(1000, 1000 + sent):
+            assert (await agent.next())["id"] == number
+        await settled(200)
+        assert sent > before
+        asking.cancel()
+
+
+async def test_a_client_closes_though_its_agent_asks_on_and_on_and_reads_nothing(
+    tmp_path: Path,
+) -> None:
     body = """
-import itertools
+import itertools, pathlib, select
 ask = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "x/none"}).encode()[:-1]
 for n in itertools.count():
     rest = b', "params": {"a": "' + b"x" * 900 + b'"}}\\n'
+    if not select.select([], [out], [], 0.3)[1]:
+        pathlib.Path(HELD).touch()
     out.write(ask.replace(b'"id": 0', b'"id": %d' % n) + rest)
+    out.flush()
 """
-    async with AcpClient(program(body), limits=AcpLimits(close=0.3)) as client:
+    held = tmp_path / "held"
+    argv = program(body.replace("HELD", repr(str(held))))
+    async with AcpClient(argv, limits=AcpLimits(close=0.3)) as client:
         session = await client.new_session()
         prompting = asyncio.ensure_future(session.prompt("go"))
-        peer = client._connection.peer  # type: ignore[union-attr]
-        while peer._posting < 1024:
+        while not held.exists():
             await asyncio.sleep(0.01)
-        assert peer._posting == 1024
         prompting.cancel()
         await client.close(drain=0)
         with pytest.raises(asyncio.CancelledError):

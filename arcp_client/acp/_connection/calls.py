@@ -1,0 +1,138 @@
+"""Keeps the calls that wait for an answer of the agent, and settles each with its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import TypeAlias
+
+from arcp_client.acp._connection.messages import Key
+from arcp_client.errors import BufferFull, LinkLost
+
+__all__ = ["Arrive", "Outcome", "PendingCall", "PendingCalls", "Settle"]
+
+_log = logging.getLogger("arcp_client.acp")
+
+Outcome: TypeAlias = "bytes | Exception"
+"""The JSON of a result, or why there is none."""
+
+Settle: TypeAlias = Callable[[Outcome], None]
+Arrive: TypeAlias = Callable[[Outcome, Settle], None]
+
+
+class PendingCall:
+    """A call that has no outcome yet."""
+
+    __slots__ = ("arrive", "future", "method", "nested", "serving")
+
+    def __init__(self, method: str, arrive: Arrive | None, nested: bool, serving: bool) -> None:
+        self.method = method
+        self.arrive = arrive
+        self.nested = nested
+        self.serving = serving
+        self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Give the caller its outcome; ignored if it has one."""
+        if self.future.done():
+            return
+        if isinstance(outcome, bytes):
+            self.future.set_result(outcome)
+        else:
+            self.future.set_exception(outcome)
+
+
+class PendingCalls:
+    """The pending calls by number.
+
+    A call that is made by a handler fails at once while the reader waits for that handler: its
+    answer could not be read.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._last = 0
+        self._calls: dict[int | Decimal, PendingCall] = {}
+        self._waits_for_handlers = False
+        self._waits_for_services = False
+
+    def begin(
+        self, method: str, arrive: Arrive | None, *, nested: bool, serving: bool
+    ) -> tuple[int, PendingCall]:
+        """Number a call; see `JsonRpcPeer.call`.
+
+        Raises:
+            BufferFull: the reader waits for the caller.
+        """
+        blocked = self._waits_for_services and (nested or serving)
+        if blocked or (self._waits_for_handlers and nested):
+            raise _blocked(method)
+        number = self._last = next(self._numbers)
+        call = self._calls[number] = PendingCall(method, arrive, nested, serving)
+        return number, call
+
+    def drop(self, number: int) -> None:
+        """Expect no answer to a call any more. Idempotent."""
+        self._calls.pop(number, None)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._calls
+
+    @contextlib.contextmanager
+    def reader_waits(self, *, for_services: bool) -> Iterator[None]:
+        """While the reader waits for handlers, or for services: fail the calls that they make."""
+        if for_services:
+            self._waits_for_services = True
+        else:
+            self._waits_for_handlers = True
+        for number, call in list(self._calls.items()):
+            if call.nested or (for_services and call.serving):
+                del self._calls[number]
+                call.settle(_blocked(call.method))
+        try:
+            yield
+        finally:
+            if for_services:
+                self._waits_for_services = False
+            else:
+                self._waits_for_handlers = False
+
+    def settle(self, key: Key, outcome: Outcome) -> bool:
+        """Give an outcome to the call of an id; False if there never was one."""
+        if isinstance(key, str) and key.isdecimal() and len(key) < 20:
+            key = int(key)  # some agents keep ids as text
+        if isinstance(key, str) or key is None:
+            return False
+        call = self._calls.pop(key, None)
+        if call is None:
+            _log.debug("late answer to call %.40s", key)
+            return 0 <= key <= self._last and key == int(key)
+        if call.arrive is None:
+            call.settle(outcome)
+        else:
+            call.arrive(outcome, call.settle)
+        return True
+
+    def fail(self, error: LinkLost) -> None:
+        """The link has ended: every call fails with a copy of the error."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if call.arrive is not None:
+                call.arrive(copy.copy(error), _ignored)
+            call.settle(copy.copy(error))
+
+
+def _blocked(method: str) -> BufferFull:
+    return BufferFull(
+        f"{method} inside a handler cannot be answered: the buffers are full, and reading goes on"
+        " only when handlers have ended"
+    )
+
+
+def _ignored(_: Outcome) -> None:
+    pass
