@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from arcp_client.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 COMMAND = f"{sys.executable} -m arcp_client.cli"
@@ -22,6 +25,21 @@ COMMANDS = [
     f"acp {sys.executable} examples/agents/echo.py",
 ]
 
+OTHERS = [
+    "demo --fast",
+    "serve --agents no_such_module:agents",
+    f"watch job_1 {NOWHERE}",
+    f"status job_1 {NOWHERE}",
+    f"cancel job_1 {NOWHERE}",
+    f"result job_1 {NOWHERE}",
+    f"record job_1 --out - {NOWHERE}",
+    "doctor ws://127.0.0.1:1/arcp --connect-timeout 0.1",
+    "web --replay /no/such/file",
+    "login --url ws://127.0.0.1:1/arcp",
+    "logout --url ws://127.0.0.1:1/arcp",
+    "version",
+]
+
 
 def run(line: str, *, given: bytes | None = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
@@ -29,8 +47,19 @@ def run(line: str, *, given: bytes | None = b"") -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_the_command_line_is_tried_here() -> None:
+    tried = {line.split()[0] for line in [*COMMANDS, *OTHERS]} - {"--help"}
+    commands: dict[str, object] = vars(get_command(app))["commands"]
+    assert tried == set(commands)
+
+
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [
+        *((command, closed) for command in COMMANDS for closed in (">&-", "<&- >&- 2>&-")),
+        *((command, ">&-") for command in OTHERS),
+    ],
+)
 def test_a_closed_stream_is_no_accident(command: str, closed: str) -> None:
     done = run(f"{COMMAND} {command} {closed}")
     said = done.stderr.decode()
