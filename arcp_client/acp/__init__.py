@@ -1,4 +1,4 @@
-"""Agents of the Agent Client Protocol: a command in, sessions whose updates come in order out.
+"""A client of the Agent Client Protocol (ACP): starts an agent and handles its updates in order.
 
 ::
 
@@ -11,8 +11,14 @@
         turn = await session.prompt("explain this repository")
 
 Each session has one inbox. Handlers run one after another in the order of the updates, and `prompt`
-returns when the handlers of all that came before its answer have ended. `host` makes any such agent
-an agent of `arcp_client.runtime`, whose jobs can be watched elsewhere and resumed after a cut.
+returns when the handlers of everything before its answer have ended. `host` serves any such agent
+from an `arcp_client.runtime`, so that its jobs can be watched elsewhere and resumed after a cut.
+
+::
+
+    agent process ─▶ _connection.reader ─▶ lane ─▶ _session.inbox ─▶ handlers, iterators
+          ▲               │        └─▶ agent_requests ─▶ services ─┐
+          └── _connection.send_queue ◀──────────────────────────────┘
 """
 
 from __future__ import annotations

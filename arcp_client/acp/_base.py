@@ -1,4 +1,4 @@
-"""What all generated types share: their encoding, what is unknown, where an update is from."""
+"""Base classes of the generated types: encoding, unknown variants, and the origin of an update."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ NOWHERE = Origin("", None, False)
 
 
 class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
-    """Something that an agent reports about a session. What it says of itself beside its fields:"""
+    """Something that an agent reports about a session. Every update also has these properties:"""
 
     @property
     def origin(self) -> Origin:
-        """Where in its session it came; empty for one that was made by hand."""
+        """Its position in its session; empty for an update that was constructed by hand."""
         return cast(Origin, self.__dict__["at"][1]) if "at" in self.__dict__ else NOWHERE
 
     @property
@@ -97,7 +97,7 @@ class UnknownUpdate(Update, frozen=True, kw_only=True):
 
 
 class Gap(Update, frozen=True, kw_only=True):
-    """What an iterator could not keep. No handler ever sees one.
+    """Stands for updates that an iterator could not keep. Handlers never receive one.
 
     Attributes:
         missed: how many updates are missing here.

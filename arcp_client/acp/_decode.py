@@ -1,9 +1,9 @@
-"""Decodes JSON into typed values, whatever an agent makes of JSON and of the schema.
+"""Decodes JSON into typed values and tolerates deviations from JSON and from the schema.
 
-First in one pass by msgspec. What is no strict JSON is rewritten by `mend` and read again. What is
-of another shape goes through `tolerant`, which keeps all that can be kept: an unknown variant
-becomes an ``Unknown…``, a field with an impossible value its default, an impossible item of a list
-is left out. Only a missing required field makes a value impossible.
+msgspec decodes in one pass. Text that is not strict JSON is rewritten by `mend` and decoded again.
+A value of another shape goes through `tolerant`, which keeps as much as it can: an unknown variant
+becomes an ``Unknown…``, a field with an invalid value gets its default, and an invalid item of a
+list is left out. Only a missing or invalid required field makes a value undecodable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 
 class Misshapen(ValueError):
-    """A value that is not of the shape its type needs; says where."""
+    """A value does not have the shape that its type requires; the message says where."""
 
 
 class _Notification(msgspec.Struct, gc=False):
@@ -39,11 +39,11 @@ as_json = msgspec.json.Encoder().encode
 _as_value = msgspec.json.Decoder().decode
 
 REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a line that it does not take."""
+"""What msgspec raises for a line that it cannot decode."""
 
 
 def as_value(data: bytes) -> Any:
-    """The JSON value of a text, also of one that is not strict JSON (see `mend`).
+    """The JSON value of a text, also if it is not strict JSON (see `mend`).
 
     Raises:
         Misshapen: it is not JSON, or nested too deeply.
@@ -96,10 +96,10 @@ def _update_kinds() -> dict[str, info.Type]:
 
 
 def decode(type_: type[T], data: bytes) -> T:
-    """Make a value of ``type_`` of JSON. ``null`` is an empty object, as some agents send it.
+    """Decode JSON into a value of ``type_``. Some agents send ``null`` for an empty object.
 
     Raises:
-        Misshapen: it cannot be, not even with all tolerance.
+        Misshapen: a required part is missing or of another shape.
     """
     if data == b"null" or not data:
         data = b"{}"
@@ -110,7 +110,7 @@ def decode(type_: type[T], data: bytes) -> T:
 
 
 def tolerant(kind: info.Type, value: Any, where: str = "$") -> Any:
-    """Convert a JSON value as far as it can be.
+    """Convert a JSON value and leave out what does not fit its type.
 
     Raises:
         Misshapen: a required part is missing or of another shape.

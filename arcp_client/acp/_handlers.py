@@ -1,4 +1,4 @@
-"""Functions and the kinds they want in, who gets an update of a kind out, in order."""
+"""Registers handlers of updates, and finds those that an update is delivered to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UpdateRegistration:
         self.kinds = kinds
 
     def dispose(self) -> None:
-        """The handler gets no more updates; a run of it goes on to its end. Idempotent."""
+        """The handler receives no more updates; a running call is not interrupted. Idempotent."""
         self._handlers.remove(self)
 
     @property
@@ -41,11 +41,11 @@ class UpdateRegistration:
 
 
 class Handlers:
-    """The handlers of a session, behind those of all sessions.
+    """The handlers of a session, which run after those of the client.
 
     Args:
-        shared: handlers that come first.
-        used: called with every registration.
+        shared: the client's handlers, which run first.
+        used: called after each registration.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Handlers:
             shared.add_dependent(self)
 
     def add_dependent(self, handlers: Handlers) -> None:
-        """Somebody else's table depends on this one."""
+        """Another table depends on this one and is cleared when this one changes."""
         self._dependents.append(handlers)
 
     def remove_dependent(self, handlers: Handlers) -> None:
-        """That table is no longer used."""
+        """The other table no longer depends on this one."""
         if handlers in self._dependents:
             self._dependents.remove(handlers)
 
@@ -77,7 +77,7 @@ class Handlers:
         """Register a handler for updates of some kinds.
 
         Raises:
-            TypeError: it cannot be called, or there is no kind, or one is no class of updates.
+            TypeError: it is not callable, no kind is given, or a kind is not a class of updates.
         """
         check.a_function("a handler", handler)
         if not kinds:
@@ -109,7 +109,7 @@ class Handlers:
             self._changed()
 
     def of(self, kind: type[Update]) -> tuple[UpdateRegistration, ...]:
-        """Who gets updates of this very class, in the order of registration."""
+        """The registrations for updates of exactly this class, in order of registration."""
         found = self._by_kind.get(kind)
         if found is None:
             shared = () if self._shared is None else self._shared.of(kind)
@@ -124,18 +124,18 @@ class Handlers:
 
 
 def check_kinds(kinds: tuple[Any, ...]) -> None:
-    """They are classes of updates.
+    """Check that each kind is a class of updates.
 
     Raises:
-        TypeError: one is none.
+        TypeError: one is not.
     """
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Update)):
-            raise TypeError(f"{kind!r:.60} is no class of updates")
+            raise TypeError(f"{kind!r:.60} is not a class of updates")
 
 
 class Listening:
-    """What handlers of updates can be registered on."""
+    """Base of `AcpClient` and `AcpSession`: registers handlers of updates."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
@@ -159,17 +159,17 @@ class Listening:
     ) -> Callable[[Callable[[A | B | C | D], R]], Callable[[A | B | C | D], R]]: ...
 
     def on(self, *kinds: Any) -> Callable[[Any], Any]:
-        """Register a handler for kinds of updates; ``updates.Update`` stands for all.
+        """Register a handler for kinds of updates; ``updates.Update`` stands for all kinds.
 
         Handlers run one after another, in the order of the updates, and for one update in the
-        order of registration, those of the client before those of the session. One that raises is
-        reported, and the next one goes on. It may be async or not; one that blocks blocks
-        everything. For more than four kinds, use `subscribe`.
+        order of registration, those of the client before those of the session. If a handler
+        raises, the error is reported and the next handler runs. A handler may be sync or async; a
+        sync handler that blocks stops the event loop. For more than four kinds, use `subscribe`.
         """
         return self._handlers.on(kinds)
 
     def subscribe(
         self, handler: Callable[[Any], object], *kinds: type[Update]
     ) -> UpdateRegistration:
-        """As `on`, for a function that is at hand; ``dispose()`` of the result ends it."""
+        """As `on`, without a decorator; ``dispose()`` of the result ends the registration."""
         return self._handlers.add(handler, kinds)

@@ -1,9 +1,9 @@
-"""Rewrites lines that are not strict JSON, and reads the head of lines that are not JSON at all.
+"""Repairs lines that are not strict JSON, and reads the head of lines that cannot be repaired.
 
-The typed decoders of `_peer` and `_decode` refuse a line for one odd character. `mend` replaces
-such characters, so that the same decoders can read the line in a second pass. What even that pass
-refuses (a line that is cut off, or nested too deeply) still has a `Head`: the id that an error can
-be sent to, and the session that an update belongs to.
+The typed decoders of `_connection.messages` and `_decode` refuse a line for one invalid character.
+`mend` replaces such characters, so that the decoders can read the line in a second pass. A line
+that is cut off or nested too deeply still has a `Head`: the id that an error can be sent to, and
+the session that an update belongs to.
 """
 
 from __future__ import annotations

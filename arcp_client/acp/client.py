@@ -1,4 +1,7 @@
-"""Starts an agent and talks to it: sessions, and this side's services for it."""
+"""The ACP client: starts an agent, opens its sessions and serves its requests.
+
+`session` and `services` are below it; `host` uses it to serve agents from a `Runtime`.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,9 @@ class AcpClient(Listening):
         async with AcpClient(["opencode", "acp"], on_permission=ask, fs=LocalFiles(".")) as agent:
             session = await agent.new_session()
 
-    What an agent writes cannot end or hang the connection. Text that is no strict JSON is read with
-    replacements. What is no message is reported to `on_strange` and skipped; if its id can be read,
+    What an agent writes cannot end or hang the connection. Text that is not strict JSON is read
+    with replacements. A line that is not a message is reported to `on_strange` and skipped; if its
+    id can be read,
     a request is answered with an error, and the call that an answer belongs to raises
     RemoteProtocolError. If the agent ends, every call that waits for it raises LinkLost at once,
     with its exit code and the end of its standard error.
@@ -75,11 +79,11 @@ class AcpClient(Listening):
             `AcpSession.cancel` or by the cancellation of `AcpSession.prompt`; the agent has already
             been answered ``cancelled`` by then.
         fs: serves files; the agent is offered what it can do. By default none.
-        terminal: serves terminals. By default none. It is closed with the client.
+        terminal: runs commands. By default none. It is closed with the client.
         on_elicitation: asks the user. Answers with a dict or True to accept, False to decline, None
             to cancel. By default the agent is not offered it.
         limits: bounds of all kinds.
-        capabilities: what to claim beside that, for example unstable capabilities.
+        capabilities: what to offer in addition, for example unstable capabilities.
         info: how this client calls itself.
     """
 
@@ -204,14 +208,15 @@ class AcpClient(Listening):
             raise RemoteProtocolError(f"{self._name} speaks version {version}, not {_VERSION}")
 
     async def close(self, *, drain: float | None = None, timeout: float | None = None) -> None:
-        """End the agent, and what it started and left in its process group.
+        """End the agent and every process in its process group.
 
-        Idempotent, from any task, also from a handler, which is then not waited for. A function of
-        yours that goes on although it was cancelled is left behind at the deadline, with a WARNING.
+        Idempotent. It may be called in any task; in a handler it does not wait for that handler. A
+        handler or service that ignores its cancellation is left behind at the deadline, with a
+        WARNING.
 
         Args:
-            drain: seconds for the handlers of what has arrived; `AcpLimits.drain` by default. How
-                much is not handled by then is logged.
+            drain: seconds for the handlers of what has arrived; `AcpLimits.drain` by default. The
+                number of updates that are not handled by then is logged.
             timeout: seconds for all of it; ``drain`` and `AcpLimits.close` together by default.
                 Handlers leave a quarter of it, at most one second, to the end of the agent.
         """
@@ -248,7 +253,7 @@ class AcpClient(Listening):
         """
         return await self._at().end_of_agent()
 
-    # ------------------------------------------------------------------ what there is to know
+    # ------------------------------------------------------------------ the agent
 
     @property
     def info(self) -> schema.Implementation | None:
@@ -268,19 +273,19 @@ class AcpClient(Listening):
     # ------------------------------------------------------------------ hooks
 
     def on_error(self, hook: F) -> F:
-        """Tell a function of each HandlerError: what a handler or a service raised."""
+        """Call a function with each HandlerError: it wraps what a handler or a service raised."""
         check.a_function("the hook of on_error", hook, sync=True)
         self._hooks.error.append(hook)
         return hook
 
     def on_strange(self, hook: F) -> F:
-        """Tell a function of each line that is no message (RemoteProtocolError) and was skipped."""
+        """Call a function with a RemoteProtocolError for each line that was skipped."""
         check.a_function("the hook of on_strange", hook, sync=True)
         self._hooks.strange.append(hook)
         return hook
 
     def on_closed(self, hook: F) -> F:
-        """Tell a function of the agent's end: LinkLost, or None if it was ended here.
+        """Call a function at the agent's end with LinkLost, or with None if this client ended it.
 
         It is called once the handlers of all that the agent sent before its end have ended. Calls
         that wait for the agent fail at once.
@@ -292,12 +297,12 @@ class AcpClient(Listening):
     def on_request(self, method: str) -> Callable[[F], F]:
         """Serve a request of the agent that this client does not know, such as ``_vendor/ask``.
 
-        The function is async, is given the params, and returns what is JSON; it raises `Refusal` to
+        The function is async, takes the params, and returns a JSON value; it raises `Refusal` to
         refuse.
         """
         check.a_text("method", method)
         if method in self._routes or method in schema.STABLE_METHODS:
-            raise ValueError(f"{method} has its own way to be served")
+            raise ValueError(f"{method} is served by this client; on_request is for other methods")
 
         def register(function: F) -> F:
             check.a_function("what serves a request", function)
@@ -311,7 +316,7 @@ class AcpClient(Listening):
         return register
 
     def on_notification(self, method: str) -> Callable[[F], F]:
-        """Tell a function of a notification, such as ``elicitation/complete``, given its params."""
+        """Call a function with the params of a notification, such as ``elicitation/complete``."""
         check.a_text("method", method)
 
         def register(function: F) -> F:
@@ -324,7 +329,7 @@ class AcpClient(Listening):
     # ------------------------------------------------------------------ authentication
 
     async def authenticate(self, method_id: str) -> None:
-        """Authenticate in one of the ways in `auth_methods`; this may take as long as the user."""
+        """Authenticate with one of `auth_methods`; without a timeout, since a user may be asked."""
         check.a_text("method_id", method_id)
         request = schema.AuthenticateRequest(method_id=method_id)
         await self._at().call("authenticate", request, schema.AuthenticateResponse, timeout=None)
@@ -356,7 +361,7 @@ class AcpClient(Listening):
         Raises:
             AuthRequired: call `authenticate` first.
             AgentRefused: the agent answered with another error.
-            FeatureNotNegotiated: it does not take such servers or directories.
+            FeatureNotNegotiated: it does not support such servers or directories.
         """
         check.a_path("cwd", cwd)
         check.a_mapping("meta", meta, none=True)
@@ -370,7 +375,7 @@ class AcpClient(Listening):
         return await make_session(connection, "session/new", request, schema.NewSessionResponse)
 
     async def fork_session(self, source: AcpSession) -> AcpSession:
-        """Begin a conversation with another one's history (unstable in the protocol)."""
+        """Begin a conversation with the history of another one (unstable in the protocol)."""
         check.an_instance("source", source, AcpSession, "an AcpSession")
         connection, sessions = self._at(), self.capabilities.session_capabilities
         connection.needs(sessions and sessions.fork is not None, "session/fork")
@@ -381,7 +386,7 @@ class AcpClient(Listening):
         return await make_session(connection, "session/fork", request, result, source=source)
 
     def session(self, session_id: str) -> AcpSession:
-        """The session of an id, which need not be known to the agent.
+        """The session of an id, which the agent need not know yet.
 
         Its updates are received from now on. For a session that is to be loaded, register handlers
         on it and then `AcpSession.load` it.
@@ -409,7 +414,7 @@ class AcpClient(Listening):
     async def resume_session(
         self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
     ) -> AcpSession:
-        """The session of an id, to go on with; see `AcpSession.resume`."""
+        """The session of an id, continued without its history; see `AcpSession.resume`."""
         session = self.session(session_id)
         await session.resume(cwd, **options)
         return session
@@ -435,7 +440,7 @@ class AcpClient(Listening):
         request = schema.DeleteSessionRequest(session_id=session_id)
         await self._at().call("session/delete", request, schema.DeleteSessionResponse)
 
-    # ------------------------------------------------------------------ anything else
+    # ------------------------------------------------------------------ other methods
 
     async def request(
         self, method: str, params: Mapping[str, Any], *, timeout: float | None = 120.0

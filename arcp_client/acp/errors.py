@@ -1,4 +1,4 @@
-"""What an agent refused, by the number it gave; and what a client's service refuses, in its place.
+"""Errors of the Agent Client Protocol: those that an agent answers, and those that it is sent.
 
 ::
 
@@ -71,7 +71,7 @@ class AgentRefused(RequestError):
 
 
 def _words(data: Any) -> str:
-    """What the data of an error says to a person, 500 characters at most."""
+    """The readable part of an error's data, 500 characters at most."""
     if isinstance(data, dict):
         told = [data[name] for name in ("details", "message", "reason", "error") if data.get(name)]
         data = told[0] if told else data or None

@@ -1,4 +1,4 @@
-"""Bounds of one agent's connection, as one frozen value."""
+"""The limits of one connection to an agent: bytes, numbers and seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcpLimits:
-    """What may wait, and for how long. Seconds, bytes, and numbers of things.
+    """How much may wait, and for how long.
 
     Attributes:
         max_line: bytes of one message; a longer line is dropped whole, and reported.
@@ -24,7 +24,7 @@ class AcpLimits:
         unknown_sessions: sessions not known yet whose updates are kept.
         unknown_updates: updates kept for each of them.
         unknown_bytes: bytes of those updates, over all of those sessions.
-        history: updates of a session kept for iterators that come late.
+        history: updates of a session kept for iterators that start late.
         history_bytes: bytes of those updates, for each session.
         state: bytes of the tool calls that ``session.state`` remembers, for each session.
         open_requests: requests of the agent that may be open at a time; more are refused.
@@ -39,7 +39,7 @@ class AcpLimits:
         handler: one run of one handler of updates; None for no bound.
         hold: updates that follow ``session/new`` wait until the session is first used, but no
             longer than this.
-        stall: how long a full iterator that nobody asks may hold back its session.
+        stall: how long a full iterator may hold back its session without being advanced.
         cancel: how long a cancelled `AcpSession.prompt` waits for the agent to end the turn.
         kill: how long the agent has to do so after a second cancel, before it is killed.
         drain: handlers that still run when the client closes.

@@ -1,4 +1,4 @@
-"""One session: sends prompts, and hands out updates and the ends of turns in their order."""
+"""The public side of one session: prompts, updates, cancellation, mode and options."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class AcpSession(Listening):
     are positions of one sequence. Handlers run one after another in that order; a request of the
     agent (a permission, a file, a terminal) starts once the handlers of all updates before it have
     ended, and then runs beside them; a call returns once the handlers of all that came before its
-    answer have ended. A handler may call anything, also `prompt`: what it calls returns at once,
-    and the updates that this brings follow after the handler.
+    answer have ended. A handler may call any method, `prompt` included: the call returns at once,
+    and its updates are handled after the handler.
 
     Updates also come between turns. They belong to the session, not to a prompt.
     """
@@ -70,13 +70,13 @@ class AcpSession(Listening):
 
     @property
     def state(self) -> AcpState:
-        """What the updates so far add up to: tool calls, plan, modes, options, title, usage."""
+        """The state after the updates so far: tool calls, plan, modes, options, title, usage."""
         self._inbox.used()
         return self._inbox.state
 
     @property
     def last_turn(self) -> Turn | None:
-        """How the last prompt that was answered ended, also if its caller did not wait for it."""
+        """How the last answered prompt ended, even if its caller was cancelled."""
         return self._turns.last
 
     # ------------------------------------------------------------------ updates
@@ -125,7 +125,7 @@ class AcpSession(Listening):
 
         Raises:
             AgentRefused: the agent answered with an error; its updates have been handled.
-            FeatureNotNegotiated: it does not take such content.
+            FeatureNotNegotiated: the agent does not support such content.
             LinkLost: it has ended; raised at once, while updates may still be handled.
             ClientClosed: the connection was closed here.
         """
@@ -173,7 +173,7 @@ class AcpSession(Listening):
             "session/cancel", schema.CancelNotification(session_id=self._id)
         )
 
-    # ------------------------------------------------------------------ the rest of the surface
+    # ------------------------------------------------------------------ history and options
 
     async def load(
         self,
@@ -213,7 +213,7 @@ class AcpSession(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> None:
-        """Go on with the session without its history (``session/resume``); else as `load`."""
+        """Continue the session without its history (``session/resume``); otherwise as `load`."""
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("meta", meta, none=True)
         offers = self._connection.agent.agent_capabilities
@@ -306,7 +306,7 @@ class AcpSession(Listening):
 def open_session(
     connection: AgentConnection, session_id: str, *, cwd: str = ""
 ) -> SessionInbox[AcpSession]:
-    """A session of that id, not known to the connection yet."""
+    """Create a session that is not attached to the connection yet."""
     inbox: SessionInbox[AcpSession] = SessionInbox(connection, session_id)
     AcpSession(connection, inbox, cwd=cwd)
     return inbox
@@ -320,7 +320,7 @@ async def make_session(
     *,
     source: AcpSession | None = None,
 ) -> AcpSession:
-    """Ask the agent for a session of its own naming (``session/new``, ``session/fork``).
+    """Ask the agent for a new session (``session/new``, ``session/fork``).
 
     Args:
         connection: the connection.

@@ -1,4 +1,4 @@
-"""How one prompt ended, as a value."""
+"""The result of one prompt."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Turn:
     Attributes:
         stop_reason: the agent's word: ``end_turn``, ``max_tokens``, ``max_turn_requests``,
             ``refusal``, ``cancelled``, or any other, as it came.
-        cancel_requested: this side asked for the end, whatever the agent says.
-        usage: tokens of the turn, if the agent says so (unstable).
+        cancel_requested: this client asked for the end, whatever the agent reports.
+        usage: tokens of the turn, if the agent reports them (unstable).
         number: which prompt of the session it was, counted from 1; the ``turn`` of its updates.
         meta: the agent's ``_meta``.
     """

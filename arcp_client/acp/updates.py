@@ -1,4 +1,4 @@
-"""What an agent reports about a session, as classes to ``match`` and to give to ``session.on``.
+"""The kinds of updates that an agent sends, for ``match`` and for ``session.on``.
 
 ::
 

@@ -1,7 +1,8 @@
-"""Serves the agent's requests beside the inbox, with one answer for each.
+"""Runs the services that the agent's requests ask for, and answers each request once.
 
-What waits is counted in bytes: the params of open requests, and the answers that the agent has not
-read. A request whose answer may be large starts when there is room for it.
+Requests run beside the session's lane, which only decides when they start. The params of open
+requests and the answers that the agent has not read are counted in bytes; a request whose answer
+may be large starts when there is room for it.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _CANCELLED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who answers a method.
+    """How a method is served.
 
     Attributes:
-        serve: given the params and the id of their session, if they have one.
+        serve: called with the params and the id of their session, if they have one.
         params: the type of the params; None leaves them as JSON values.
         weight: bytes that its answer may take, on its way too; the request waits for room for
             them. 0 for what is small, which never waits.
@@ -54,7 +55,7 @@ class Route:
 
 
 class Post(Protocol):
-    """Sends a message on the side; see `JsonRpcPeer.post`."""
+    """Queues a message for the agent; see `JsonRpcPeer.post`."""
 
     def __call__(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
         """Send it."""
@@ -79,12 +80,12 @@ class AgentRequests:
 
     Args:
         routes: methods that are served. Others are answered with -32601.
-        post: sends a message on the side.
+        post: queues a message for the agent.
         session: the session of an id, if it is known.
         limit: how many may be open.
         held: counts the bytes of those that are open.
         answers: counts the bytes of answers that are still to be sent.
-        failed: told of what a service raised, beside `Refusal`.
+        failed: called with what a service raised, apart from `Refusal`.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class AgentRequests:
         self._ended = False
 
     def take(self, id_: Id, method: str, params: bytes) -> None:
-        """A request has arrived. Its session's inbox decides when it starts."""
+        """Accept a request; its session's lane decides when it starts."""
         request = _Open(id_, method, params, _session_id(params))
         if method not in self._routes:
             text = f"this client does not have {method:.200}"
@@ -140,24 +141,25 @@ class AgentRequests:
             self._stop(request)
 
     def cancel_session(self, session_id: str) -> None:
-        """A turn is cancelled: whoever is asked something there need not answer any more."""
+        """A turn is cancelled: answer its permission and elicitation requests as cancelled."""
         for request in list(self._open.values()):
             if request.session_id == session_id and request.method in _CANCELLED:
                 self._answer(request, _CANCELLED[request.method])
                 self._stop(request)
 
     async def close(self, deadline: Deadline) -> bool:
-        """Stop all services, without answers: there is nobody to get them.
+        """Stop all services and send no answers.
 
         Returns:
-            Whether all have ended; what swallows its cancellation is left alone at the deadline.
+            Whether all have ended. A service that ignores its cancellation is left behind at the
+            deadline.
         """
         self._ended = True
         self._forget_all()
         return await self._owner.close(deadline=deadline)
 
     def forget(self) -> None:
-        """The agent has gone: stop what runs for it."""
+        """The agent has ended: stop all services."""
         self._ended = True
         for request in list(self._open.values()):
             request.answered = True
@@ -221,7 +223,7 @@ class AgentRequests:
             self._send(request, member, reserved=request.reserved)
             request.reserved = None
         except (TypeError, ValueError) as error:
-            why = f"{request.method} was answered here with what is no JSON"
+            why = f"{request.method} was answered here with a value that is not JSON"
             self._refuse(request, errors.INTERNAL, why)
             self._failed(request.method, error)
 

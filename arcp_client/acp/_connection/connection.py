@@ -50,7 +50,7 @@ _DEFAULT = object()
 
 
 def running() -> Inside | None:
-    """The handler that the current task is part of, while that runs."""
+    """The running handler that the current task belongs to."""
     inside = HERE.get()
     return inside if inside is not None and inside.active else None
 
@@ -63,7 +63,7 @@ class AgentConnection:
         limits: its bounds.
         handlers: those of all sessions.
         routes: the requests of the agent that are served.
-        hooks: whom to tell what.
+        hooks: the client's hooks.
         name: the agent's program, for messages.
         cwd: what relative directories are relative to.
     """
@@ -143,9 +143,9 @@ class AgentConnection:
             method: the method.
             params: its params.
             timeout: seconds, None for ever, or the default of the limits.
-            lane: the inbox that the answer is a position of. The answer to a call made by a handler
-                that this inbox waits for, directly or not, returns at once instead.
-            arrived: called by the reader when the answer has come, before anything that follows.
+            lane: the lane in which the answer takes its turn. If a handler that this lane waits
+                for, directly or not, makes the call, the answer returns at once instead.
+            arrived: called by the reader with the answer, before it reads the next message.
             abandon: tell the agent if the wait is cut short, and take no answer after that.
         """
         self.check_loop()
@@ -182,14 +182,14 @@ class AgentConnection:
                 own.leave(lane, bypassed=bypass)
 
     def check_loop(self) -> None:
-        """Whoever waits in another event loop would not be woken.
+        """Check that the caller is in the event loop of the connection.
 
         Raises:
             LocalProtocolError: the caller is in another event loop than the connection.
         """
         if not self._ended and is_elsewhere(self.closed.get_loop()):
             raise LocalProtocolError(
-                f"the connection to {self.name} lives in another event loop: use it there (from"
+                f"the connection to {self.name} belongs to another event loop: use it there (from"
                 " another thread, with asyncio.run_coroutine_threadsafe)"
             )
 
@@ -205,14 +205,14 @@ class AgentConnection:
     # ------------------------------------------------------------------ sessions
 
     def add(self, session: AttachedSession) -> None:
-        """A session is known: what came for it before goes to its inbox."""
+        """Attach a session; its early updates go to its lane."""
         self.sessions[session.id] = session
         self.inboxes[session.id] = session.lane.line
         for line in self._early.claim(session.id):
             session.lane.line(line)
 
     def remove(self, session: AttachedSession) -> None:
-        """A session is no longer known."""
+        """Detach a session."""
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
             del self.inboxes[session.id]
@@ -220,7 +220,7 @@ class AgentConnection:
     # ------------------------------------------------------------------ what the reader hands on
 
     def early_update(self, session_id: str, line: bytes) -> None:
-        """An update of a session that is not known."""
+        """An update of a session that is not attached."""
         self._early.keep(session_id, line)
 
     async def room(self) -> None:
@@ -255,17 +255,17 @@ class AgentConnection:
             return
         hook = self.hooks.notification.get(method)
         if hook is None:
-            _log.debug("nobody listens to the notification %.64r", method)
+            _log.debug("no hook is registered for the notification %.64r", method)
         else:
             self.hooks.tell([hook], value)
 
     def strange(self, error: RemoteProtocolError) -> None:
-        """A line that could not be understood and was skipped."""
-        _log.warning("%s sent something odd, which is skipped: %s %s", self.name, error, error.head)
+        """A line that could not be parsed and was skipped."""
+        _log.warning("%s sent a line that is skipped: %s %s", self.name, error, error.head)
         self.hooks.tell(self.hooks.strange, error)
 
     def lost(self, error: LinkLost) -> None:
-        """The agent has ended; what it had sent is still handled, and then the end is told."""
+        """The agent has ended: its earlier updates are handled, then the `on_closed` hooks run."""
         self.requests.forget()
         self._end_of_agent = None if self._ended else error
         self.gone.set()
@@ -291,7 +291,7 @@ class AgentConnection:
     async def end_of_agent(self) -> LinkLost | None:
         """Wait for the agent's end, and for the handlers of what came before it.
 
-        A handler that waits would wait for itself, so it is only told of the end.
+        In a handler of updates it returns at the agent's end: waiting would be for itself.
         """
         inside = running()
         if inside is None or inside.lane is None:
@@ -300,7 +300,7 @@ class AgentConnection:
         return self._end_of_agent
 
     def reason(self) -> Exception:
-        """Why there is no more to come."""
+        """Why no more updates follow."""
         if self._ended or self.peer.why is None:
             return ClientClosed(f"the connection to {self.name} was closed here")
         return copy.copy(self.peer.why)
@@ -318,15 +318,14 @@ class AgentConnection:
     # ------------------------------------------------------------------ the end
 
     def kill(self, why: str) -> None:
-        """End the agent at once; all waiters get ``why``."""
+        """Kill the agent; every waiting call fails with ``why``."""
         self.peer.fail(LinkLost(why))
         self.owner.spawn(self._transport.close(timeout=0), name="kill")
 
     async def close(self, *, drain: float, deadline: Deadline) -> None:
-        """End everything; what has arrived is handled first, for ``drain`` seconds at most.
+        """End the connection; what has arrived is handled first, for ``drain`` seconds at most.
 
-        All of it has ended at the deadline, apart from user code that goes on after it was
-        cancelled.
+        Everything has ended by the deadline, except user code that ignores its cancellation.
         """
         if self._closing is not None:
             await asyncio.wait({self._closing}, timeout=deadline.share())

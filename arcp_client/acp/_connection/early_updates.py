@@ -1,4 +1,4 @@
-"""Keeps the updates of sessions that are not known yet, in order, until their session is known."""
+"""Buffers updates that arrive before their session is attached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 
 class EarlyUpdates:
-    """Bounded in sessions, in updates of each, and in bytes over all. What is dropped is logged."""
+    """Bounded in sessions, in updates of each session, and in bytes. What is dropped is logged."""
 
     def __init__(self, sessions: int, updates: int, limit: int) -> None:
         self._sessions = sessions
@@ -21,7 +21,7 @@ class EarlyUpdates:
         self._bytes = 0
 
     def keep(self, session_id: str, line: bytes) -> None:
-        """An update of a session that is not known."""
+        """Buffer an update."""
         lines = self._lines.setdefault(session_id, deque())
         lines.append(line)
         self._bytes += len(line)
@@ -37,13 +37,13 @@ class EarlyUpdates:
             _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
 
     def claim(self, session_id: str) -> deque[bytes]:
-        """The session is known now: its updates."""
+        """Take out the updates of a session that is attached now."""
         lines = self._lines.pop(session_id, deque())
         self._bytes -= sum(map(len, lines))
         return lines
 
     def drop(self, session_id: str) -> None:
-        """Forget a session's updates."""
+        """Drop a session's updates, with a warning."""
         lines = self.claim(session_id)
         if lines:
             _log.warning(
@@ -51,6 +51,6 @@ class EarlyUpdates:
             )
 
     def close(self) -> None:
-        """Forget all."""
+        """Drop all updates."""
         for session_id in list(self._lines):
             self.drop(session_id)

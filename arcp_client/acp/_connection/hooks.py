@@ -1,4 +1,4 @@
-"""Holds the functions that a client calls with errors, odd lines, notifications and the end."""
+"""Holds the hooks that users register on a client: errors, skipped lines, the agent's end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Positions of one session in arrival order in, one after another out: its ordered inbox.
+"""Keeps the order of one session: its updates, answers and requests take their turns in one queue.
 
-A position is a line with an update, or something to do when its turn has come: settle a call,
-start a request, open or end a turn. Order is kept by `concat_map_async`; beyond the bound on memory
-lines go to a file and one position stands for a run of them.
+A position in the queue is a line with an update, or an action: settle a call, start a request, open
+or end a turn. `concat_map_async` keeps the order. When memory has no room, lines go to a spill file
+and one position stands for a number of them. `_session.inbox` handles what comes out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HERE: ContextVar[Inside | None] = ContextVar("arcp_client.acp.handler", default=
 
 
 class SessionLane:
-    """The ordered inbox of one session.
+    """The ordered queue of one session.
 
     Args:
         backlog: counts what waits in the lanes of all sessions.
@@ -92,7 +92,7 @@ class SessionLane:
     # ------------------------------------------------------------------ arrival
 
     def line(self, line: bytes) -> bool:
-        """Take one update; False if there is no room for it. Ignored after the end."""
+        """Queue one update; False if there is no room for it. Ignored after the end."""
         if self._closed:
             return True
         if self._held is not None and len(self._held) >= _HELD:
@@ -111,16 +111,16 @@ class SessionLane:
         return True
 
     def do(self, action: Callable[[], None]) -> None:
-        """Take something to do once all that came before it has been handled."""
+        """Queue an action, which runs once everything before it has been handled."""
         self._tail = None
         self._actions[action] = None
         self._push(action)
 
     def start(self, action: Callable[[], None]) -> None:
-        """Take a request to start: in its turn, or at once if its turn may wait for it.
+        """Start a request: in its turn, or at once if its turn may wait for the request itself.
 
-        While a handler of this lane waits for a call of its own, the agent may want this request
-        answered first. Updates that are held for a new session have no handlers to wait for.
+        While a handler of this lane waits for a call, the agent may need an answer to this request
+        first. Updates that are held for a new session have no handlers to wait for.
         """
         if self.nested or self._held is not None:
             action()
@@ -228,7 +228,7 @@ class SessionLane:
     # ------------------------------------------------------------------ the end
 
     def complete(self) -> None:
-        """Take no more updates; what was taken is still handled. Idempotent."""
+        """Accept no more updates; queued ones are still handled. Idempotent."""
         self.release()
         self._closed = True
         self._channel.complete()

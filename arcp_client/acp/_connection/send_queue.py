@@ -1,7 +1,7 @@
 """Queues messages that no caller waits for (answers, cancellations) and sends them in order.
 
-One message at a time is given to the transport, so that what an agent does not read waits here,
-where its bytes are counted.
+The transport gets one message at a time. What the agent does not read waits in the queue, where its
+bytes are counted.
 """
 
 from __future__ import annotations

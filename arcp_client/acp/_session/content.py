@@ -1,4 +1,4 @@
-"""What a caller prompts with in, content blocks out, if the agent takes their kinds."""
+"""Checks prompts, MCP servers and directories against the capabilities of the agent."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def servers(given: Any) -> list[Any]:
     """MCP servers as a list.
 
     Raises:
-        TypeError: something is none.
+        TypeError: an item is not an MCP server.
     """
     check.an_instance("mcp_servers", given, (list, tuple), "a list of MCP servers")
     for server in given:
@@ -59,7 +59,7 @@ def servers(given: Any) -> list[Any]:
 def usable_servers(
     connection: AgentConnection, given: Sequence[schema.McpServer]
 ) -> list[schema.McpServer]:
-    """MCP servers, if the agent can reach all of them."""
+    """MCP servers as a list, if the agent supports their transports."""
     chosen = servers(given)
     offers = connection.agent.agent_capabilities
     reach = (offers and offers.mcp_capabilities) or schema.McpCapabilities()
@@ -72,7 +72,7 @@ def usable_servers(
 
 
 def usable_directories(connection: AgentConnection, directories: Sequence[str]) -> list[str]:
-    """More directories for a session, if the agent takes any."""
+    """Additional directories of a session, if the agent supports them."""
     chosen = check.texts("additional_directories", directories)
     if chosen:
         offers = connection.agent.agent_capabilities

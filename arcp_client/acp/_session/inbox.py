@@ -1,6 +1,6 @@
-"""Updates and answers in, handled in their order out: a session as its connection has it.
+"""Delivers the updates of one session to its handlers and iterators, in the order of its lane.
 
-`AcpSession` is what users hold of it.
+`AcpSession` is the public face of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN = frozenset({schema.AgentMessageChunk, schema.AgentThoughtChunk, schema.U
 
 
 class SessionInbox(Generic[S]):
-    """The one ordered inbox of a session, and who is given what comes out of it.
+    """The internal side of one session.
 
     Args:
         connection: the connection.
@@ -39,12 +39,12 @@ class SessionInbox(Generic[S]):
 
     Attributes:
         id: the agent's id for the session.
-        session: what users hold of it.
-        lane: the positions of everything that comes.
-        handlers: those of the session, behind those of the client.
+        session: its public face.
+        lane: keeps the order of its updates, answers and requests.
+        handlers: its handlers, which run after those of the client.
         streams: its iterators.
         turns: its prompts.
-        state: what the updates so far add up to.
+        state: the sum of its updates so far.
     """
 
     session: S
@@ -102,7 +102,7 @@ class SessionInbox(Generic[S]):
             finally:
                 inside.active = False
         if not self.streams.offer(update, at):
-            await self.streams.ease()
+            await self.streams.wait_for_room()
 
     def _failed(
         self, registration: UpdateRegistration, update: Update, error: BaseException
@@ -116,7 +116,7 @@ class SessionInbox(Generic[S]):
                 self.state.opened(decode(result, outcome))
 
     def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
-        """What is known of a tool call, with what a request says of it."""
+        """A tool call with all its updates, and with this one applied."""
         return self.state.call(update)
 
     # ------------------------------------------------------------------ its first use
@@ -133,7 +133,7 @@ class SessionInbox(Generic[S]):
             self._timer = loop.call_later(self._connection.limits.hold, self.lane.release)
 
     def used(self) -> None:
-        """Somebody uses it: what is held may be handled.
+        """The session is used for the first time: release what is held.
 
         Raises:
             LocalProtocolError: the caller is in another event loop.

@@ -1,4 +1,4 @@
-"""Adds up a session's updates to what the session is like now."""
+"""Keeps the current state of a session: tool calls, plan, modes, options, title, usage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CALLS = 1024  # tool calls of one session that are remembered
 
 
 class AcpState:
-    """What the updates so far add up to. Read-only for users.
+    """The state of a session after the updates so far. Read-only for users.
 
     Attributes:
         plan: the agent's latest plan.
@@ -53,7 +53,7 @@ class AcpState:
         return MappingProxyType(self._calls)
 
     def apply(self, update: Update) -> None:
-        """One more update."""
+        """Apply one update."""
         match update:
             case schema.ToolCall() | schema.ToolCallUpdate():
                 self.call(update)
@@ -73,7 +73,7 @@ class AcpState:
                 pass
 
     def call(self, update: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCall:
-        """Merge what is said of a tool call into what is known of it, which may be nothing."""
+        """Apply an update to its tool call, which is created if it is unknown."""
         known = self._calls.get(update.tool_call_id)
         # An empty list clears in an update; in a start it only says that nothing is there yet.
         nothing: tuple[Any, ...] = (
@@ -104,7 +104,7 @@ class AcpState:
             self._bytes -= self._sizes.pop(oldest)
 
     def opened(self, response: Any) -> None:
-        """What the answer to new, load, resume, fork or set_config_option says."""
+        """Apply the answer to new, load, resume, fork or set_config_option."""
         modes = getattr(response, "modes", None)
         if modes is not None:
             self.modes = tuple(modes.available_modes)

@@ -1,4 +1,4 @@
-"""Updates in, async iterators out: each sees all of them, and holds a bounded number."""
+"""Async iterators over the updates of a session, each with a bounded queue of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ U = TypeVar("U", bound=Update)
 
 
 class UpdateHistory:
-    """The last updates of a session, for iterators that come late; as lines, since few ask."""
+    """The last updates of a session, for iterators that start late. Kept undecoded."""
 
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class UpdateHistory:
         self.forgotten = 0
 
     def keep(self, at: tuple[bytes, Origin]) -> None:
-        """One more; older ones go if there are too many."""
+        """Keep an update; the oldest are dropped beyond the limits."""
         kept = self._kept
         kept.append(at)
         self._bytes += len(at[0])
@@ -40,7 +40,7 @@ class UpdateHistory:
 
 
 class _Queue:
-    """What one iterator has not asked for yet. The session holds this, never the iterator."""
+    """The updates that one iterator has not yielded yet. The session refers to this object only."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class _Queue:
         update = self.items.popleft()
         self._bytes -= _size(update)
         if len(self.items) <= self._limit // 2 and self._bytes <= self._limit_bytes // 2:
-            self.eased()
+            self.has_room()
         return update
 
     def cut(self) -> None:
-        """Lose what waits, and say so."""
+        """Replace the queued updates by a `Gap`."""
         gap = Gap(missed=len(self.items), reason="overflow")
         self.items.clear()
         self._bytes = 0
@@ -91,7 +91,7 @@ class _Queue:
         if self.arrival is not None and not self.arrival.done():
             self.arrival.set_result(None)
 
-    def eased(self) -> None:
+    def has_room(self) -> None:
         if self.room is not None and not self.room.done():
             self.room.set_result(None)
 
@@ -99,14 +99,14 @@ class _Queue:
         if not self.ended:
             self.ended, self.error = True, error
             self.wake()
-            self.eased()
+            self.has_room()
 
     def leave(self) -> None:
         self.gone = True
         self.items.clear()
         self._bytes = 0
         self.wake()
-        self.eased()
+        self.has_room()
 
 
 def _size(update: Update) -> int:
@@ -116,7 +116,7 @@ def _size(update: Update) -> int:
 class Updates(AsyncIterator[U], Generic[U]):
     """An async iterator over a session's updates; made by ``session.updates``.
 
-    It is independent of handlers and of other iterators. ``break`` and forgetting it ends it.
+    It is independent of handlers and of other iterators. It ends when it is no longer referenced.
     """
 
     def __init__(self, queue: _Queue) -> None:
@@ -157,8 +157,8 @@ class UpdateStreams:
     Args:
         limit: updates that one of them holds.
         limit_bytes: their bytes.
-        stall: seconds that one which is full and not asked may hold back the session.
-        history: updates kept for late ones.
+        stall: seconds that a full iterator may hold back the session without being advanced.
+        history: updates kept for iterators that start late.
         history_bytes: their bytes.
         check_loop: raises unless the caller is in the connection's event loop.
     """
@@ -183,7 +183,7 @@ class UpdateStreams:
         self._error: Exception | None = None
 
     def new(self, kinds: tuple[type[Update], ...], *, history: bool) -> Updates[Update]:
-        """One more iterator."""
+        """Create an iterator."""
         queue = _Queue(kinds or (Update,), self._limit, self._limit_bytes, self._at_home)
         if history:
             if self._history.forgotten:
@@ -197,7 +197,7 @@ class UpdateStreams:
         return Updates(queue)
 
     def offer(self, update: Update, at: tuple[bytes, Origin]) -> bool:
-        """Give an update to all; False if `ease` must be awaited before the next one."""
+        """Queue an update for each iterator; False if `wait_for_room` must be awaited then."""
         self._history.keep(at)
         if not self._queues:
             return True
@@ -210,8 +210,8 @@ class UpdateStreams:
                 fine = False
         return fine
 
-    async def ease(self) -> None:
-        """Wait for those who are full; who is not asked meanwhile loses what waits."""
+    async def wait_for_room(self) -> None:
+        """Wait for full iterators; one that stalls loses its queued updates."""
         self._queues = [queue for queue in self._queues if not queue.gone]
         for queue in list(self._queues):
             while queue.full and not (queue.gone or queue.ended):
@@ -223,7 +223,7 @@ class UpdateStreams:
                     queue.cut()
 
     def end(self, error: Exception | None) -> None:
-        """No more updates follow; ``error`` says why, if it was no quiet end."""
+        """End all iterators; they raise ``error`` after the last update, if it is given."""
         if not self._ended:
             self._ended, self._error = True, error
             for queue in self._queues:

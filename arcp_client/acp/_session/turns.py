@@ -1,4 +1,4 @@
-"""Prompts sent and answers received in, which turn an update belongs to out; and how a turn is cut.
+"""Tracks the turns of a session: which turn an update belongs to, and how a turn is cancelled.
 
 A turn is *open* from the moment its prompt is sent until its answer has arrived, and *current* for
 the updates between those two positions of the inbox.
@@ -30,7 +30,7 @@ class OpenTurn:
         self.killer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """It was answered, or nobody is left to answer."""
+        """The turn was answered, or the session has ended."""
         if self.killer is not None:
             self.killer.cancel()
         if not self.ended.done():
@@ -85,7 +85,7 @@ class Turns:
         return turn
 
     def answered(self, turn: OpenTurn, outcome: Outcome) -> None:
-        """Its answer has arrived. The result is kept, also for a caller who has gone."""
+        """Its answer has arrived. The result is kept even if the caller was cancelled."""
         self.close(turn)
         if isinstance(outcome, bytes):
             try:
@@ -94,7 +94,7 @@ class Turns:
                 return  # the caller gets the error
 
     def close(self, turn: OpenTurn) -> None:
-        """It is open no longer. Idempotent."""
+        """The turn is no longer open. Idempotent."""
         if self._open.pop(turn.number, None) is not None:
             self._lane.do(partial(self._exit, turn.number))
         turn.end()
@@ -116,7 +116,7 @@ class Turns:
         return self.last
 
     def replay(self, step: int) -> None:
-        """History begins (1) or has ended (-1). Called in turn."""
+        """A replay of history begins (1) or ends (-1). Called in turn."""
         self._replays += step
         self._locate()
 
@@ -136,9 +136,9 @@ class Turns:
     # ------------------------------------------------------------------ cancellation
 
     def request_cancel(self) -> None:
-        """Ask for the end of what is open. Asked before: the agent has so long, then it is killed.
+        """Mark the open turns as cancelled; a second call starts the timer that kills the agent.
 
-        Whoever is asked for a permission need not answer any more.
+        Open permission requests are answered ``cancelled``.
         """
         if self.cancelling:
             self._arm()
@@ -147,7 +147,7 @@ class Turns:
         self._connection.requests.cancel_session(self._session_id)
 
     async def cut_short(self, turn: OpenTurn) -> None:
-        """The task that awaits the answer was cancelled: tell the agent, and wait for a while."""
+        """The task that awaits the answer was cancelled: cancel the turn, and wait for its end."""
         if turn.ended.done():
             return  # the answer has come, only handlers are still at work
         self.request_cancel()

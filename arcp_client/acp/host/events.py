@@ -1,4 +1,4 @@
-"""Updates of an ACP session in, events of an ARCP job out: one of each after another."""
+"""Translates the updates of an ACP session into events of an ARCP job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arcp_client.runtime import JobContext
 __all__ = ["OTHER", "SESSION", "Bridge"]
 
 SESSION = "x-vendor.acp.session"
-"""The kind of the event that names the ACP session, to be continued with ``input.session``."""
+"""The kind of the event that names the ACP session, which ``input.session`` of a job continues."""
 
 OTHER = "x-vendor.acp.update"
 """The kind of the event that carries an update which has no event of its own, as it came."""
@@ -88,7 +88,7 @@ class Bridge:
                 await self._job.emit(OTHER, {"update": update.raw})
 
     async def end(self, turn: Turn) -> None:
-        """Emit what the end of the turn says."""
+        """Emit the usage and the stop reason of a turn."""
         usage = turn.usage
         if usage is not None:
             for name in ("input", "output", "total"):

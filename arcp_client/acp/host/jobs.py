@@ -1,4 +1,4 @@
-"""Makes ACP agents agents of a `Runtime`: their turns are jobs that can be watched and resumed."""
+"""Runs each job of a runtime as one prompt to an ACP agent."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def host(
     ends the turn when it is spent. What the agent asks permission for is decided by the job's
     lease, as are its files and terminals. Cancelling the job cancels the turn.
 
-    Whoever watches may be cut off and come back: the events are the runtime's, and the agent does
-    not notice.
+    A client that loses its connection resumes as for every job: the runtime keeps the events, and
+    the agent is not affected.
 
     Args:
         argv: the program and its arguments, or a connector.
@@ -158,7 +158,7 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
 
 
 async def _resumed(client: AcpClient, session: AcpSession) -> None:
-    """Go on without the history, which would not be told again anyway."""
+    """Continue without the history, which would not be emitted again anyway."""
     offers = client.capabilities.session_capabilities
     if offers is None or offers.resume is None:
         raise FeatureNotNegotiated("the agent offers neither session/load nor session/resume")
@@ -166,8 +166,8 @@ async def _resumed(client: AcpClient, session: AcpSession) -> None:
 
 
 async def _turn(session: AcpSession, task: _Task, job: JobContext, bridge: Bridge) -> Turn:
-    """One prompt; a cancelled job and a spent budget cancel it, and then it is waited for."""
-    # What fails is awaited below, so the owner has nothing to report.
+    """Send the prompt and wait for its turn, which a cancelled job or a spent budget cancels."""
+    # Failures are raised where the tasks are awaited, so the owner reports none.
     owner = TaskOwner("arcp_client.acp.host", on_failure=lambda _: None)
     prompting = owner.spawn(session.prompt(task.prompt), name="prompt")
     reasons = [

@@ -1,4 +1,4 @@
-"""Holds a hosted agent to its job's lease: permissions, files and terminals."""
+"""Limits a hosted agent to the lease of its job: permissions, files and terminals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def lease_policy(job: JobContext, cwd: str) -> Policy:
 
 
 class LeasedFiles(LocalFiles):
-    """Files under one directory, as far as the job's lease goes."""
+    """Files under one directory, within the lease of the job."""
 
     def __init__(self, job: JobContext, root: str) -> None:
         super().__init__(root)
@@ -91,14 +91,14 @@ _HARMLESS = re.compile(
 
 
 class LeasedTerminals(LocalTerminals):
-    """Commands here, as far as the job's lease goes: ``tool.call`` on the program.
+    """Local commands within the lease of the job: ``tool.call`` on the program.
 
     A program's name stands for the file that the ``PATH`` of this environment leads to, and for no
     other file of that name. Every other program is named by its path, without symlinks. The agent
     may add to the environment, but for what decides which program or which code is run.
 
     Args:
-        job: whose lease it is.
+        job: the job that holds the lease.
         cwd: where commands run for which the agent names no directory.
         env: the environment of the commands; None inherits this process's.
     """

@@ -1,1 +1,1 @@
-"""What a client offers to its agent: files, terminals, and answers to permission requests."""
+"""Services that a client offers to its agent: files, terminals and permission decisions."""

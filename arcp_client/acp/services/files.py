@@ -1,8 +1,8 @@
-"""Serves text files under one directory (``fs/*``), and nothing outside of it.
+"""Serves text files under one directory (``fs/*``).
 
-A path is resolved, symlinks and all, and what comes out must lie under the root. Then it is opened
-step by step from the root's own descriptor without following any link, so that a link put there
-between the check and the opening is refused and not followed.
+A path is resolved with its symlinks and must lie under the root. It is then opened step by step
+from the descriptor of the root without following any link, so that a link that is created between
+the check and the opening is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIB = 1024 * 1024
 
 @runtime_checkable
 class FileSystem(Protocol):
-    """What serves ``fs/*``. Raise `Refusal` to refuse.
+    """The interface of what serves ``fs/*``. Raise `Refusal` to refuse.
 
     If it has an attribute ``max_bytes``, no text that it returns is larger in UTF-8: the agent's
     requests wait until `AcpLimits.answers` has room for it. Without, 1 MiB is assumed.
@@ -160,7 +160,7 @@ class LocalFiles:
 
     def _read(self, path: str, parts: tuple[str, ...]) -> str:
         with self._refusing(path), self._parent(parts, make=False) as parent:
-            # Not to wait for the other end of a pipe that somebody put there.
+            # O_NONBLOCK: the file may be a pipe, whose opening would wait for its other end.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(parts[-1], flags, dir_fd=parent)
             with os.fdopen(fd, "rb") as file:

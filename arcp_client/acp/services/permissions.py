@@ -1,4 +1,4 @@
-"""A question of the agent in, the option that was chosen out; and ready policies to choose by.
+"""Permission policies: decide which of the offered options answers a permission request.
 
 A policy is any function of a `PermissionRequest`, async or not. It answers with one of the options
 or its id, with True to allow it once, with False to reject it, or with None for "cancelled".
@@ -24,13 +24,13 @@ _REJECT = ("reject_once", "reject_always")
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """What the agent asks. The handlers of every update before it have ended.
+    """A permission that the agent asks for. The handlers of earlier updates have ended.
 
     Attributes:
-        session: the session it asks in; None if this client does not know it.
+        session: the session of the request; None if this client does not know it.
         session_id: the id of that session.
-        tool_call: the tool call that it is about, with all that is known of it.
-        options: what may be answered.
+        tool_call: the tool call in question, with all its updates applied.
+        options: the possible answers.
     """
 
     session: AcpSession | None
@@ -51,7 +51,7 @@ Policy: TypeAlias = "Callable[[PermissionRequest], Answer | Awaitable[Answer]]"
 
 
 def deny(request: PermissionRequest) -> Answer:
-    """Reject everything. The policy of a client that was given none."""
+    """Reject everything. The default policy of a client."""
     return False
 
 
@@ -66,7 +66,7 @@ def allow_list(
     Args:
         kinds: kinds of tools, such as ``read`` and ``search``, as the agent names them.
         tools: names of tools, where the agent gives them (``ToolCall.name``).
-        otherwise: who decides on everything else: `deny`, or a function that asks the user.
+        otherwise: the policy for everything else: `deny`, or a function that asks the user.
     """
 
     def policy(request: PermissionRequest) -> Answer | Awaitable[Answer]:
@@ -80,10 +80,10 @@ def allow_list(
 
 
 async def decide(policy: Policy, request: PermissionRequest) -> schema.RequestPermissionResponse:
-    """Ask a policy, and put its answer as the protocol wants it.
+    """Ask a policy, and convert its answer to a response of the protocol.
 
     Raises:
-        ValueError: it answered with something that is no option of the request.
+        ValueError: its answer is not an option of the request.
     """
     answer = policy(request)
     if inspect.isawaitable(answer):
@@ -95,6 +95,6 @@ async def decide(policy: Policy, request: PermissionRequest) -> schema.RequestPe
         return schema.RequestPermissionResponse(outcome=schema.RequestPermissionOutcomeCancelled())
     option_id = answer if isinstance(answer, str) else answer.option_id
     if option_id not in [option.option_id for option in request.options]:
-        raise ValueError(f"{option_id!r} is none of the options")
+        raise ValueError(f"{option_id!r} is not one of the options")
     outcome = schema.SelectedPermissionOutcome(option_id=option_id)
     return schema.RequestPermissionResponse(outcome=outcome)

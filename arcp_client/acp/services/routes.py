@@ -1,7 +1,6 @@
-"""Answers the agent's requests with what the client was given: files, terminals, permissions.
+"""Routes the agent's requests to the client's files, terminals, permission policy and elicitation.
 
-One table says what is served and what is claimed, so nothing is claimed that is not served, and
-what is not served is refused.
+One table decides both what is served and which capabilities the client declares.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _MODES: dict[str, Any] = {
 
 
 class Services:
-    """The agent's requests, by method.
+    """The services of one client.
 
     Args:
         session: the session of an id, if it is known.
@@ -69,7 +68,7 @@ class Services:
         self._failed = failed
 
     def routes(self) -> dict[str, Route]:
-        """Who answers what."""
+        """The served methods and their routes."""
         routes = {
             "session/request_permission": Route(self._permission, schema.RequestPermissionRequest)
         }
@@ -180,7 +179,7 @@ def _weight(service: object) -> int:
 def capabilities(
     routes: dict[str, Route], extra: schema.ClientCapabilities | None
 ) -> schema.ClientCapabilities:
-    """What the client claims: what it serves, and what the caller adds to it."""
+    """The capabilities that the client declares: what it serves, and what the caller adds."""
     elicit = "elicitation/create" in routes
     own: dict[str, Any] = {
         "fs": schema.FileSystemCapabilities(

@@ -24,7 +24,7 @@ _LAST_WORDS = 0.5  # for output that is in the pipe when the process has ended
 
 @runtime_checkable
 class Terminals(Protocol):
-    """What serves ``terminal/*``. Raise `Refusal` to refuse.
+    """The interface of what serves ``terminal/*``. Raise `Refusal` to refuse.
 
     If it has an attribute ``max_bytes``, no output that it returns is larger; see `FileSystem`.
     """
@@ -100,9 +100,9 @@ def _signal_name(number: int) -> str:
 class LocalTerminals:
     """Runs the agent's commands here, each in a process group of its own, without a shell.
 
-    Standard output and error are one stream. Of more than the limit its end is kept. A command
-    that leaves children behind ends when it ends itself. Releasing it ends those that are still in
-    its process group; one that has left the group (``setsid``, a daemon) lives on.
+    Standard output and error are one stream; beyond the limit, its end is kept. A terminal ends
+    when its command ends, even if child processes live on. Releasing it ends those that are still
+    in its process group; a process that has left the group (``setsid``, a daemon) lives on.
 
     Args:
         limit: bytes of output that are kept, unless the agent asks for less.
@@ -140,7 +140,7 @@ class LocalTerminals:
 
     @property
     def max_bytes(self) -> int:
-        """How much output of one command is kept."""
+        """Bytes of output of one command that are kept."""
         return self._limit
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
@@ -235,7 +235,7 @@ class LocalTerminals:
         return schema.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 
     async def kill(self, session_id: str, terminal_id: str) -> None:
-        """End the command, politely first; its output can still be read."""
+        """End the command, with SIGTERM first; its output can still be read."""
         await self._end(self._find(session_id, terminal_id))
 
     async def release(self, session_id: str, terminal_id: str) -> None:
@@ -246,7 +246,7 @@ class LocalTerminals:
         terminal.signal(signal.SIGKILL)
 
     async def close(self) -> None:
-        """End and forget all."""
+        """End all commands and forget their terminals."""
         terminals, self._open = list(self._open.values()), {}
         for terminal in terminals:
             terminal.signal(signal.SIGKILL)

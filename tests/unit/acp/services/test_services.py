@@ -301,7 +301,7 @@ async def test_policies() -> None:
     assert await chosen(lambda r: r.options[2], running) == "reject_always"
     assert await chosen(lambda _: None, running) is None
     assert await chosen(lambda _: True, running) == "allow_once"
-    with pytest.raises(ValueError, match="none of the options"):
+    with pytest.raises(ValueError, match="not one of the options"):
         await decide(lambda _: "nonsense", running)
 
 

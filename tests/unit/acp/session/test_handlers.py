@@ -92,7 +92,7 @@ async def test_what_can_be_registered() -> None:
             session.on(lambda _: None)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="name the kinds"):
             session.subscribe(lambda _: None)
-        with pytest.raises(TypeError, match="no class of updates"):
+        with pytest.raises(TypeError, match="not a class of updates"):
             session.on(int)  # type: ignore[type-var]
         with pytest.raises(TypeError, match="a function"):
             session.subscribe(5, updates.Plan)  # type: ignore[arg-type]
