@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import SecretStr
 
-from arcp_client import Event, Gap, JobHandle, JobSummary, events, transcripts
+from arcp_client import Event, Gap, JobHandle, JobSummary, errors, events, transcripts
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
 from arcp_client.web import frames, rows
@@ -65,6 +65,7 @@ class Feed:
         error: why there will be no more events, although the job's last one is not in.
         summary: what the runtime's listing says of the job.
         scrubber: masks the secrets that are known of the job.
+        unknown: whether the runtime's listing no longer has it.
         streamed: whether its result came in pieces, and of what: ``text`` or ``binary``.
     """
 
@@ -82,6 +83,7 @@ class Feed:
         self.ended: str | None = None
         self.error: BaseException | None = None
         self.summary: JobSummary | None = None
+        self.unknown = False
         self.streamed: Literal["text", "binary"] | None = None
         self._first_seq: int | None = None
         self._known: list[str | SecretStr] = list(secrets)
@@ -153,6 +155,11 @@ class Feed:
     def over(self) -> bool:
         """Whether no more events come."""
         return self.ended is not None or self.error is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether no more events come although the job's end was not seen."""
+        return isinstance(self.error, errors.JobLost | errors.JobNotFound) and self.ended is None
 
     def start(self, asked: Position | None) -> tuple[int, Reset | None]:
         """Where somebody goes on who has read up to a position: behind which number, and why anew.
@@ -258,6 +265,12 @@ class Feed:
     def row(self) -> dict[str, Any]:
         """The job as a row of the table of jobs, its secrets masked."""
         row: dict[str, Any] = self.scrubber(
-            rows.row(self.job.id, summary=self.summary, handle=self.job, seen=self.projection)
+            rows.row(
+                self.job.id,
+                summary=self.summary,
+                handle=self.job,
+                seen=self.projection,
+                lost=self.lost or self.unknown,
+            )
         )
         return row

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pydantic import SecretStr
@@ -25,6 +25,8 @@ __all__ = ["LINGER", "Feeds"]
 LINGER = 60.0
 """Seconds that the events of a job are kept once nobody looks at it."""
 _SLICE = 64
+_FOR_PAGES = 8
+"""Feeds for which there is always room, however many jobs are followed."""
 _REMEMBERED = 1024
 _GOODBYE = 1.0
 
@@ -38,6 +40,7 @@ class _Kept:
         self.feed = feed
         self.ours = ours
         self.viewers = 0
+        self.looked_at = False
         self.pump: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -74,6 +77,8 @@ class Feeds:
         self._left_alone: OrderedDict[str, None] = OrderedDict()
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._opening: dict[str, asyncio.Task[Feed]] = {}
+        self._followed: frozenset[str] = frozenset()
+        self._refused: set[str] = set()
         self._owner = TaskOwner("arcp_client.web", on_failure=_failed)
         self._closed = False
 
@@ -99,10 +104,58 @@ class Feeds:
         opening = self._opening.get(job_id)
         if opening is None:
             # A task of its own: whoever asked first may leave, and others wait for the same.
-            opening = self._owner.spawn(self._watch(job_id), name="watch")
-            self._opening[job_id] = opening
-            opening.add_done_callback(lambda _: self._opening.pop(job_id, None))
+            opening = self._opening[job_id] = self._begin(job_id)
         return await asyncio.shield(opening)
+
+    def follow(self, job_ids: Sequence[str]) -> frozenset[str]:
+        """Keep the feeds of these jobs, and begin those that are missing, as far as there is room.
+
+        Pages come first: they take the room of what nobody looks at. A job that the runtime refuses
+        is not asked for again until it was left out once.
+
+        Returns:
+            Those of them that the runtime refused.
+        """
+        wanted = frozenset(job_ids)
+        before, self._followed = self._followed, wanted
+        self._refused &= wanted
+        for job_id in before - wanted:
+            kept = self._kept.get(job_id)
+            if kept is None or kept.viewers:
+                continue
+            if kept.feed.over and not kept.looked_at:
+                self._drop(kept)
+            else:
+                self._left(kept)
+        for job_id in wanted & self._kept.keys():
+            kept = self._kept[job_id]
+            if kept.timer is not None and not kept.feed.over:
+                kept.timer.cancel()
+                kept.timer = None
+        room = self._limit - _FOR_PAGES - len(self._kept) - len(self._opening)
+        for job_id in job_ids:
+            if job_id in self._kept or job_id in self._opening or job_id in self._refused:
+                continue
+            if room <= 0 or self._closed:
+                break
+            room -= 1
+            self._opening[job_id] = self._begin(job_id)
+            self._owner.spawn(self._try(job_id, self._opening[job_id]), name="follow")
+        return frozenset(self._refused)
+
+    def _begin(self, job_id: str) -> asyncio.Task[Feed]:
+        opening = self._owner.spawn(self._watch(job_id), name="watch")
+        opening.add_done_callback(lambda _: self._opening.pop(job_id, None))
+        return opening
+
+    async def _try(self, job_id: str, opening: asyncio.Task[Feed]) -> None:
+        try:
+            await asyncio.shield(opening)
+        except errors.RequestError as error:
+            self._refused.add(job_id)
+            _log.debug("job %s cannot be followed: %s", job_id, error)
+        except (ArcpError, Problem) as error:
+            _log.debug("job %s is not followed now: %s", job_id, error)
 
     def adopt(self, job: JobHandle, *, ours: bool = False) -> Feed:
         """The feed of a job that is at hand, begun if need be.
@@ -129,6 +182,7 @@ class Feeds:
             yield False
             return
         kept.viewers += 1
+        kept.looked_at = True
         if kept.timer is not None:
             kept.timer.cancel()
             kept.timer = None
@@ -193,9 +247,11 @@ class Feeds:
             if not feed.over:
                 feed.fail(errors.JobLost("the job is watched no longer", job_id=feed.job.id))
         self._changed(feed)
+        self._left(kept)
 
     def _left(self, kept: _Kept) -> None:
-        if kept.viewers == 0 and kept.timer is None and not self._closed:
+        followed = kept.feed.job.id in self._followed and not kept.feed.over
+        if kept.viewers == 0 and kept.timer is None and not self._closed and not followed:
             loop = asyncio.get_running_loop()
             kept.timer = loop.call_later(self._linger, self._drop, kept)
 

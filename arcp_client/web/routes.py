@@ -210,7 +210,7 @@ class _Dashboard:
     async def start(self, _app: web.Application) -> None:
         """Begin; what follows needs the event loop."""
         self._link = Link(self._client, self._scrubber)
-        self._board = Board(self._client, self.feeds.get, self._scrubber)
+        self._board = Board(self._client, self.feeds.get, self._scrubber, follow=self.feeds.follow)
 
     async def stop(self, app: web.Application) -> None:
         """End the streams, and leave no task behind."""

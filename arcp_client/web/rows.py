@@ -1,13 +1,50 @@
-"""What is known of a job in, one row of the table of jobs out."""
+"""Makes the row of one job in the table of jobs from all that is known of the job."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from arcp_client import JobHandle, JobSummary
+from arcp_client.events import Progress
 from arcp_client.projection import ENDED, JobProjection
 
-__all__ = ["row"]
+__all__ = ["LOST", "Outcome", "row"]
+
+LOST = "lost"
+"""The status of a job that the runtime no longer knows, and whose end nobody saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a row says of a job that has ended, once its events are no longer kept.
+
+    Attributes:
+        status: how it ended.
+        began_at: the time of its first event, by the runtime's clock, in ISO 8601.
+        ended_at: the time of its last one.
+        error: why it failed.
+        progress: how far it was.
+    """
+
+    status: str
+    began_at: str | None = None
+    ended_at: str | None = None
+    error: str | None = None
+    progress: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, seen: JobProjection) -> Outcome:
+        """How a job stands by its events so far."""
+        bars = seen.progress
+        began, last = seen.began_at, seen.last_at
+        return cls(
+            status=seen.status,
+            began_at=began.isoformat() if began is not None else None,
+            ended_at=last.isoformat() if last is not None and seen.ended else None,
+            error=None if seen.error is None else f"{seen.error.code}: {seen.error.message}",
+            progress=asdict(bars[-1]) if bars else None,
+        )
 
 
 def row(
@@ -16,6 +53,8 @@ def row(
     summary: JobSummary | None = None,
     handle: JobHandle | None = None,
     seen: JobProjection | None = None,
+    outcome: Outcome | None = None,
+    lost: bool = False,
 ) -> dict[str, Any]:
     """A row, from the newest that is known: the events seen, the handle, then the listing.
 
@@ -23,32 +62,38 @@ def row(
         job_id: the job.
         summary: what the runtime's listing says.
         handle: the job, if this session has heard of it.
-        seen: its events so far, if somebody looks at it.
+        seen: its events so far, if they are followed.
+        outcome: how it ended, if its events were followed up to the end.
+        lost: the runtime no longer knows it.
     """
+    if seen is not None:
+        outcome = Outcome.of(seen)
     agent = (handle.agent if handle is not None else "") or (summary.agent if summary else "")
     name, _, version = agent.partition("@")
-    told = [each.status for each in (seen, handle, summary) if each is not None]
+    told = [each.status for each in (outcome, handle, summary) if each is not None]
     # Whoever knows of the end knows best: a job that is watched no longer stands still here.
     ended = [status for status in told if status in ENDED]
     known = [status for status in reversed(told) if status and status != "pending"]
-    status = next(iter([*ended, *known]), "pending")
+    status = next(iter([*ended, *([LOST] if lost else known)]), "pending")
     created = summary.created_at if summary is not None else None
+    began = outcome.began_at if outcome is not None else None
     bar = handle.progress if handle is not None else None
     return {
         "job_id": job_id,
         "agent": name,
         "version": version or None,
         "status": status,
-        "created_at": created.isoformat() if created is not None else None,
+        "created_at": created.isoformat() if created is not None else began,
+        "ended_at": outcome.ended_at if outcome is not None else None,
+        "reason": outcome.error if outcome is not None else None,
         "parent_job_id": summary.parent_job_id if summary is not None else None,
-        "progress": None
-        if bar is None
-        else {
-            "current": bar.current,
-            "total": bar.total,
-            "units": bar.units,
-            "message": bar.message,
-        },
+        "progress": outcome.progress if bar is None and outcome is not None else _progress(bar),
         "phase": seen.phase if seen is not None else None,
         "last_event_seq": summary.last_event_seq if summary is not None else None,
     }
+
+
+def _progress(bar: Progress | None) -> dict[str, Any] | None:
+    if bar is None:
+        return None
+    return {name: getattr(bar, name) for name in ("current", "total", "units", "message")}

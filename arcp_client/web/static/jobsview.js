@@ -16,7 +16,7 @@ export function jobsView({ store }) {
   const rows = new Map();
   const text = el('input', { type: 'search', id: 'jobs-text', autocomplete: 'off', spellcheck: 'false', placeholder: 'Job, agent or phase', on: { input: () => choose({ text: text.value }) } });
   const status = el('select', { id: 'jobs-status', on: { change: () => choose({ status: status.value }) } },
-    [['', 'any'], ['active', 'active'], ...['pending', 'running', 'success', 'error', 'cancelled', 'timed_out'].map((s) => [s, statusWord(s)])]
+    [['', 'any'], ['active', 'active'], ...['pending', 'running', 'success', 'error', 'cancelled', 'timed_out', 'lost'].map((s) => [s, statusWord(s)])]
       .map(([value, label]) => el('option', { value }, label)));
   const nest = el('input', { type: 'checkbox', id: 'jobs-nest', on: { change: () => choose({ nest: nest.checked }) } });
   text.value = chosen.text;
@@ -132,14 +132,17 @@ function jobRow(id) {
   const version = el('span', { class: 'version foreign' });
   const progress = bar('progressbar', `Progress of ${oneLine(id, 60)}`);
   const age = el('span');
+  const ended = el('span', { class: 'sub' });
   const cell = (key, label, ...content) => el('td', { role: 'cell', class: `col-${key}` }, el('span', { class: 'cell-label', 'aria-hidden': 'true' }, label), el('span', { class: 'cell' }, content));
   const element = el('tr', { role: 'row' },
     cell('job', 'Job', mark, link, parent),
     cell('status', 'Status', badge, phase),
     cell('agent', 'Agent', el('span', { class: 'nowrap' }, agent, version)),
     cell('progress', 'Progress', progress.element),
-    cell('age', 'Age', age));
+    cell('age', 'Time', age, ended));
   let created = null;
+  let until = null;
+  let over = false;
 
   return {
     element,
@@ -153,7 +156,8 @@ function jobRow(id) {
       put(parent, lonely ? `child of ${oneLine(row.parent_job_id, 60)}` : '');
       show(parent, lonely);
       badge.update(row.status);
-      put(phase, row.phase && !ENDED.has(row.status) ? oneLine(row.phase, 60) : '');
+      over = ENDED.has(row.status);
+      put(phase, over ? why(row) : oneLine(row.phase ?? '', 60));
       const { name, at } = splitAgent(row);
       put(agent, oneLine(name, 60));
       put(version, at ? `@${oneLine(at, 30)}` : '');
@@ -165,17 +169,37 @@ function jobRow(id) {
         progress.update({
           share: part,
           words: part === null ? `${count(p.current)}${units}` : `${count(p.current)} / ${count(p.total)}${units}`,
-          tone: ENDED.has(row.status) ? 'done' : 'plain',
+          tone: over ? 'done' : 'plain',
         });
         set(progress.element.querySelector('[role]'), 'aria-label', `Progress of ${oneLine(id, 60)}`);
       }
       created = millis(row.created_at);
-      set(age, 'title', created === null ? null : new Date(created).toLocaleString());
+      until = millis(row.ended_at);
+      set(age, 'title', created === null ? null : `since ${new Date(created).toLocaleString()}`);
+      set(ended, 'title', until === null ? null : new Date(until).toLocaleString());
     },
     age(now) {
-      put(age, created === null ? '–' : duration(Math.floor(Math.max(0, now - created) / 1000)));
+      const to = over ? until : now;
+      const ran = created === null || to === null ? null : Math.max(0, to - created) / 1000;
+      put(age, ran === null ? '–' : over ? `took ${duration(ran)}` : duration(Math.floor(ran)));
+      put(ended, over ? moment(until ?? created, until === null ? 'began' : 'ended', now) : '');
     },
   };
+}
+
+/** Why a job did not end well, in a line. */
+function why(row) {
+  if (row.status === 'lost') return 'the runtime no longer knows it';
+  return row.status === 'success' ? '' : oneLine(row.reason ?? '', 160);
+}
+
+/** "ended 14:03", or with its day if that is not today; empty if it is not known when. */
+function moment(at, word, now) {
+  if (at === null) return '';
+  const date = new Date(at);
+  const today = date.toDateString() === new Date(now).toDateString();
+  const when = today ? date.toLocaleTimeString([], { timeStyle: 'short' }) : date.toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' });
+  return `${word} ${when}`;
 }
 
 /** The name and the version of an agent; a runtime may give them as one. */

@@ -11,6 +11,7 @@ const LOOK = {
   error: ['cross', 'error'],
   cancelled: ['stop', 'plain'],
   timed_out: ['clock', 'warn'],
+  lost: ['gap', 'warn'],
 };
 
 /** The word for a status, as people write it. */
@@ -18,7 +19,7 @@ export function statusWord(status) {
   return oneLine(String(status || 'unknown').replace('_', ' '), 24);
 }
 
-export const ENDED = new Set(['success', 'error', 'cancelled', 'timed_out']);
+export const ENDED = new Set(['success', 'error', 'cancelled', 'timed_out', 'lost']);
 
 /** A badge; `update(status)` changes it in place. */
 export function statusBadge(status) {

@@ -8,10 +8,11 @@ export const COLUMNS = [
   { key: 'status', label: 'Status' },
   { key: 'agent', label: 'Agent' },
   { key: 'progress', label: 'Progress' },
-  { key: 'age', label: 'Age' },
+  { key: 'age', label: 'Time' },
 ];
 
-const STATUS_ORDER = ['running', 'pending', 'error', 'timed_out', 'cancelled', 'success'];
+const STATUS_ORDER = ['running', 'pending', 'error', 'lost', 'timed_out', 'cancelled', 'success'];
+const ERA = 1e15;                                    // ms: later than any job
 
 const KEYS = {
   job: (row) => row.job_id,
@@ -21,8 +22,10 @@ const KEYS = {
   },
   agent: (row) => `${row.agent ?? ''}@${row.version ?? ''}`,
   progress: (row) => share(row) ?? -1,
-  age: (row) => -(millis(row.created_at) ?? 0),      // the youngest first
+  age: (row) => -(millis(row.created_at) ?? 0) - (active(row) ? ERA : 0),   // what runs, then the youngest
 };
+
+const active = (row) => row.status === 'running' || row.status === 'pending';
 
 /** How far a job is, from 0 to 1; null if nobody knows. */
 export function share(row) {
@@ -32,7 +35,8 @@ export function share(row) {
 }
 
 /**
- * What the table shows: `[{row, depth}]`, parents before their children.
+ * What the table shows: `[{row, depth}]`, parents before their children. A family stands where the
+ * first of its members would: a child that runs is not behind the jobs that ended after its parent.
  *
  * `text` must be in the id, agent, phase or status; `status` is one status, 'active' or ''. A child
  * whose parent is not shown stands by itself. Equal keys keep the order of ids.
@@ -41,7 +45,7 @@ export function arrange(jobs, { text = '', status = '', sort = 'age', descending
   const wanted = text.trim().toLowerCase();
   const kept = [];
   for (const row of jobs.values()) {
-    if (status === 'active' ? row.status !== 'running' && row.status !== 'pending' : status && row.status !== status) continue;
+    if (status === 'active' ? !active(row) : status && row.status !== status) continue;
     if (wanted && !`${row.job_id}\n${row.agent}@${row.version ?? ''}\n${row.phase ?? ''}\n${row.status}`.toLowerCase().includes(wanted)) continue;
     kept.push(row);
   }
@@ -52,14 +56,21 @@ export function arrange(jobs, { text = '', status = '', sort = 'age', descending
 
   const shown = new Set(kept.map((row) => row.job_id));
   const children = new Map();
-  const roots = [];
+  const parents = new Map();
   for (const row of kept) {
     const parent = row.parent_job_id;
     if (parent && parent !== row.job_id && shown.has(parent)) {
       if (!children.has(parent)) children.set(parent, []);
       children.get(parent).push(row);
-    } else roots.push(row);
+      parents.set(row.job_id, parent);
+    }
   }
+  const byId = new Map(kept.map((row) => [row.job_id, row]));
+  const root = (row) => {
+    let at = row.job_id;
+    for (const seen = new Set(); parents.has(at) && !seen.has(at); at = parents.get(at)) seen.add(at);
+    return byId.get(at);
+  };
   const out = [];
   const placed = new Set();
   const place = (from) => {
@@ -73,8 +84,10 @@ export function arrange(jobs, { text = '', status = '', sort = 'age', descending
       for (let i = below.length - 1; i >= 0; i -= 1) stack.push({ row: below[i], depth: next.depth + 1 });
     }
   };
-  for (const row of roots) place(row);
-  for (const row of kept) place(row);        // parents that name each other still are shown
+  for (const row of kept) {
+    if (!placed.has(row.job_id)) place(root(row));
+    place(row);                              // parents that name each other still are shown
+  }
   return out;
 }
 

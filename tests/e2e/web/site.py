@@ -65,10 +65,13 @@ class Site:
     async def running(self) -> AsyncIterator[Site]:
         """The runtime, the link, the client and its dashboard."""
         async with AsyncExitStack() as stack:
-            self.runtime = await stack.enter_async_context(Runtime(name="atelier", version="1.4"))
+            self._stack = await stack.enter_async_context(AsyncExitStack())
+            runtime_of = self._stack.enter_async_context
+            self.runtime = await runtime_of(Runtime(name="atelier", version="1.4"))
             self._agents()
             if self.linked:
-                runtime = await stack.enter_async_context(self.runtime.serve())
+                runtime = await runtime_of(self.runtime.serve())
+                self._port = runtime.port
                 self.proxy = await stack.enter_async_context(FaultyProxy(runtime.url))
                 target: Any = self.proxy.url
             else:
@@ -97,6 +100,13 @@ class Site:
         port = self.server.port
         await self.stop()
         await self.start(port)
+
+    async def replace_runtime(self) -> None:
+        """End the runtime, and begin one in its place that has none of its jobs."""
+        await self._stack.aclose()
+        self.runtime = await self._stack.enter_async_context(Runtime(name="atelier", version="1.5"))
+        self._agents()
+        await self._stack.enter_async_context(self.runtime.serve(port=self._port))
 
     def _agents(self) -> None:
         for name, version in (("puppet", "1.2.0"), ("mason", "0.9.1"), ("scribe", None)):

@@ -1,10 +1,12 @@
-"""The table of jobs is live, and can be searched and sorted."""
+"""W2: the table of jobs is live and true, and can be searched and sorted."""
 
 from __future__ import annotations
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from arcp_client import Client
+from arcp_client.web import serve
 from tests.e2e.web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -118,3 +120,65 @@ async def test_many_jobs_are_shown_a_part_at_a_time(site: Site, page: Page) -> N
     await expect(ids(page)).to_have_count(200)
     await page.get_by_role("button", name="Show 200 more").click()
     await expect(ids(page)).to_have_count(400)
+
+
+async def test_w2_running_jobs_show_their_progress_although_no_page_opened_them(
+    site: Site, page: Page
+) -> None:
+    jobs = [await site.submit("puppet") for _ in range(10)]
+    for n, job in enumerate(jobs, 1):
+        await job.says.progress(n, total=12, units="files")
+    async with Client(site.runtime) as watcher, serve(watcher) as server:
+        await page.goto(server.url)
+        for n, job in enumerate(jobs, 1):
+            bar = page.locator(f"tr[data-job='{job.id}']").get_by_role("progressbar")
+            await expect(bar).to_have_attribute("aria-valuetext", f"{n} / 12 files")
+        await jobs[0].says.progress(11, total=12, units="files")
+        bar = page.locator(f"tr[data-job='{jobs[0].id}']").get_by_role("progressbar")
+        await expect(bar).to_have_attribute("aria-valuetext", "11 / 12 files")
+
+
+async def test_w2_ended_jobs_show_how_long_they_took_when_they_ended_and_why(
+    site: Site, page: Page
+) -> None:
+    done, failed = await site.submit("puppet"), await site.submit("mason")
+    await done.finish()
+    failed.fail("X_NO_BRANCH", "no such branch")
+    async with Client(site.runtime) as watcher, serve(watcher) as server:
+        await page.goto(server.url)
+        row = page.locator(f"tr[data-job='{failed.id}']")
+        await expect(row.locator(".col-status")).to_contain_text("X_NO_BRANCH: no such branch")
+        for job in (done, failed):
+            time = page.locator(f"tr[data-job='{job.id}'] .col-age")
+            await expect(time).to_contain_text("took 0")
+            await expect(time).to_contain_text("ended ")
+
+
+async def test_w2_a_job_that_a_restarted_runtime_no_longer_knows_is_lost(page: Page) -> None:
+    async with Site(linked=True).running() as site:
+        job = await site.submit("puppet")
+        await job.says.progress(120, total=600)
+        await page.goto(site.url)
+        row = page.locator(f"tr[data-job='{job.id}']")
+        await expect(row.get_by_role("progressbar")).to_have_attribute(
+            "aria-valuetext", "120 / 600"
+        )
+        await site.replace_runtime()
+        await expect(row.locator(".badge")).to_have_text("lost")
+        await expect(row).to_contain_text("the runtime no longer knows it")
+
+
+async def test_w2_what_runs_stands_above_what_ended_later(site: Site, page: Page) -> None:
+    running = await site.submit("puppet", lease={"agent.delegate": ["**"]})
+    for _ in range(3):
+        await (await site.submit("mason")).finish()
+    await page.goto(site.url)
+    await expect(ids(page)).to_have_count(4)
+    await expect(ids(page).first).to_have_text(running.id)
+
+
+async def test_w2_the_whole_row_opens_the_job(site: Site, page: Page) -> None:
+    job = await site.submit("puppet")
+    await page.goto(site.url)
+    await page.locator(f"tr[data-job='{job.id}'] .col-age").click(force=True)
+    await expect(page.get_by_role("heading", level=1)).to_have_text(job.id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from arcp_client import Client, JobSummary, Runtime, errors
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
 from arcp_client.web.board import Board
+from arcp_client.web.feeds import Feeds
 from arcp_client.web.rows import row
 from tests.unit.web.kit import SOON, Gates, agents, site
 
@@ -155,6 +158,17 @@ async def test_nobody_looks_and_nobody_asks(client: Client, board: Board) -> Non
     await board.close()
 
 
+@pytest.mark.parametrize(
+    ("held", "seen", "shown"),
+    [("running", None, "lost"), ("running", "running", "lost"), ("running", "error", "error")],
+)
+def test_w2_a_job_that_the_listing_has_lost_is_lost_unless_its_end_was_seen(
+    held: str, seen: str | None, shown: str
+) -> None:
+    projection = JobProjection("job_1", status=seen) if seen is not None else None
+    assert row("job_1", handle=handle(held), seen=projection, lost=True)["status"] == shown
+
+
 def handle(status: str) -> Any:
     return SimpleNamespace(agent="a@1", status=status, progress=None)
 
@@ -183,3 +197,81 @@ def test_whoever_knows_of_the_end_knows_best(
         seen=projection,
     )
     assert made["status"] == shown
+
+
+class TestFollowing:
+    """W2: the table follows the jobs that its pages show first, and only while there are pages."""
+
+    @staticmethod
+    def made(client: Client, **options: Any) -> tuple[Feeds, Board]:
+        feeds = Feeds(client, changed=lambda feed: board.touch(feed), **options)
+        board = Board(client, feeds.get, Scrubber(), follow=feeds.follow)
+        return feeds, board
+
+    @staticmethod
+    async def until(true: Callable[[], object]) -> None:
+        async with asyncio.timeout(SOON):
+            while not true():
+                await asyncio.sleep(0.01)
+
+    async def test_no_more_jobs_are_followed_than_there_is_room_for(
+        self, client: Client, other: Client, gates: Gates
+    ) -> None:
+        for _ in range(30):
+            await other.submit("gated", "one")
+        feeds, board = self.made(client, limit=12)
+        with board.viewing():
+            await self.until(lambda: len(list(feeds)) == 4)
+            assert len([row for row in board.rows if row["phase"] == "waiting"]) <= 4
+            with contextlib.ExitStack() as pages:
+                for row in board.rows[:12]:  # pages take the room of what nobody looks at
+                    pages.enter_context(feeds.viewing(await feeds.open(row["job_id"])))
+                assert len(list(feeds)) == 12
+        gates["one"].set()
+        await board.close()
+        await feeds.close()
+
+    async def test_all_ended_jobs_are_told_of_a_few_at_a_time(
+        self, client: Client, other: Client
+    ) -> None:
+        for _ in range(12):
+            with contextlib.suppress(errors.JobFailed):
+                await (await other.submit("fail")).result()
+        feeds, board = self.made(client)
+        most = 0
+        with board.viewing():
+
+            def told() -> bool:
+                nonlocal most
+                most = max(most, len(list(feeds)))
+                rows = board.rows
+                return len(rows) == 12 and all(row["reason"] and row["ended_at"] for row in rows)
+
+            await self.until(told)
+        assert most <= 5
+        assert not list(feeds)
+        await board.close()
+        await feeds.close()
+
+    async def test_a_job_that_the_runtime_refuses_is_asked_for_once(
+        self, client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        at_once(monkeypatch)
+        await other.submit("gated", "one")
+        asked = 0
+
+        async def refuse(*_: Any, **__: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            raise errors.PermissionDenied("not yours")
+
+        monkeypatch.setattr(client, "watch", refuse)
+        feeds, board = self.made(client)
+        with board.viewing():
+            await self.until(lambda: asked)
+            seen = board._refreshed
+            await self.until(lambda: board._refreshed > seen)
+        assert asked == 1
+        gates["one"].set()
+        await board.close()
+        await feeds.close()
