@@ -17,12 +17,13 @@ export function linkChip(link, page, now) {
     return { tone: 'plain', icon: 'pause', text: 'resting', hint: 'The page is hidden and goes on when it is shown.' };
   }
   if (!link || page.state === 'connecting') return { tone: 'plain', icon: 'turn', text: 'connecting', hint: '' };
-  const hint = link.cause ? String(link.cause) : '';
+  const turns = page.state === 'turns' ? 'Many windows are open: they take turns, and each is a few seconds late.' : '';
+  const hint = link.cause ? String(link.cause) : turns;
   switch (link.state) {
     case 'live':
       return link.resumed
-        ? { tone: 'ok', icon: 'check', text: 'live, resumed', hint: 'The session was resumed: nothing was missed.' }
-        : { tone: 'ok', icon: 'dot', text: 'live', hint: '' };
+        ? { tone: 'ok', icon: 'check', text: 'live, resumed', hint: turns || 'The session was resumed: nothing was missed.' }
+        : { tone: 'ok', icon: 'dot', text: 'live', hint: turns };
     case 'reconnecting':
       return { tone: 'warn', icon: 'turn', text: waiting(link, now), hint };
     case 'closed':

@@ -95,7 +95,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
   const stream = follow(`${path}/stream`, {
     on,
     state(now) {
-      if (now === 'live') {
+      if (now === 'live' || now === 'turns') {
         opened = Date.now() + store.state.skew;
         show(failure, false);
       }

@@ -1,9 +1,11 @@
 /** A stream of server-sent events in, parsed messages out; rests while the page is hidden. */
 
 import { parse, write } from './numbers.js';
+import { takeTurns } from './turns.js';
 
 const FIRST = 500;
 const MOST = 10000;
+const PATIENCE = 10000;                      // a stream that brings nothing is given up for another's turn
 
 /**
  * Follow one stream of the server.
@@ -11,10 +13,11 @@ const MOST = 10000;
  * A break of the network is mended by the browser, which asks to go on after the last id it saw. An
  * answer that is no stream ends the browser's tries: then `refused` is asked, with the answer's
  * status and error, whether to go on, and the next try says by `?after=` where to. While the page is
- * hidden the stream is closed, since a browser has only a few connections to a server.
+ * hidden the stream is closed, since a browser has only a few connections to a server. Where many
+ * windows are visible they take turns, and each goes on after the last id it saw.
  *
- * `on` maps types of messages to `(data, bytes)`; `state` is told 'connecting', 'live', 'offline'
- * or 'idle'.
+ * `on` maps types of messages to `(data, bytes)`; `state` is told 'connecting', 'live', 'turns' (live,
+ * and others have their turn too), 'offline' or 'idle'.
  */
 export function follow(url, { on, state = () => {}, refused = () => true }) {
   let source = null;
@@ -22,21 +25,36 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
   let timer = null;
   let delay = FIRST;
   let over = false;
+  let resting = false;                       // asking why, or refused for good
+  let opened = 0;
+  let got = false;
+  let told = '';
+  const turns = takeTurns(look);
+
+  function say() {
+    const now = turns.many() ? 'turns' : 'live';
+    if (now !== told) state(now);
+    told = now;
+  }
 
   function open() {
     timer = null;
-    if (over || source || document.hidden) return;
+    if (over || source || document.hidden || !turns.mine()) return;
+    opened = Date.now();
+    got = false;
     const target = new URL(url, document.baseURI);
     if (last) target.searchParams.set('after', last);
     const mine = new EventSource(target);
     source = mine;
     mine.addEventListener('open', () => {
       delay = FIRST;
-      state('live');
+      told = '';
+      say();
     });
     for (const [type, listener] of Object.entries(on)) {
       mine.addEventListener(type, (message) => {
         if (source !== mine) return;
+        got = true;
         if (message.lastEventId) last = message.lastEventId;
         listener(parse(message.data), message.data.length);
       });
@@ -52,9 +70,11 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
   }
 
   async function ask(target) {
+    resting = true;
     const answer = await statusOf(target);
     if (over || source) return;
     if (answer && !refused(answer)) return;
+    resting = false;
     timer = setTimeout(open, delay * (0.75 + Math.random() / 2));
     delay = Math.min(delay * 2, MOST);
   }
@@ -66,11 +86,22 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
     timer = null;
   }
 
+  /** Begin when it is this window's turn, and end when it is another's. */
+  function look() {
+    if (over || document.hidden) return;
+    if (!source) {
+      if (timer === null && !resting) open();
+    } else if (!turns.mine() && (got || Date.now() - opened > PATIENCE)) close();
+    else if (source.readyState === EventSource.OPEN) say();
+  }
+
   function turn() {
+    turns.hidden(document.hidden);
     if (document.hidden) {
       close();
       state('idle');
     } else if (!over && !source && timer === null) {
+      resting = false;
       state('connecting');
       open();
     }
@@ -84,6 +115,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
     stop() {
       over = true;
       close();
+      turns.stop();
       document.removeEventListener('visibilitychange', turn);
     },
   };
