@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.e2e.web.conftest import Complaints
 from tests.e2e.web.site import Site, all_rows, lines
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
 WINDOWS = 8
 
@@ -21,7 +21,7 @@ async def test_w3_eight_visible_windows_all_go_on(
     job = await site.submit()
     await job.lines(1, 10)
     context = await browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)  # the pages wait for one another
     pages: list[Page] = []
     try:
         for n in range(WINDOWS):
