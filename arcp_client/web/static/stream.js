@@ -113,6 +113,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
 
   return {
     stop() {
+      if (over) return;
       over = true;
       close();
       turns.stop();
