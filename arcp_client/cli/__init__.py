@@ -15,9 +15,9 @@ Install it with:  pip install 'arcp-client[cli]'"""
 
 def main() -> None:
     """The entry point of ``arcp-client``; always ends with SystemExit."""
-    from arcp_client.cli.streams import open_closed
+    from arcp_client.cli.streams import replace_closed
 
-    open_closed()
+    replace_closed()
     for name in _EXTRA:
         if importlib.util.find_spec(name) is None:  # imported is each when it is needed
             print(_MISSING.format(name=name), file=sys.stderr)

@@ -1,17 +1,12 @@
-"""A command's coroutine in, its exit code out: signals, errors and broken pipes all end here."""
+"""Connects a command to its runtime."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -19,7 +14,6 @@ from rich.text import Text
 from tenacity import stop_after_delay
 
 from arcp_client import (
-    ArcpError,
     CheckpointStore,
     Client,
     ClientInfo,
@@ -30,17 +24,17 @@ from arcp_client import (
     Timeouts,
 )
 from arcp_client import __version__ as package_version
-from arcp_client._tasks import start
-from arcp_client.cli.errors import complaint
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts, beside
+from arcp_client.cli.options import ConnectionOptions, OutputOptions
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.prompt import ask, can_ask
 from arcp_client.cli.settings import settle
 from arcp_client.cli.view import render, terminal
 from arcp_client.errors import Unauthenticated
 from arcp_client.transcripts import Scrubber
 
-__all__ = ["Interrupts", "Place", "Stop", "beside", "connected", "execute", "place"]
+__all__ = ["Place", "connected", "place"]
 
 
 _log = logging.getLogger("arcp_client.cli")
@@ -64,142 +58,22 @@ class Place:
 
 
 def place(
-    *,
-    url: str | None = None,
-    token_file: Path | None = None,
-    profile: str | None = None,
-    output: Output | None = None,
-    connect_timeout: float = 5.0,
-    reconnect_for: float = 30.0,
+    at: ConnectionOptions, form: OutputOptions | None = None, *, reconnect_for: float = 30.0
 ) -> Place:
     """Settle a command's options with the environment and the settings files."""
-    settled = settle(url=url, token_file=token_file, profile=profile, output=output)
+    settled = settle(
+        url=at.url,
+        token_file=at.token_file,
+        profile=at.profile,
+        output=form.chosen() if form is not None else None,
+    )
     return Place(
         url=settled.url.value,
         token=settled.token(),
         output=Output(settled.output.value),
-        connect_timeout=connect_timeout,
+        connect_timeout=at.connect_timeout,
         reconnect_for=reconnect_for,
     )
-
-
-class Interrupts:
-    """SIGINT and SIGTERM as the end of a waiting block, instead of an exception anywhere.
-
-    ::
-
-        async with interrupts.stop():   # left at the first signal
-            ...
-        if interrupts.count: ...
-
-    Attributes:
-        count: signals so far.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._early = False
-        self._scope: asyncio.Timeout | None = None
-
-    @contextlib.contextmanager
-    def listen(self) -> Iterator[None]:
-        """Take the signals over."""
-        loop = asyncio.get_running_loop()
-        taken = (signal.SIGINT, signal.SIGTERM)
-        for each in taken:
-            loop.add_signal_handler(each, self._came)
-        try:
-            yield
-        finally:
-            for each in taken:
-                loop.remove_signal_handler(each)
-
-    def _came(self) -> None:
-        self.count += 1
-        if self._scope is None:
-            self._early = True
-        elif not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
-
-    def stop(self, timeout: float | None = None) -> Stop:
-        """A block that the next signal, or the timeout, ends early and quietly."""
-        return Stop(self, timeout)
-
-    def swap(self, scope: asyncio.Timeout | None) -> asyncio.Timeout | None:
-        """Let signals end this block; the one that they ended before."""
-        before, self._scope = self._scope, scope
-        if scope is not None and self._early:  # it came while no block was there to be ended
-            self._early = False
-            scope.reschedule(asyncio.get_running_loop().time())
-        return before
-
-
-class Stop:
-    """See `Interrupts.stop`."""
-
-    def __init__(self, interrupts: Interrupts, timeout: float | None) -> None:
-        self._interrupts = interrupts
-        self._timeout = timeout
-        self._scope = asyncio.timeout(None)
-        self._outer: asyncio.Timeout | None = None
-
-    async def __aenter__(self) -> None:
-        self._scope = asyncio.timeout(self._timeout)
-        await self._scope.__aenter__()
-        self._outer = self._interrupts.swap(self._scope)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        self._interrupts.swap(self._outer)
-        try:
-            await self._scope.__aexit__(kind, error, trace)
-        except TimeoutError:
-            return True
-        return False
-
-
-def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit:
-    """Run a command's coroutine with its signals taken over.
-
-    Args:
-        body: the coroutine.
-        at_once: a signal ends it wherever it is; else it sees to them itself.
-    """
-
-    async def main() -> Exit:
-        interrupts = Interrupts()
-        with interrupts.listen():
-            if not at_once:
-                code: Exit = await body(interrupts)
-                return code
-            async with interrupts.stop():
-                code = await body(interrupts)
-                return code
-            raise Complaint(Exit.INTERRUPTED, "interrupted")
-
-    terminal.log_to_stderr()
-    try:
-        return asyncio.run(main())
-    except ArcpError as error:
-        raise complaint(error) from error
-
-
-@asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do something else during a block; it ends with the block, and fails it if it failed."""
-    task = start(work)  # owned by the block
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        failure = None if task.cancelled() else task.exception()
-    if failure is not None:
-        raise failure
 
 
 @asynccontextmanager
@@ -272,12 +146,18 @@ async def connected(
                     await client.connect()
                 break
             except Unauthenticated:
-                if not tries:
+                typed = None
+                while typed is None and tries:
+                    tries -= 1
+                    try:
+                        typed = await ask(f"token for {where.url}: ")
+                    except Complaint as unusable:
+                        terminal.complain(unusable)
+                        continue
+                    break
+                if typed is None:
                     raise
-                tries -= 1
-                where.token = await ask(f"token for {where.url}: ")
-                if where.token is None:
-                    raise
+                where.token = typed
             client, first = make_client(where, store), True
     if interrupts.count:
         await leave(0.5)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import enum
-import errno
-import io
-import os
-import sys
-from collections.abc import Callable
-from typing import IO
 
 from arcp_client.version import DOCS_URL
 
-__all__ = ["Complaint", "Exit", "guarded", "is_utf8", "page_of", "short_link", "tame"]
+__all__ = ["Complaint", "Exit", "page_of", "short_link"]
 
 
 class Exit(enum.IntEnum):
@@ -124,83 +118,3 @@ def short_link(url: str) -> str:
     """A link to a page of the docs that fits on a line: ``e.html#3`` leads to exit code 3."""
     anchor = url.rpartition("#")[2].removeprefix("exit-")
     return f"{DOCS_URL}e.html#{anchor}" if url.startswith(f"{DOCS_URL}reference/errors/") else url
-
-
-_FULL = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF})
-
-
-def guarded(command: Callable[[], int]) -> int:
-    """Run a command; whatever happens becomes an exit code and a line or two."""
-    try:
-        code = command()
-        sys.stdout.flush()
-    except Complaint as problem:
-        return _complained(problem)
-    except KeyboardInterrupt:
-        return _complained(Complaint(Exit.INTERRUPTED, "interrupted"))
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            # Nothing more is said there, not even at the interpreter's end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            if error.errno == errno.EPIPE:  # whoever read it has gone
-                return int(Exit.INTERRUPTED)
-            happened = f"the output cannot be written: {error.strerror}"
-            return _complained(Complaint(Exit.FAILED, happened, "see where stdout goes"))
-        if os.environ.get("ARCP_DEBUG"):
-            raise
-        happened = f"unexpected {type(error).__name__}: {error}"
-        return _complained(Complaint(Exit.FAILED, happened, "with ARCP_DEBUG=1 it says where"))
-    return int(code)
-
-
-def _complained(problem: Complaint) -> int:
-    from arcp_client.cli.view.terminal import complain
-
-    complain(problem)
-    return int(problem.code)
-
-
-def is_utf8(stream: IO[str]) -> bool:
-    """Whether the stream takes every character."""
-    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
-
-
-def tame() -> None:
-    """Make stdout and stderr take any text: what they cannot show they replace.
-
-    Messages that stderr takes no more, since its reader has gone or its disk is full, are dropped:
-    they change neither what a command does nor its exit code.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace" if is_utf8(stream) else "replace")
-    old = sys.stderr
-    if isinstance(old, io.TextIOWrapper) and old is sys.__stderr__:
-        sys.stderr = _Messages(
-            io.BufferedWriter(io.FileIO(old.fileno(), "wb", closefd=False)),
-            encoding=old.encoding,
-            errors=old.errors,
-            line_buffering=True,
-        )
-
-
-class _Messages(io.TextIOWrapper):
-    """Standard error that never fails."""
-
-    def write(self, text: str) -> int:
-        try:
-            return super().write(text)
-        except OSError:
-            self._give_up()
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except OSError:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())
-        os.close(nowhere)

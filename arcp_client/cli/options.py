@@ -1,57 +1,47 @@
-"""The options that several commands share."""
+"""Declares the options that several commands share, and the groups that they come in.
+
+An option of one command stands in that command's module in `arcp_client.cli.commands`. A parameter
+of a command whose type is one of the groups here adds all options of the group; see `app`.
+"""
 
 from __future__ import annotations
 
 import enum
-import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from arcp_client.cli import completion
 from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.output_format import Output
 
 __all__ = [
     "AgentsOption",
     "AllowHostOption",
     "CancelReason",
     "ConnectTimeout",
+    "ConnectionOptions",
+    "HostOption",
     "InputOption",
     "JobArgument",
     "JsonOption",
     "KeyOption",
     "LeaseOption",
-    "Output",
     "OutputOption",
-    "PlainCommand",
+    "OutputOptions",
+    "PortOption",
     "ProfileOption",
     "ReconnectFor",
     "SaveOption",
+    "SpeedOption",
     "Status",
     "StatusOption",
     "TokenFile",
     "UrlOption",
     "VerboseOption",
-    "chosen",
 ]
-
-
-class PlainCommand(TyperCommand):
-    """A command whose help names arguments by their metavars alone, not by Python's types."""
-
-    def get_help(self, ctx: Any) -> str:
-        """The help of the command."""
-        return re.sub(r" <(?:str|path|int|float|list\[str\])>", "", super().get_help(ctx))
-
-
-class Output(enum.StrEnum):
-    """How data is written to stdout."""
-
-    TEXT = "text"
-    JSON = "json"
-    JSONL = "jsonl"
 
 
 class Status(enum.StrEnum):
@@ -154,9 +144,9 @@ CancelReason = Annotated[
 ]
 
 
-def _be_verbose(count: int) -> int:
+def _set_log_level(count: int) -> int:
     if count:
-        import logging  # a tenth of the time of --help, which needs none of it
+        import logging  # costs a tenth of the time of --help
 
         logger = logging.getLogger("arcp_client")
         wanted = logging.INFO if count == 1 else logging.DEBUG
@@ -172,16 +162,48 @@ VerboseOption = Annotated[
         count=True,
         show_default=False,
         metavar="",
-        callback=_be_verbose,
+        callback=_set_log_level,
         help="Log to stderr what is done; -vv in detail.",
     ),
 ]
 
 
-def chosen(output: Output | None, json: bool) -> Output | None:
-    """What ``--output`` and ``--json`` ask for together; ``None`` leaves it to the settings."""
-    if json and output not in (None, Output.JSON):
-        raise Complaint(
-            Exit.USAGE, f"--json and --output {output} contradict each other", "give one of them"
-        )
-    return Output.JSON if json else output
+HostOption = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
+PortOption = Annotated[
+    int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks one.")
+]
+SpeedOption = Annotated[
+    str, typer.Option(metavar="X|max", help="Recorded seconds that are played in one second.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How a command reaches a runtime. ``connection.place`` adds what the settings say."""
+
+    url: UrlOption = None
+    token_file: TokenFile = None
+    profile: ProfileOption = None
+    connect_timeout: ConnectTimeout = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How a command writes its data."""
+
+    output: OutputOption = None
+    json: JsonOption = False
+
+    def chosen(self) -> Output | None:
+        """The format of both options together; ``None`` leaves the choice to the settings.
+
+        Raises:
+            Complaint: the options contradict each other.
+        """
+        if self.json and self.output not in (None, Output.JSON):
+            raise Complaint(
+                Exit.USAGE,
+                f"--json and --output {self.output} contradict each other",
+                "give one of them",
+            )
+        return Output.JSON if self.json else self.output

@@ -1,4 +1,4 @@
-"""A question on the terminal in, what was typed without an echo out; the event loop goes on."""
+"""Asks for a token on the terminal, without an echo, while the event loop runs on."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from contextlib import contextmanager
 
 from pydantic import SecretStr
 
+from arcp_client.cli.environment import to_token
+
 __all__ = ["ask", "can_ask"]
 
 _LONGEST = 65_536
 
 
 def can_ask() -> bool:
-    """Whether a person is there to answer."""
+    """Whether stdin and stderr are terminals."""
     return sys.stderr.isatty() and sys.stdin.isatty()
 
 
 async def ask(question: str) -> SecretStr | None:
-    """Ask for a secret; ``None`` if nothing was typed, or there is no terminal after all.
+    """Ask for a token; ``None`` if nothing was typed, or if there is no terminal.
 
-    A signal ends the block that waits for it, as anywhere else, and the echo comes back.
+    A signal ends the block that waits for the answer, and the echo is restored.
+
+    Raises:
+        Complaint: what was typed has white space or control characters inside.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
@@ -40,12 +45,12 @@ async def ask(question: str) -> SecretStr | None:
     finally:
         os.close(terminal)
     text = typed.decode(errors="replace").strip()
-    return SecretStr(text) if text and len(text.split()) == 1 else None
+    return to_token(text, "what was typed") if text else None
 
 
 @contextmanager
 def _quiet(terminal: int) -> Iterator[None]:
-    """Without an echo of what is typed."""
+    """Turn the echo off during the block."""
     try:
         before = termios.tcgetattr(terminal)
         after = termios.tcgetattr(terminal)

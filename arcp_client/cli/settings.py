@@ -27,9 +27,9 @@ from arcp_client.cli.environment import (
     variable,
 )
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.output_format import Output
 
-__all__ = ["Setting", "Settled", "profiles", "settle", "show"]
+__all__ = ["Setting", "Settled", "profiles", "settle"]
 
 DEFAULT_URL = "ws://127.0.0.1:7777/arcp"
 _LOCAL = "./arcp.toml"
@@ -215,28 +215,3 @@ def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[st
         if key == "token_file" and name == _LOCAL:
             raise Complaint(Exit.USAGE, f"{name}: token_file stands in the user's own file only")
     return {**top, **own}
-
-
-def show(*, profile: str | None, origin: bool, output: Output | None) -> Exit:
-    """The command ``config show``."""
-    from arcp_client.cli.view import terminal
-
-    settled = settle(profile=profile)
-    source = settled.token_from
-    token = Setting("none", "default") if source is None else Setting("(set)", source.origin)
-    rows = {
-        "profile": settled.profile,
-        "url": settled.url,
-        "output": settled.output,
-        "token": token,
-    }
-    if output in (Output.JSON, Output.JSONL):
-        document: dict[str, Any] = {"schema": "arcp-client.config/1"}
-        for name, row in rows.items():
-            document[name] = {"value": row.value, "origin": row.origin} if origin else row.value
-        print(terminal.as_json(document))
-        return Exit.SUCCESS
-    for name, row in rows.items():
-        more = f"  ({row.origin})" if origin else ""
-        print(terminal.harmless(f"{name:<8} {row.value}{more}"))
-    return Exit.SUCCESS

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import IO
 
 from arcp_client.cli.exit_codes import Complaint, Exit
 
-__all__ = ["open_closed"]
+__all__ = ["accept_any_text", "is_utf8", "replace_closed"]
 
 
 class _ClosedInput(io.RawIOBase):
@@ -23,7 +24,7 @@ class _ClosedInput(io.RawIOBase):
         )
 
 
-def open_closed() -> None:
+def replace_closed() -> None:
     """Replace closed standard streams, before anything is opened under their numbers.
 
     Reading a closed input is an error of usage. Writing to a closed output fails as writing to a
@@ -41,3 +42,49 @@ def open_closed() -> None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def is_utf8(stream: IO[str]) -> bool:
+    """Whether the stream takes every character."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+def accept_any_text() -> None:
+    """Make stdout and stderr take any text: what they cannot show they replace.
+
+    Messages that stderr takes no more, since its reader has gone or its disk is full, are dropped:
+    they change neither what a command does nor its exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace" if is_utf8(stream) else "replace")
+    old = sys.stderr
+    if isinstance(old, io.TextIOWrapper) and old is sys.__stderr__:
+        sys.stderr = _Messages(
+            io.BufferedWriter(io.FileIO(old.fileno(), "wb", closefd=False)),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=True,
+        )
+
+
+class _Messages(io.TextIOWrapper):
+    """Standard error that never fails."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)

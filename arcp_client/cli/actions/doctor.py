@@ -10,9 +10,10 @@ from rich.text import Text
 
 from arcp_client import WebSocketConnector
 from arcp_client.cli.actions.diagnosis import Diagnosis, examine
-from arcp_client.cli.connection import Interrupts, Place, execute
+from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts, execute
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
 
 __all__ = ["doctor"]

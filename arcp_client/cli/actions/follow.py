@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from arcp_client import ArcpError, Client, Job, JobHandle, events
-from arcp_client.cli.connection import Interrupts, beside
 from arcp_client.cli.environment import text_of
 from arcp_client.cli.errors import complaint, is_hole
 from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.interrupts import Interrupts, beside
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.job_tree import MOST, Family
 from arcp_client.cli.view.report import Report

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from arcp_client import ArcpError, Client, JobHandle, JobSummary, events
-from arcp_client.cli.connection import beside
+from arcp_client.cli.interrupts import beside
 from arcp_client.errors import FeatureNotNegotiated
 from arcp_client.projection import JobProjection
 

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from arcp_client import Client, JobSummary, LinkState, Reconnecting
-from arcp_client.cli.connection import Interrupts, Place, connected, execute
+from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts, execute
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.render import count, duration, local
 from arcp_client.errors import RequestTimeout

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import getpass
 import sys
-from pathlib import Path
 
 from pydantic import SecretStr
 
 from arcp_client.cli import keys
-from arcp_client.cli.connection import Interrupts, Place, connected, execute
+from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.environment import read_token, to_token
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts, execute
+from arcp_client.cli.options import ConnectionOptions
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.settings import settle
 from arcp_client.cli.view import terminal
 
 __all__ = ["login", "logout"]
 
 
-def login(
-    *, url: str | None, token_file: Path | None, profile: str | None, connect_timeout: float
-) -> Exit:
-    """Ask for a token, try it, and keep it if the runtime takes it."""
-    settled = settle(url=url, token_file=token_file, profile=profile)
-    if token_file is not None or not sys.stdin.isatty():
+def login(at: ConnectionOptions) -> Exit:
+    """Ask for a token, try it, and keep it if the runtime accepts it."""
+    settled = settle(url=at.url, token_file=at.token_file, profile=at.profile)
+    if at.token_file is not None or not sys.stdin.isatty():
         settled.check_host()  # who types it has read where it goes
     target = settled.url.value
-    token = read_token(token_file) if token_file is not None else _typed(target)
+    token = read_token(at.token_file) if at.token_file is not None else _typed(target)
     where = Place(
         url=target,
         token=token,
         output=Output.TEXT,
-        connect_timeout=connect_timeout,
+        connect_timeout=at.connect_timeout,
         reconnect_for=0.0,
     )
 

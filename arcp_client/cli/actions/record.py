@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,181 +14,26 @@ from arcp_client import (
     Client,
     JobHandle,
     JobView,
-    LinkState,
-    Result,
-    SessionInfo,
     events,
-    transcripts,
 )
 from arcp_client.cli.actions.jobs import found_of
-from arcp_client.cli.connection import Interrupts, Place, beside, connected, execute
+from arcp_client.cli.actions.transcript_file import begin, check, writing
+from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.errors import complaint, is_hole
 from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.interrupts import Interrupts, beside, execute
 from arcp_client.cli.view import terminal
-from arcp_client.cli.view.job_tree import Family
 from arcp_client.cli.view.render import count
-from arcp_client.cli.view.report import Report
 from arcp_client.errors import JobNotFound, RequestTimeout
-from arcp_client.projection import ENDED, JobProjection
-from arcp_client.transcripts import JobLine, OutcomeLine, Recording, Scrubber, Writer, outcome
+from arcp_client.projection import ENDED
+from arcp_client.transcripts import OutcomeLine, Recording
 
-__all__ = ["Recorded", "begin", "check", "record"]
+__all__ = ["record"]
 
 _LOOK = 1.0
 """Seconds between two looks at which jobs there are."""
 _MOST = 1024
 """Jobs that one recording follows at most."""
-
-
-def check(path: Path, *, force: bool) -> None:
-    """Refuse at once what would be refused later.
-
-    Raises:
-        Complaint: the file is there, or its directory is not.
-    """
-    if str(path) == "-":
-        return
-    if path.exists() and not path.is_file():
-        raise Complaint(Exit.USAGE, f"{path} is no file to be replaced", "- writes to stdout")
-    if not force and path.exists():
-        raise Complaint(
-            Exit.USAGE, f"{path} is there already", "--force replaces it, or name another file"
-        )
-    if not path.parent.is_dir():
-        raise Complaint(Exit.USAGE, f"{path} cannot be written: there is no {path.parent}")
-
-
-def begin(path: Path, session: SessionInfo, where: Place, *, force: bool = False) -> Recording:
-    """Begin a transcript; ``-`` is stdout.
-
-    Raises:
-        Complaint: the file cannot be made.
-    """
-    secrets = [] if where.token is None else [where.token]
-    with _written(path):
-        writer = Writer(
-            sys.stdout.buffer if str(path) == "-" else path,
-            transcripts.header(session),
-            scrubber=Scrubber(secrets),
-            overwrite=force,
-        )
-    return Recording(writer)
-
-
-@contextlib.contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Errors of a file as a person needs them."""
-    try:
-        yield
-    except FileExistsError:
-        check(path, force=False)  # it was not there a moment ago
-        raise
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if isinstance(error, ArcpError):
-            raise
-        raise Complaint(
-            Exit.USAGE,
-            f"{path} cannot be written: {error.strerror or error}",
-            "what was recorded so far can be replayed",
-        ) from None
-
-
-def _line(job: JobProjection, parent: str | None = None) -> JobLine:
-    return JobLine(
-        job_id=job.job_id,
-        agent=job.agent,
-        status=job.status,
-        lease={name: list(job.lease[name]) for name in job.lease.namespaces()},
-        expires_at=job.expires_at,
-        parent_job_id=parent,
-    )
-
-
-class Recorded:
-    """A report whose job is recorded, too, with the jobs that it delegates to.
-
-    Args:
-        report: what people see.
-        recording: where it is written.
-        path: what errors call it.
-    """
-
-    def __init__(self, report: Report, recording: Recording, path: Path) -> None:
-        self._report = report
-        self._recording = recording
-        self._path = path
-        self._family: Family | None = None
-        self._known: set[str] = set()
-
-    def began(self, family: Family) -> None:
-        """The job's line."""
-        self._family = family
-        self._known.add(family.root.job_id)
-        with _written(self._path):
-            self._recording.write(_line(family.root))
-        self._report.began(family)
-
-    def event(self, event: events.Event) -> None:
-        """The event's line, before it is shown."""
-        family = self._family
-        assert family is not None
-        with _written(self._path):
-            if event.job_id is not None and event.job_id not in self._known:
-                self._known.add(event.job_id)
-                child = family.of(event)
-                self._recording.write(_line(child, family.root.job_id))
-            self._recording.event(event)
-        self._report.event(event)
-
-    def link(self, state: LinkState) -> None:
-        """Not recorded."""
-        self._report.link(state)
-
-    def flush(self) -> None:
-        """Every line is written at once."""
-        self._report.flush()
-
-    async def refresh(self) -> None:
-        """As the report."""
-        await self._report.refresh()
-
-    def close(self) -> None:
-        """As the report: the outcome is still to come."""
-        self._report.close()
-
-    def finish(self) -> None:
-        """Close the file, whatever was written of it."""
-        with _written(self._path):
-            self._recording.close()
-
-    def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """The outcome, and the end."""
-        self._end("success", None, "complete")
-        self._report.succeeded(result, saved)
-
-    def failed(self, problem: Complaint, error: Exception | None) -> None:
-        """The outcome, and the end."""
-        interrupted = problem.code is Exit.INTERRUPTED
-        self._end(None, error, "interrupted" if interrupted else "complete")
-        self._report.failed(problem, error)
-
-    def _end(self, status: str | None, error: Exception | None, reason: str) -> None:
-        with _written(self._path):
-            for job in reversed(list(self._family or ())):
-                own = self._family is not None and job is self._family.root
-                told = outcome(
-                    job.job_id,
-                    (status if own else None) or job.status,
-                    0.0,
-                    error=error if own else None,
-                )
-                self._recording.write(told)
-            self._recording.end(reason)
-
-
-# --------------------------------------------------------------------------- the command
 
 
 def record(where: Place, jobs: list[str], path: Path, *, everything: bool, force: bool) -> Exit:
@@ -239,7 +83,7 @@ class _Session:
             return await self._record(jobs, interrupts, everything=everything)
         finally:
             if self._recording is not None:
-                with _written(self._path):
+                with writing(self._path):
                     self._recording.close()
 
     async def _record(
@@ -278,7 +122,7 @@ class _Session:
         assert self._recording is not None
         self._known.add(view.id)
         self._open[view.id] = view
-        with _written(self._path):
+        with writing(self._path):
             self._recording.began(view, parent_job_id=parent)
         to = "" if str(self._path) == "-" else f" to {self._path}"
         terminal.tell(terminal.err(), f"recording job {view.id} · {view.agent}{to}", "dim")
@@ -319,7 +163,7 @@ class _Session:
                 continue  # an own job of this session's, which nobody asked for
             self._events += 1
             self._holes += isinstance(event, events.Gap) and is_hole(event)
-            with _written(self._path):
+            with writing(self._path):
                 self._recording.event(event)
             if event.terminal and event.job_id in self._open:
                 await self._terminal(self._open[event.job_id], event)
@@ -341,7 +185,7 @@ class _Session:
         assert self._recording is not None
         if error is not None:
             self._problems[job_id] = complaint(error)
-        with _written(self._path):
+        with writing(self._path):
             self._recording.ended(view, error)
 
     async def _leave_if_done(self) -> None:
@@ -351,7 +195,7 @@ class _Session:
     def _end(self, wanted: list[str], *, stopped: bool, everything: bool) -> Exit:
         if self._recording is None:
             raise Complaint(Exit.INTERRUPTED, "interrupted before anything was recorded")
-        with _written(self._path):
+        with writing(self._path):
             for view in self._open.values():
                 self._recording.write(OutcomeLine(job_id=view.id, status=view.status))
             self._recording.end("interrupted" if stopped and not everything else "complete")

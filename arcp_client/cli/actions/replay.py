@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
-from arcp_client.cli.connection import Interrupts, beside, execute
 from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.errors import complaint, is_hole
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts, beside, execute
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.job_tree import Family
 from arcp_client.cli.view.render import count

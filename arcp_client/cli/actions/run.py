@@ -12,14 +12,15 @@ from arcp_client import Client, Job
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.actions.follow import Following, Stream, read_input, read_lease
 from arcp_client.cli.actions.job_facts import entry_of
-from arcp_client.cli.actions.record import Recorded, begin, check
-from arcp_client.cli.connection import Interrupts, Place, connected, execute
+from arcp_client.cli.actions.transcript_file import Recorded, begin, check
+from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.report import Report, reporter
 from arcp_client.errors import RequestError, RequestTimeout
 
-__all__ = ["resume", "run", "watch"]
+__all__ = ["resume", "run"]
 
 
 def run(
@@ -78,29 +79,6 @@ def resume(
         save = Path(kept.save)
     where = place(kept.url, kept.profile)
     return execute(_Running(where, kept.submit, kept, save=save, again=True).go)
-
-
-def watch(where: Place, job_id: str, *, history: bool) -> Exit:
-    """Follow a job of any session."""
-    report = reporter(where.output)
-
-    async def body(interrupts: Interrupts) -> Exit:
-        async with connected(where, interrupts, tell=report.link) as client:
-            stream = client.events()
-            view = await client.watch(job_id, history=history)
-            entry = await entry_of(client, job_id)
-            following = Following(
-                client,
-                stream,
-                interrupts,
-                report,
-                back="arcp-client watch",
-                over=lambda: saved_runs.forget(job_id),
-            )
-            since = entry.created_at if entry is not None else None
-            return await following.follow(view, history=history, since=since)
-
-    return execute(body)
 
 
 class _Running:

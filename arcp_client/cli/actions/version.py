@@ -8,7 +8,7 @@ from importlib import metadata
 
 from arcp_client import __version__
 from arcp_client.cli.exit_codes import Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.output_format import Output
 
 __all__ = ["version"]
 

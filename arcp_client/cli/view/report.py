@@ -16,7 +16,7 @@ from rich.text import Text
 
 from arcp_client import LinkState, Result, events
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import render, terminal
 from arcp_client.cli.view.job_tree import Family
 from arcp_client.cli.view.panel import summary

@@ -17,7 +17,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from arcp_client.cli.exit_codes import Complaint, is_utf8, short_link
+from arcp_client.cli.exit_codes import Complaint, short_link
+from arcp_client.cli.streams import is_utf8
 
 __all__ = ["as_json", "complain", "err", "harmless", "log_to_stderr", "out", "tell"]
 

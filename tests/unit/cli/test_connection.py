@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from arcp_client.cli import connection
-from arcp_client.cli.connection import Interrupts, Place, connected
-from arcp_client.cli.options import Output
+from arcp_client.cli.connection import Place, connected
+from arcp_client.cli.interrupts import Interrupts
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
 from arcp_client.errors import ConnectFailed
 

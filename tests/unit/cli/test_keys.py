@@ -16,8 +16,9 @@ import pytest
 from pydantic import SecretStr
 
 from arcp_client.cli import keys
+from arcp_client.cli.actions.config import show
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.settings import settle, show
+from arcp_client.cli.settings import settle
 
 URL = "wss://runtime.example/arcp"
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from arcp_client.cli.actions.config import show
 from arcp_client.cli.environment import read_token
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
-from arcp_client.cli.settings import settle, show
+from arcp_client.cli.output_format import Output
+from arcp_client.cli.settings import settle
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ import pytest
 
 from arcp_client import Event, Lease, LeaseConstraints, Result, events
 from arcp_client.cli.actions.follow import Following, read_input, read_lease
-from arcp_client.cli.connection import Interrupts
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view.report import reporter, write_result
 from arcp_client.errors import JobLost, JobNotFound
 

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from arcp_client import Client, JobContext, Result, Runtime, events
 from arcp_client.cli.actions.job_facts import Standing, entry_of, standing
-from arcp_client.cli.actions.queries import _say_status
+from arcp_client.cli.actions.status import _say_status
 from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view.job_tree import Family
 from arcp_client.cli.view.live import LiveText
 from arcp_client.cli.view.report import Lines, reporter

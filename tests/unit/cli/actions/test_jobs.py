@@ -15,9 +15,10 @@ import pytest
 
 from arcp_client import JobSummary
 from arcp_client.cli.actions import jobs
-from arcp_client.cli.connection import Place, execute
+from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import execute
+from arcp_client.cli.output_format import Output
 
 HERE = Place("ws://x/", None, Output.JSONL, connect_timeout=1.0, reconnect_for=1.0)
 

@@ -15,9 +15,10 @@ from pydantic import SecretStr
 from arcp_client import Client, JobContext, Runtime, events
 from arcp_client.cli.actions import record as recording
 from arcp_client.cli.actions.run import run
-from arcp_client.cli.connection import Interrupts, Place
+from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts
+from arcp_client.cli.output_format import Output
 from arcp_client.errors import FeatureNotNegotiated, JobFailed, JobNotFound
 from arcp_client.testing import ReplayedRuntime, ScriptedRuntime
 from arcp_client.transcripts import EventLine, JobLine, Line, OutcomeLine, read

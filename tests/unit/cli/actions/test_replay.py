@@ -14,7 +14,7 @@ import pytest
 from arcp_client import errors, events
 from arcp_client.cli.actions.replay import read_speed, replay
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.output_format import Output
 from arcp_client.transcripts import EndLine, EventLine, JobLine, Line, outcome, write
 
 

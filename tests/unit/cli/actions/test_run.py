@@ -10,9 +10,10 @@ import pytest
 from arcp_client import Client, Runtime
 from arcp_client.cli.actions import run, saved_runs
 from arcp_client.cli.actions.run import _chosen
-from arcp_client.cli.connection import Interrupts, Place
+from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Output
+from arcp_client.cli.interrupts import Interrupts
+from arcp_client.cli.output_format import Output
 
 
 @pytest.fixture(autouse=True)

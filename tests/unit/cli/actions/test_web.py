@@ -22,7 +22,7 @@ from arcp_client import Client, JobContext, Runtime, transcripts
 from arcp_client.cli.actions.web import web
 from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint
-from arcp_client.cli.options import Output
+from arcp_client.cli.output_format import Output
 
 ROOT = Path(__file__).parents[4]
 COMMAND = [sys.executable, "-m", "arcp_client.cli", "web"]

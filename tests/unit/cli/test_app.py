@@ -104,8 +104,7 @@ def logger() -> Iterator[logging.Logger]:
 def test_verbose_sets_what_is_logged(
     logger: logging.Logger, words: list[str], level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exit_codes, "guarded", lambda command: 0)
-    monkeypatch.setattr("arcp_client.cli.app.guarded", lambda command: 0)
+    monkeypatch.setattr("arcp_client.cli.app._exit_code", lambda command: 0)
     logger.setLevel(logging.NOTSET)
     CliRunner().invoke(app, words)
     assert logger.level == level

@@ -1,0 +1,55 @@
+"""Asks the runtime to cancel a job."""
+
+from __future__ import annotations
+
+from arcp_client import Client
+from arcp_client.cli.actions import saved_runs
+from arcp_client.cli.connection import Place, connected
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.interrupts import Interrupts, execute
+from arcp_client.cli.view import terminal
+from arcp_client.errors import PermissionDenied
+from arcp_client.projection import ENDED
+
+__all__ = ["cancel"]
+
+
+def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
+    """Ask for the end of a job that was submitted from here."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            view = await client.watch(job_id)
+            if view.status in ENDED:
+                terminal.tell(terminal.err(), f"the job has ended already: {view.status}")
+                return Exit.SUCCESS
+            run = saved_runs.find(job_id)
+            await _cancel(client, job_id, reason, run)
+            terminal.tell(terminal.err(), f"the runtime was asked to end job {job_id}")
+            if run is not None:
+                run.over()
+        return Exit.SUCCESS
+
+    return execute(body, at_once=True)
+
+
+async def _cancel(
+    client: Client, job_id: str, reason: str | None, run: saved_runs.Run | None
+) -> None:
+    try:
+        if run is None:
+            await client.cancel_job(job_id, reason or "user.cancel")
+            return
+        # Said again with its key, it is the same job, and this session may cancel it, too.
+        job = await client.submit(**run.submit)
+        await job.cancel(reason or "user.cancel")  # also if it is a new one: see below
+    except PermissionDenied as refused:
+        raise Complaint(
+            Exit.AUTHENTICATION,
+            f"the runtime did not allow it: {refused.message or refused.code}",
+            "a job is cancelled from where it was submitted: Ctrl-C twice, or this user's account",
+        ) from refused
+    if job.id != job_id:
+        raise Complaint(
+            Exit.NOT_FOUND, f"the runtime knows job {job_id} no longer; nothing was cancelled"
+        )

@@ -1,0 +1,55 @@
+"""Waits for the end of a job and writes its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from arcp_client import JobHandle
+from arcp_client.cli.actions import saved_runs
+from arcp_client.cli.actions.follow import save_result
+from arcp_client.cli.connection import Place, connected
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.interrupts import Interrupts, execute
+from arcp_client.cli.output_format import Output
+from arcp_client.cli.view import terminal
+from arcp_client.cli.view.render import count
+from arcp_client.cli.view.report import SCHEMA, plain, write_result
+
+__all__ = ["result"]
+
+
+def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
+    """Wait for the end of a job, and give its result."""
+
+    async def body(interrupts: Interrupts) -> Exit:
+        async with connected(where, interrupts) as client:
+            async with interrupts.stop():
+                view = await client.watch(job_id, history=True)
+                if save is not None:
+                    size = await save_result(view, save)
+                    terminal.tell(terminal.err(), f"wrote {count(size, 'byte')} to {save}", "dim")
+                else:
+                    _say_result(where, view, (await view.result()).value)
+                saved_runs.forget(job_id)
+                return Exit.SUCCESS
+            raise Complaint(
+                Exit.INTERRUPTED, "interrupted; the job is left alone", "ask again at any time"
+            )
+
+    return execute(body)
+
+
+def _say_result(where: Place, view: JobHandle, value: Any) -> None:
+    if where.output is Output.TEXT:
+        write_result(value)
+        return
+    document = {
+        "schema": SCHEMA,
+        "type": "outcome",
+        "job_id": view.id,
+        "agent": view.agent,
+        "status": view.status,
+        "result": plain(value),
+    }
+    print(terminal.as_json(document))

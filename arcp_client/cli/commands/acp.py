@@ -1,0 +1,48 @@
+"""Declares ``acp``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def acp(
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND...", help="The agent's program and its arguments."),
+    ],
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Send this alone and exit."),
+    ] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="Write updates as JSON lines.")
+    ] = False,
+    cwd: Annotated[
+        str, typer.Option(metavar="DIR", help="The agent's directory; it may read files there.")
+    ] = ".",
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Continue the session of this id.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND", help="Allow tools of this kind, such as read; may be repeated."
+        ),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Let the agent write files in DIR, too.")
+    ] = False,
+) -> int:
+    """Talk to an agent of the Agent Client Protocol (ACP).
+
+    For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second one ends the
+    agent. On a terminal you are asked for permissions; otherwise, what is not allowed is rejected.
+    """
+    from arcp_client.cli.actions import acp as action
+
+    return action.acp(
+        command, prompt=prompt, json_lines=json_lines, cwd=cwd, session=session,
+        allow=allow or (), write=write,
+    )  # fmt: skip

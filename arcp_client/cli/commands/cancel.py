@@ -1,0 +1,13 @@
+"""Declares ``cancel``."""
+
+from __future__ import annotations
+
+from arcp_client.cli.options import CancelReason, ConnectionOptions, JobArgument
+
+
+def cancel(job: JobArgument, *, reason: CancelReason = None, at: ConnectionOptions) -> int:
+    """Ask the runtime to cancel a job that was submitted from here."""
+    from arcp_client.cli.actions import cancel as action
+    from arcp_client.cli.connection import place
+
+    return action.cancel(place(at), job, reason=reason)

@@ -1,0 +1,17 @@
+"""Declares ``demo``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    seed: Annotated[int, typer.Option(metavar="N", help="Varies delays and cuts.")] = 1,
+    fast: Annotated[bool, typer.Option("--fast", help="Run in a quarter of the time.")] = False,
+) -> int:
+    """Run three jobs over a link that is cut twice; count the events."""
+    from arcp_client.cli.actions import demo as action
+
+    return action.demo(seed=seed, fast=fast)

@@ -1,0 +1,32 @@
+"""Declares ``doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.options import ConnectionOptions, OutputOptions
+
+
+def doctor(
+    address: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="The runtime's URL; else as for --url."),
+    ] = None,
+    *,
+    at: ConnectionOptions,
+    form: OutputOptions,
+) -> int:
+    """Examine how a runtime keeps to the specification.
+
+    It submits, cancels and changes nothing there. Exits with 0 only if the runtime conforms.
+    """
+    from arcp_client.cli.actions import doctor as action
+    from arcp_client.cli.connection import place
+
+    if address is not None and at.url is not None:
+        raise Complaint(Exit.USAGE, "URL and --url both name a runtime", "give one of them")
+    return action.doctor(place(replace(at, url=address or at.url), form))

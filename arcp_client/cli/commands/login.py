@@ -1,0 +1,15 @@
+"""Declares ``login``."""
+
+from __future__ import annotations
+
+from arcp_client.cli.options import ConnectionOptions
+
+
+def login(*, at: ConnectionOptions) -> int:
+    """Keep a runtime's token in the keyring (extra keyring).
+
+    The token is tried first. Type it at the prompt, which shows no echo, or pipe it to stdin.
+    """
+    from arcp_client.cli.actions import login as action
+
+    return action.login(at)

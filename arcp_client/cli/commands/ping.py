@@ -1,0 +1,13 @@
+"""Declares ``ping``."""
+
+from __future__ import annotations
+
+from arcp_client.cli.options import ConnectionOptions, OutputOptions
+
+
+def ping(*, at: ConnectionOptions, form: OutputOptions) -> int:
+    """Connect to a runtime; show its name, agents and round trip."""
+    from arcp_client.cli.actions import ping as action
+    from arcp_client.cli.connection import place
+
+    return action.ping(place(at, form))

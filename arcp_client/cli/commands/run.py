@@ -1,0 +1,82 @@
+"""Declares ``run``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arcp_client.cli import completion
+from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.options import (
+    ConnectionOptions,
+    InputOption,
+    KeyOption,
+    LeaseOption,
+    OutputOptions,
+    ReconnectFor,
+    SaveOption,
+)
+
+
+def run(
+    agent: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="AGENT",
+            help="name or name@version; with --resume, the job's id.",
+            autocompletion=completion.agents_or_jobs,
+        ),
+    ] = None,
+    *,
+    input: InputOption = "null",
+    lease: LeaseOption = None,
+    max_runtime: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time after which the runtime ends the job."),
+    ] = None,
+    key: KeyOption = None,
+    save: SaveOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit the job, print its id, and exit.")
+    ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Continue the newest run that did not end, or that of a job."
+        ),
+    ] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Save nothing: --resume cannot continue this run.")
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Record the job to this transcript; see replay."),
+    ] = None,
+    at: ConnectionOptions,
+    reconnect_for: ReconnectFor = 600.0,
+    form: OutputOptions,
+) -> int:
+    """Submit a job and follow it to its result.
+
+    Events go to stderr, the result to stdout; with --output json or jsonl both go to stdout.
+    Ctrl-C leaves the job running and prints the command that continues it; a second Ctrl-C asks
+    the runtime to cancel it. After a crash or a reboot, continue with arcp-client run --resume.
+    """
+    from arcp_client.cli.actions import run as action
+    from arcp_client.cli.connection import Place, place
+
+    def kept(url: str | None, profile: str | None) -> Place:
+        own = replace(at, url=at.url or url, profile=at.profile or profile)
+        return place(own, form, reconnect_for=reconnect_for)
+
+    if resume:
+        return action.resume(kept, agent, save=save)
+    if agent is None:
+        raise Complaint(Exit.USAGE, "Missing argument 'AGENT'", "see --help")
+    return action.run(
+        kept(None, None), agent, input, lease=lease or [], max_runtime=max_runtime, key=key,
+        save=save, detach=detach, ephemeral=ephemeral, profile=at.profile, record=record,
+    )  # fmt: skip

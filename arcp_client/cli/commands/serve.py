@@ -1,0 +1,59 @@
+"""Declares ``serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arcp_client.cli.options import AgentsOption, AllowHostOption, HostOption, PortOption, TokenFile
+
+
+def serve(
+    agents: AgentsOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 7777,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve the parent process over stdin and stdout.")
+    ] = False,
+    token_file: TokenFile = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep sessions, jobs and events in this file: they survive a restart.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Serve wss with this certificate, PEM."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its private key, PEM; by default in the same file."),
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Time that running jobs get after a signal."),
+    ] = 3.0,
+    acp: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COMMAND",
+            help="Serve an agent of the Agent Client Protocol; may be repeated.",
+        ),
+    ] = None,
+    allow_host: AllowHostOption = None,
+) -> int:
+    """Serve agents to clients until a signal.
+
+    Without --agents it serves three sample agents: echo, count and report. To serve other
+    machines, set --host 0.0.0.0; this requires a token, and a token needs --tls-cert.
+    """
+    from arcp_client.cli.actions import serve as action
+
+    return action.serve(
+        agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
+        tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (), allowed_hosts=allow_host or (),
+    )  # fmt: skip

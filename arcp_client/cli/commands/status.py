@@ -1,0 +1,13 @@
+"""Declares ``status``."""
+
+from __future__ import annotations
+
+from arcp_client.cli.options import ConnectionOptions, JobArgument, OutputOptions
+
+
+def status(job: JobArgument, *, at: ConnectionOptions, form: OutputOptions) -> int:
+    """Show how a job stands: progress, times, lease, budget."""
+    from arcp_client.cli.actions import status as action
+    from arcp_client.cli.connection import place
+
+    return action.status(place(at, form), job)
