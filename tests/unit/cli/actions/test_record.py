@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from arcp_client import Client, JobContext, Runtime, events
 from arcp_client.cli.actions import record as recording
 from arcp_client.cli.actions.run import run
+from arcp_client.cli.actions.transcript_file import begin, check, writing
 from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import Complaint, Exit
 from arcp_client.cli.interrupts import Interrupts
@@ -248,7 +249,7 @@ def test_what_is_no_file_is_not_recorded_to(tmp_path: Path, force: bool) -> None
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(Complaint, match="no file to be replaced"):
-            recording.check(path, force=force)
+            check(path, force=force)
 
 
 def test_what_is_to_be_recorded_has_to_be_said(tmp_path: Path) -> None:
@@ -264,17 +265,17 @@ def test_a_file_that_is_there_is_refused_before_anything_is_done(tmp_path: Path)
     with pytest.raises(Complaint, match="is there already"):
         recording.record(place(), ["j"], path, everything=False, force=False)
     assert path.read_text() == "mine"
-    recording.check(path, force=True)
-    recording.check(Path("-"), force=False)
+    check(path, force=True)
+    check(Path("-"), force=False)
     with pytest.raises(Complaint, match="there is no .*none"):
-        recording.check(tmp_path / "none" / "t", force=True)
+        check(tmp_path / "none" / "t", force=True)
 
 
 def test_a_disk_that_is_full_is_said(tmp_path: Path) -> None:
     with pytest.raises(Complaint, match="cannot be written: No such file") as refused:
-        recording.begin(tmp_path / "none" / "t", _session(), place())
+        begin(tmp_path / "none" / "t", _session(), place())
     assert refused.value.code is Exit.USAGE
-    with pytest.raises(BrokenPipeError), recording._written(tmp_path):
+    with pytest.raises(BrokenPipeError), writing(tmp_path):
         raise BrokenPipeError(32, "Broken pipe")  # whoever read stdout has gone: no fault of ours
 
 
@@ -286,6 +287,6 @@ def _session() -> Any:
 
 def test_stdout_is_a_file_too(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     sys.stdout.flush()
-    recording.begin(Path("-"), _session(), place()).end()
+    begin(Path("-"), _session(), place()).end()
     kinds = [line.split(b'"type":"')[1][:6] for line in capfdbinary.readouterr().out.splitlines()]
     assert kinds == [b"header", b'end","']
