@@ -55,5 +55,6 @@ def serve(
 
     return action.serve(
         agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
-        tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (), allowed_hosts=allow_host or (),
+        tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (),
+        allowed_hosts=allow_host or (),
     )  # fmt: skip

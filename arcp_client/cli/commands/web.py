@@ -48,5 +48,6 @@ def web(
 
     return action.web(
         place(at, reconnect_for=float("inf")), replay=replay, speed=speed, host=host, port=port,
-        login_file=login_file, allow_control=allow_control, allowed_hosts=allow_host or (), open_=open_,
+        login_file=login_file, allow_control=allow_control, allowed_hosts=allow_host or (),
+        open_=open_,
     )  # fmt: skip
