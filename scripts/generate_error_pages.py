@@ -12,7 +12,7 @@ from pathlib import Path
 
 from arcp_client import errors
 from arcp_client.acp import errors as acp_errors
-from arcp_client.cli.errors import verdict
+from arcp_client.cli.errors import error_exit
 from arcp_client.cli.exit_codes import Exit
 from arcp_client.errors import ArcpError
 
@@ -73,7 +73,7 @@ def _section(cls: type[ArcpError]) -> str:
     code = getattr(cls, "default_code", "")
     if code:
         facts.append(f"code `{code}`")
-    exit_code, advice = verdict(cls)
+    exit_code, advice = error_exit(cls)
     shell = f"`arcp-client` ends with [{int(exit_code)}](exit-codes.md#exit-{int(exit_code)})"
     shell += f" and says: {advice}." if advice else "."
     return (
@@ -94,7 +94,7 @@ def codes() -> str:
     for code in sorted(Exit):
         short, happened, remedy = code.meaning
         causes = [
-            cls.__name__ for cls in classes() if verdict(cls)[0] is code and cls is not ArcpError
+            cls.__name__ for cls in classes() if error_exit(cls)[0] is code and cls is not ArcpError
         ]
         named = ", ".join(f"[{name}](index.md#{name.lower()})" for name in causes)
         rows.append(

@@ -1,4 +1,7 @@
-"""Arguments of the shell in, an exit code out: the command ``arcp-client`` (extra ``cli``)."""
+"""The command ``arcp-client`` (extra ``cli``): reads arguments, runs a command, exits with a code.
+
+`app` builds the parser from the functions in `commands`, which call `actions`; `view` shows jobs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def main() -> None:
 
     replace_closed()
     for name in _EXTRA:
-        if importlib.util.find_spec(name) is None:  # imported is each when it is needed
+        if importlib.util.find_spec(name) is None:  # each is imported when it is needed
             print(_MISSING.format(name=name), file=sys.stderr)
             sys.exit(2)
     from arcp_client.cli.app import run

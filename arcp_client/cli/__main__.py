@@ -1,4 +1,4 @@
-"""``python -m arcp_client.cli`` is ``arcp-client``."""
+"""Runs ``arcp-client`` as ``python -m arcp_client.cli``."""
 
 from __future__ import annotations
 

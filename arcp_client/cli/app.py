@@ -36,7 +36,7 @@ from arcp_client.cli.commands.status import status
 from arcp_client.cli.commands.version import version
 from arcp_client.cli.commands.watch import watch
 from arcp_client.cli.commands.web import web
-from arcp_client.cli.exit_codes import Complaint, Exit, page_of, short_link
+from arcp_client.cli.exit_codes import CommandError, Exit, page_of, short_link
 from arcp_client.cli.options import VerboseOption
 from arcp_client.cli.streams import accept_any_text
 from arcp_client.version import __version__
@@ -184,10 +184,10 @@ def _exit_code(command: Callable[[], int]) -> int:
     try:
         code = command()
         sys.stdout.flush()
-    except Complaint as problem:
-        return _complained(problem)
+    except CommandError as problem:
+        return _reported(problem)
     except KeyboardInterrupt:
-        return _complained(Complaint(Exit.INTERRUPTED, "interrupted"))
+        return _reported(CommandError(Exit.INTERRUPTED, "interrupted"))
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
             # Nothing more is written there, not even at the interpreter's end.
@@ -195,16 +195,16 @@ def _exit_code(command: Callable[[], int]) -> int:
             if error.errno == errno.EPIPE:  # the reader of the pipe has gone
                 return int(Exit.INTERRUPTED)
             happened = f"the output cannot be written: {error.strerror}"
-            return _complained(Complaint(Exit.FAILED, happened, "check where stdout goes"))
+            return _reported(CommandError(Exit.FAILED, happened, "check where stdout goes"))
         if os.environ.get("ARCP_DEBUG"):
             raise
         happened = f"unexpected {type(error).__name__}: {error}"
-        return _complained(Complaint(Exit.FAILED, happened, "set ARCP_DEBUG=1 for the traceback"))
+        return _reported(CommandError(Exit.FAILED, happened, "set ARCP_DEBUG=1 for the traceback"))
     return int(code)
 
 
-def _complained(problem: Complaint) -> int:
-    from arcp_client.cli.view.terminal import complain
+def _reported(problem: CommandError) -> int:
+    from arcp_client.cli.view.terminal import print_error
 
-    complain(problem)
+    print_error(problem)
     return int(problem.code)

@@ -1,7 +1,6 @@
 """Completes agents, job ids and profiles on the command line.
 
-A shell asks while somebody waits: the answer comes in bounded time, and where there is none nothing
-is said.
+An answer takes at most `_PATIENCE` seconds. Errors offer nothing and print nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import Any
 __all__ = ["agents", "agents_or_jobs", "jobs", "profiles", "statuses"]
 
 _PATIENCE = 1.5
-"""Seconds that a runtime is asked for at most."""
+"""Seconds that a runtime gets to answer."""
 _MOST = 200
-"""Jobs that are offered at most, the newest ones first if the runtime lists them so."""
+"""The greatest number of jobs that are offered."""
 
 Offers = list[tuple[str, str]]
 

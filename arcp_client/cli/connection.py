@@ -24,7 +24,7 @@ from arcp_client import (
     Timeouts,
 )
 from arcp_client import __version__ as package_version
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, beside
 from arcp_client.cli.options import ConnectionOptions, OutputOptions
 from arcp_client.cli.output_format import Output
@@ -40,14 +40,14 @@ __all__ = ["Place", "connected", "place"]
 _log = logging.getLogger("arcp_client.cli")
 _MOMENT = 1.0
 _TRIES = 3
-"""Times that a person is asked for a token which the runtime takes."""
+"""How often the user is asked for a token."""
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a command works: the runtime, who asks, and how it answers.
+    """The runtime of a command, its token, and the format of the output.
 
-    ``token`` is the one that a person was asked for, once the runtime has taken it.
+    ``token`` is set when the user types one at the prompt.
     """
 
     url: str
@@ -60,7 +60,7 @@ class Place:
 def place(
     at: ConnectionOptions, form: OutputOptions | None = None, *, reconnect_for: float = 30.0
 ) -> Place:
-    """Settle a command's options with the environment and the settings files."""
+    """Complete a command's options from the environment and the settings files."""
     settled = settle(
         url=at.url,
         token_file=at.token_file,
@@ -78,7 +78,7 @@ def place(
 
 @asynccontextmanager
 async def _waiting(where: Place) -> AsyncIterator[None]:
-    """Say what is waited for, once it has taken a moment: with a spinner on a terminal."""
+    """After a moment, show that the connection is awaited; on a terminal with a spinner."""
 
     async def say() -> None:
         await asyncio.sleep(_MOMENT)
@@ -96,7 +96,7 @@ async def _waiting(where: Place) -> AsyncIterator[None]:
 
 
 def tell_state(state: LinkState) -> None:
-    """A line on stderr for what is worth one."""
+    """Print a change of the link on stderr, unless it is routine."""
     text = render.state_text(state)
     if text is not None:
         terminal.err().print(text, soft_wrap=True)
@@ -115,10 +115,10 @@ async def connected(
 
     Args:
         where: the runtime.
-        interrupts: what ends the wait for the first connection.
-        store: where its session is kept.
-        keep: whether the session is to be gone on with later; asked at the end.
-        tell: told of changes of the link that people want to know of.
+        interrupts: end the wait for the first connection.
+        store: saves the session.
+        keep: called at the end; True keeps the session for a later process.
+        tell: called with changes of the link that are not routine.
     """
     client = make_client(where, store)
     first = True
@@ -151,8 +151,8 @@ async def connected(
                     tries -= 1
                     try:
                         typed = await ask(f"token for {where.url}: ")
-                    except Complaint as unusable:
-                        terminal.complain(unusable)
+                    except CommandError as unusable:
+                        terminal.print_error(unusable)
                         continue
                     break
                 if typed is None:
@@ -161,7 +161,7 @@ async def connected(
             client, first = make_client(where, store), True
     if interrupts.count:
         await leave(0.5)
-        raise Complaint(Exit.INTERRUPTED, "interrupted before there was a connection")
+        raise CommandError(Exit.INTERRUPTED, "interrupted before there was a connection")
     session = client.session
     _log.info(
         "session %s with %s %s (%s): %s", session.id, session.runtime.name,
@@ -176,7 +176,7 @@ async def connected(
 def make_client(where: Place, store: CheckpointStore | None = None) -> Client:
     """The client of a command, not connected yet."""
     if urlsplit(where.url).scheme not in ("ws", "wss"):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, "the URL of a runtime begins with ws:// or wss://", "see --url and ARCP_URL"
         )
     try:
@@ -189,4 +189,4 @@ def make_client(where: Place, store: CheckpointStore | None = None) -> Client:
             store=store,
         )
     except ValueError as error:
-        raise Complaint(Exit.USAGE, f"the URL cannot be used: {error}", "see --url") from None
+        raise CommandError(Exit.USAGE, f"the URL cannot be used: {error}", "see --url") from None

@@ -1,7 +1,7 @@
-"""Reads what people give by variables and files, whatever editor or shell wrote it.
+"""Reads environment variables, token files and text files, and finds the user's directories.
 
-Used by `settings`, `keys`, `runs` and the commands that serve: byte order marks, UTF-16, line ends
-and a home directory that cannot be used are dealt with here and nowhere else.
+This is the one place that handles byte order marks, UTF-16, white space around values, and a home
+directory that is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import platformdirs
 from pydantic import SecretStr
 
 from arcp_client._security import AllowedHosts
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 
 __all__ = [
     "check_host_names",
@@ -47,7 +47,7 @@ def text_of(data: bytes, what: str) -> str:
     """A file's text: UTF-8, or what its byte order mark says.
 
     Raises:
-        Complaint: it is no text; ``what`` names the file.
+        CommandError: it is no text; ``what`` names the file.
     """
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
     try:
@@ -59,8 +59,8 @@ def text_of(data: bytes, what: str) -> str:
     return text
 
 
-def _no_text(what: str) -> Complaint:
-    return Complaint(Exit.USAGE, f"{what} is not text in UTF-8", "save it as UTF-8")
+def _no_text(what: str) -> CommandError:
+    return CommandError(Exit.USAGE, f"{what} is not text in UTF-8", "save it as UTF-8")
 
 
 def tidy(value: str) -> str:
@@ -72,16 +72,18 @@ def variable(name: str) -> str | None:
     """A variable's value, tidied; None if it is not set, or set to nothing.
 
     Raises:
-        Complaint: it holds nothing but white space, or is not text.
+        CommandError: it holds nothing but white space, or is not text.
     """
     value = os.environ.get(name)
     if not value:
         return None
     text = tidy(value)
     if not text:
-        raise Complaint(Exit.USAGE, f"{name} holds nothing but white space", "set it, or unset it")
+        raise CommandError(
+            Exit.USAGE, f"{name} holds nothing but white space", "set it, or unset it"
+        )
     if any("\ud800" <= each <= "\udfff" for each in text):  # bytes that the locale cannot read
-        raise Complaint(Exit.USAGE, f"{name} is not text in the locale's encoding")
+        raise CommandError(Exit.USAGE, f"{name} is not text in the locale's encoding")
     return text
 
 
@@ -92,11 +94,11 @@ def to_token(text: str, what: str) -> SecretStr:
     """A text as a token, without white space and byte order marks around it.
 
     Raises:
-        Complaint: it cannot be one; ``what`` says where it is from.
+        CommandError: it cannot be one; ``what`` says where it is from.
     """
     text = tidy(text)
     if not text or len(text.split()) != 1 or not text.isprintable():
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"{what} must hold one token and nothing else",
             "a token has no white space, line breaks or control characters inside",
@@ -108,14 +110,14 @@ def read_token(path: Path) -> SecretStr:
     """The token in a file: its text without what stands around it.
 
     Raises:
-        Complaint: the file cannot be read, or does not hold one token.
+        CommandError: the file cannot be read, or does not hold one token.
     """
     what = f"the token file {path}"
     try:
         data = path.expanduser().read_bytes()
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: there is no home for ~
         why = error.strerror if isinstance(error, OSError) else error
-        raise Complaint(Exit.USAGE, f"{what} cannot be read: {why}") from None
+        raise CommandError(Exit.USAGE, f"{what} cannot be read: {why}") from None
     return to_token(text_of(data, what), what)
 
 
@@ -167,4 +169,4 @@ def check_host_names(names: Sequence[str]) -> None:
     try:
         AllowedHosts(names, what="--allow-host")
     except ValueError as error:
-        raise Complaint(Exit.USAGE, str(error)) from None
+        raise CommandError(Exit.USAGE, str(error)) from None

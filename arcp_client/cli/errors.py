@@ -1,4 +1,4 @@
-"""Errors of the package in, exit codes and one line of advice out."""
+"""Maps each error of the package to an exit code and one line of advice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arcp_client import events
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.errors import (
     AgentNotFound,
     AgentVersionNotFound,
@@ -38,7 +38,7 @@ from arcp_client.errors import (
     Unauthenticated,
 )
 
-__all__ = ["complaint", "is_hole", "verdict"]
+__all__ = ["command_error", "error_exit", "loses_events"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _Rule:
     remedy: str = ""
 
 
-# The first rule that fits counts, so subclasses come before their bases.
+# The first match counts, so subclasses stand before their bases.
 _RULES = (
     _Rule(
         (Unauthenticated,),
@@ -84,15 +84,15 @@ _RULES = (
 _OTHERWISE = _Rule((), Exit.FAILED)
 
 
-def verdict(error: type[ArcpError]) -> tuple[Exit, str]:
-    """What commands exit with for errors of a class, and the advice that they give."""
+def error_exit(error: type[ArcpError]) -> tuple[Exit, str]:
+    """The exit code and the advice for an error class."""
     rule = next((rule for rule in _RULES if issubclass(error, rule.errors)), _OTHERWISE)
     return rule.code, rule.remedy
 
 
-def complaint(error: ArcpError) -> Complaint:
-    """What to say and exit with for an error of the package."""
-    code, remedy = verdict(type(error))
+def command_error(error: ArcpError) -> CommandError:
+    """The command error that reports an error of the package."""
+    code, remedy = error_exit(type(error))
     if isinstance(error, JobFailed):
         refine = _BY_CODE.get(error.code)
         if refine is not None and code is Exit.FAILED:
@@ -101,8 +101,8 @@ def complaint(error: ArcpError) -> Complaint:
             remedy = "the runtime says that another try may help"
         ended = next(_ENDED[cls] for cls in type(error).__mro__ if cls in _ENDED)
         happened = f"the job {ended(error)}"
-        return Complaint(code, happened, remedy, help_url=error.help_url)
-    return Complaint(code, str(error), remedy, help_url=error.help_url)
+        return CommandError(code, happened, remedy, help_url=error.help_url)
+    return CommandError(code, str(error), remedy, help_url=error.help_url)
 
 
 _BY_CODE = {
@@ -124,6 +124,6 @@ _ENDED: dict[type[JobFailed], Callable[[JobFailed], str]] = {
 }
 
 
-def is_hole(gap: events.Gap) -> bool:
-    """Whether events of the session are missing for good, or may be."""
+def loses_events(gap: events.Gap) -> bool:
+    """Whether events are lost, or may be."""
     return gap.reason in ("lost", "unknown_end")

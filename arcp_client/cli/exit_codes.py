@@ -1,4 +1,4 @@
-"""Exit codes, and commands in, exit codes out: every way in which a command can end."""
+"""Defines the exit codes, and the error that ends a command with one of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import enum
 
 from arcp_client.version import DOCS_URL
 
-__all__ = ["Complaint", "Exit", "page_of", "short_link"]
+__all__ = ["CommandError", "Exit", "page_of", "short_link"]
 
 
 class Exit(enum.IntEnum):
-    """What ``arcp-client`` ends with, and what that means."""
+    """An exit code of ``arcp-client``."""
 
     SUCCESS = 0
     FAILED = 1
@@ -82,20 +82,20 @@ _MEANINGS = {
     ),
     Exit.INTERRUPTED: (
         "interrupted",
-        "Ctrl-C, SIGTERM, or nobody reads the output any more. A job that was being followed runs"
+        "Ctrl-C, SIGTERM, or the reader of the output has gone. A job that was being followed runs"
         " on, unless Ctrl-C was pressed twice.",
         "`arcp-client watch JOB` comes back to it, `arcp-client cancel JOB` ends it.",
     ),
 }
 
 
-class Complaint(Exception):
-    """A command cannot go on.
+class CommandError(Exception):
+    """Ends a command.
 
     Args:
-        code: what to exit with.
+        code: the exit code.
         happened: what happened, without a full stop.
-        remedy: what the person can do about it.
+        remedy: what the user can do about it.
         help_url: its page in the docs; by default that of the exit code.
     """
 

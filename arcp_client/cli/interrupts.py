@@ -12,15 +12,15 @@ from typing import Any
 
 from arcp_client import ArcpError
 from arcp_client._tasks import start
-from arcp_client.cli.errors import complaint
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.view import terminal
 
 __all__ = ["Interrupts", "Stop", "beside", "execute"]
 
 
 class Interrupts:
-    """SIGINT and SIGTERM as the end of a waiting block, instead of an exception anywhere.
+    """Lets SIGINT and SIGTERM end the block that waits, instead of raising at any point.
 
     ::
 
@@ -39,7 +39,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Take the signals over."""
+        """Handle the signals during the block."""
         loop = asyncio.get_running_loop()
         taken = (signal.SIGINT, signal.SIGTERM)
         for each in taken:
@@ -58,11 +58,11 @@ class Interrupts:
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     def stop(self, timeout: float | None = None) -> Stop:
-        """A block that the next signal, or the timeout, ends early and quietly."""
+        """A block that the next signal or the timeout ends without an error."""
         return Stop(self, timeout)
 
     def swap(self, scope: asyncio.Timeout | None) -> asyncio.Timeout | None:
-        """Let signals end this block; the one that they ended before."""
+        """Let signals end this block, and return the block that they ended before."""
         before, self._scope = self._scope, scope
         if scope is not None and self._early:  # it came while no block was there to be ended
             self._early = False
@@ -99,11 +99,11 @@ class Stop:
 
 
 def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit:
-    """Run a command's coroutine with its signals taken over.
+    """Run a command's coroutine, with handlers for SIGINT and SIGTERM.
 
     Args:
         body: the coroutine.
-        at_once: a signal ends it wherever it is; else it sees to them itself.
+        at_once: a signal cancels the coroutine; otherwise the coroutine handles signals.
     """
 
     async def main() -> Exit:
@@ -115,18 +115,18 @@ def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit
             async with interrupts.stop():
                 code = await body(interrupts)
                 return code
-            raise Complaint(Exit.INTERRUPTED, "interrupted")
+            raise CommandError(Exit.INTERRUPTED, "interrupted")
 
     terminal.log_to_stderr()
     try:
         return asyncio.run(main())
     except ArcpError as error:
-        raise complaint(error) from error
+        raise command_error(error) from error
 
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do something else during a block; it ends with the block, and fails it if it failed."""
+    """Run a coroutine during the block; cancel it at the end; raise the error that it raised."""
     task = start(work)  # owned by the block
     try:
         yield

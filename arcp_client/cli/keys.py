@@ -1,4 +1,4 @@
-"""Tokens in, the user's keyring out, and back (extra ``keyring``).
+"""Keeps the tokens of runtimes in the user's keyring (extra ``keyring``).
 
 A file of the user's own lists the runtimes whose token is there, so that a keyring, which may ask
 its owner to unlock it, is opened for those alone. The file holds no token.
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from arcp_client.cli.environment import to_token, user_directory
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 
 __all__ = ["fetch", "forget", "keep", "known"]
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _SERVICE = "arcp-client"
 _PATIENCE = 30.0
-"""Seconds that a keyring is waited for; it may be asking for a password."""
+"""Seconds that a keyring gets to answer; it may ask for a password."""
 _MISSING = "install it with  pip install 'arcp-client[keyring]'"
 _INSTEAD = "a token can also be given by ARCP_TOKEN, ARCP_TOKEN_FILE or --token-file"
 
@@ -40,11 +40,11 @@ def fetch(url: str) -> SecretStr:
     """The token of a runtime that is `known`.
 
     Raises:
-        Complaint: the keyring cannot be used, or holds no such token any more.
+        CommandError: the keyring cannot be used, or holds no such token any more.
     """
     found = _ask(lambda keyring: keyring.get_password(_SERVICE, _name(url)))
     if not found:
-        raise Complaint(
+        raise CommandError(
             Exit.AUTHENTICATION,
             f"the keyring holds no token for {_name(url)} any more",
             "`arcp-client login` puts one there, `arcp-client logout` ends asking for it",
@@ -106,16 +106,18 @@ def _ask(question: Callable[[Any], T]) -> T:
     if answer:
         return answer[0]
     if not refused:
-        raise Complaint(
+        raise CommandError(
             Exit.AUTHENTICATION, f"the keyring has not answered for {_PATIENCE:g} seconds", _INSTEAD
         )
     error = refused[0]
     if isinstance(error, ModuleNotFoundError):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, "the package keyring is not installed", f"{_MISSING}; {_INSTEAD}"
         ) from None
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    raise Complaint(Exit.AUTHENTICATION, f"the keyring cannot be used: {said}", _INSTEAD) from None
+    raise CommandError(
+        Exit.AUTHENTICATION, f"the keyring cannot be used: {said}", _INSTEAD
+    ) from None
 
 
 def _file() -> Path:
@@ -143,6 +145,6 @@ def _list(names: set[str]) -> None:
             json.dump(sorted(names), file)
         part.replace(path)
     except OSError as error:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, f"the list of logins cannot be written: {error.strerror or error}", _INSTEAD
         ) from None

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from arcp_client.cli import completion
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "ReconnectFor",
     "SaveOption",
     "SpeedOption",
-    "Status",
+    "StatusName",
     "StatusOption",
     "TokenFile",
     "UrlOption",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class Status(enum.StrEnum):
+class StatusName(enum.StrEnum):
     """Statuses of jobs (§7.3)."""
 
     PENDING = "pending"
@@ -57,8 +57,8 @@ class Status(enum.StrEnum):
 
 def _check_statuses(given: list[str] | None) -> list[str]:
     for each in given or ():
-        if each not in tuple(Status):
-            raise typer.BadParameter(f"{each!r} is no status; it is one of {', '.join(Status)}")
+        if each not in tuple(StatusName):
+            raise typer.BadParameter(f"{each!r} is no status; it is one of {', '.join(StatusName)}")
     return given or []
 
 
@@ -67,8 +67,8 @@ StatusOption = Annotated[
     typer.Option(
         metavar="STATUS",
         callback=_check_statuses,
-        autocompletion=completion.statuses(tuple(Status)),
-        help=f"Only jobs of this status: {', '.join(Status)}. May be given again.",
+        autocompletion=completion.statuses(tuple(StatusName)),
+        help=f"Only jobs of this status: {', '.join(StatusName)}. May be given again.",
     ),
 ]
 JobArgument = Annotated[
@@ -173,7 +173,8 @@ PortOption = Annotated[
     int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks one.")
 ]
 SpeedOption = Annotated[
-    str, typer.Option(metavar="X|max", help="Recorded seconds that are played in one second.")
+    str,
+    typer.Option(metavar="X|max", help="Recorded seconds that are played in one second."),
 ]
 
 
@@ -198,10 +199,10 @@ class OutputOptions:
         """The format of both options together; ``None`` leaves the choice to the settings.
 
         Raises:
-            Complaint: the options contradict each other.
+            CommandError: the options contradict each other.
         """
         if self.json and self.output not in (None, Output.JSON):
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE,
                 f"--json and --output {self.output} contradict each other",
                 "give one of them",

@@ -29,7 +29,7 @@ async def ask(question: str) -> SecretStr | None:
     A signal ends the block that waits for the answer, and the echo is restored.
 
     Raises:
-        Complaint: what was typed has white space or control characters inside.
+        CommandError: what was typed has white space or control characters inside.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)

@@ -1,7 +1,7 @@
-"""Flags, ``ARCP_*`` variables and settings files in, settled values with their origins out.
+"""Merges options, ``ARCP_*`` variables and settings files into the settings of a command.
 
-A flag wins over the environment, that over ``./arcp.toml``, that over the user's file, that over
-the default. The token comes from a file, the environment or the keyring; it is never shown.
+An option has precedence over the environment, the environment over ``./arcp.toml``, that file over
+the user's file, and that over the default. The token is never shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arcp_client.cli.environment import (
     user_directory,
     variable,
 )
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 
 __all__ = ["Setting", "Settled", "profiles", "settle"]
@@ -39,7 +39,7 @@ _KNOWN = frozenset({"url", "output", "token_file"})
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value and where it is from."""
+    """A value and its origin."""
 
     value: str
     origin: str
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What commands use."""
+    """The settings of a command."""
 
     profile: Setting
     url: Setting
@@ -59,7 +59,7 @@ class Settled:
         """The bearer token, if there is one.
 
         Raises:
-            Complaint: its file cannot be used, or it would go where nobody sent it knowingly.
+            CommandError: its file cannot be used, or it would go where nobody sent it knowingly.
         """
         if self.token_from is None:
             return None
@@ -74,11 +74,11 @@ class Settled:
         """Refuse to send a token to where somebody else's file says.
 
         Raises:
-            Complaint: a directory that somebody else made must not be able to collect tokens.
+            CommandError: a directory that somebody else made must not be able to collect tokens.
         """
         host = urlsplit(self.url.value).hostname or ""
         if self.url.origin == _LOCAL and not is_loopback(host):
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE,
                 f"{_LOCAL} names {host}, and a token would be sent there",
                 "if that is right, say so with --url or ARCP_URL",
@@ -92,10 +92,10 @@ def settle(
     profile: str | None = None,
     output: Output | None = None,
 ) -> Settled:
-    """Settle what the flags left open.
+    """Merge options with the environment and the settings files.
 
     Raises:
-        Complaint: a settings file or a variable cannot be used.
+        CommandError: a settings file or a variable cannot be used.
     """
     (local, _), (user, user_file) = _files()
     if profile is not None:
@@ -110,7 +110,7 @@ def settle(
     ]
     known = any(chosen.value in file.get("profiles", {}) for file in (local, user))
     if chosen.origin != "default" and not known:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"there is no profile {chosen.value!r}",
             f"profiles are tables [profiles.NAME] in {_LOCAL} or {user_file}",
@@ -134,7 +134,7 @@ def settle(
         token_from=_token_from(token_file, layers[1][0], user_file, runtime.value),
     )
     if settled.output.value not in tuple(Output):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"{settled.output.origin}: output is {', '.join(Output)}, not {settled.output.value!r}",
         )
@@ -173,11 +173,11 @@ def _read(path: Path, name: str) -> Mapping[str, Any]:
     except OSError as error:
         if not _is_there(path):
             return {}
-        raise Complaint(Exit.USAGE, f"{name} cannot be read: {error.strerror}") from None
+        raise CommandError(Exit.USAGE, f"{name} cannot be read: {error.strerror}") from None
     try:
         return tomllib.loads(text_of(data, name))
     except ValueError as error:
-        raise Complaint(Exit.USAGE, f"{name} is not TOML: {error}") from None
+        raise CommandError(Exit.USAGE, f"{name} is not TOML: {error}") from None
 
 
 def _is_there(path: Path) -> bool:
@@ -205,13 +205,13 @@ def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[st
     profiles = file.get("profiles", {})
     own = profiles.get(profile.value, {}) if isinstance(profiles, dict) else None
     if not isinstance(own, dict):
-        raise Complaint(Exit.USAGE, f"{name}: [profiles.{profile.value}] is a table")
+        raise CommandError(Exit.USAGE, f"{name}: [profiles.{profile.value}] is a table")
     top = {key: value for key, value in file.items() if key != "profiles"}
     for key, value in {**top, **own}.items():
         if key not in _KNOWN or not isinstance(value, str):
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE, f"{name}: {key} is no setting", f"settings: {', '.join(sorted(_KNOWN))}"
             )
         if key == "token_file" and name == _LOCAL:
-            raise Complaint(Exit.USAGE, f"{name}: token_file stands in the user's own file only")
+            raise CommandError(Exit.USAGE, f"{name}: token_file stands in the user's own file only")
     return {**top, **own}

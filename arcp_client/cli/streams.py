@@ -1,4 +1,4 @@
-"""Gives a process whose standard streams are closed streams that say so when they are used."""
+"""Makes the standard streams usable: closed ones are replaced, and any text can be written."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import os
 import sys
 from typing import IO
 
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 
 __all__ = ["accept_any_text", "is_utf8", "replace_closed"]
 
 
 class _ClosedInput(io.RawIOBase):
-    """Standard input that was closed (``<&-``): whoever reads it is told, all others go on."""
+    """Standard input that was closed (``<&-``): reading it is an error of usage."""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, _: object) -> int:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, "standard input is closed", "give it something to read, or </dev/null"
         )
 
@@ -28,7 +28,7 @@ def replace_closed() -> None:
     """Replace closed standard streams, before anything is opened under their numbers.
 
     Reading a closed input is an error of usage. Writing to a closed output fails as writing to a
-    full disk does. What is said on a closed standard error goes nowhere.
+    full disk does. Messages to a closed standard error are dropped.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -45,15 +45,15 @@ def replace_closed() -> None:
 
 
 def is_utf8(stream: IO[str]) -> bool:
-    """Whether the stream takes every character."""
+    """Whether the stream encodes every character."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 def accept_any_text() -> None:
-    """Make stdout and stderr take any text: what they cannot show they replace.
+    """Let stdout and stderr replace characters that they cannot encode.
 
-    Messages that stderr takes no more, since its reader has gone or its disk is full, are dropped:
-    they change neither what a command does nor its exit code.
+    Messages are dropped once stderr cannot be written, because its reader has gone or its disk is
+    full: they change neither what a command does nor its exit code.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from arcp_client.cli.errors import complaint
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.errors import ArcpError, Unauthenticated
 from arcp_client.version import DOCS_URL
 
@@ -69,12 +69,12 @@ def test_every_error_leads_to_its_section(script: ModuleType, built: Path) -> No
     for cls in classes:
         error = cls("m")
         assert leads_somewhere(error.help_url, built), cls.__name__
-        assert complaint(error).help_url == error.help_url
+        assert command_error(error).help_url == error.help_url
 
 
 def test_every_exit_code_leads_to_its_section(built: Path) -> None:
     for code in Exit:
-        assert leads_somewhere(Complaint(code, "m").help_url, built), code
+        assert leads_somewhere(CommandError(code, "m").help_url, built), code
 
 
 def behind(short: str) -> str:

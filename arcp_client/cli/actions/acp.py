@@ -1,4 +1,4 @@
-"""The command ``acp``: a conversation with an agent, by a person or by a program."""
+"""Talks to an ACP agent, for a person at a terminal or for a program."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from arcp_client.acp import (
     updates,
 )
 from arcp_client.cli.environment import withhold
-from arcp_client.cli.errors import complaint
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.acp_screen import Screen
 from arcp_client.errors import ArcpError, ConnectFailed, HandshakeTimeout
@@ -185,7 +185,7 @@ class _Chat:
                 try:
                     await self.prompt(line.strip())
                 except AgentRefused as error:
-                    terminal.complain(_refused(error))
+                    terminal.print_error(_refused(error))
 
     def interrupted(self, main: asyncio.Task[Any]) -> None:
         """Ctrl-C: cancels the turn, once more ends the agent; without a turn it ends the chat."""
@@ -223,13 +223,13 @@ def acp(
     except AgentRefused as error:
         raise _refused(error) from error
     except ConnectFailed as error:
-        raise Complaint(Exit.CONNECTION, str(error), _STARTS, help_url=error.help_url) from error
+        raise CommandError(Exit.CONNECTION, str(error), _STARTS, help_url=error.help_url) from error
     except HandshakeTimeout as error:
-        raise Complaint(Exit.CONNECTION, str(error), _SPEAKS, help_url=error.help_url) from error
+        raise CommandError(Exit.CONNECTION, str(error), _SPEAKS, help_url=error.help_url) from error
     except ArcpError as error:
-        raise complaint(error) from error
+        raise command_error(error) from error
     except asyncio.CancelledError:
-        raise Complaint(Exit.INTERRUPTED, "interrupted") from None
+        raise CommandError(Exit.INTERRUPTED, "interrupted") from None
 
 
 async def _acp(
@@ -282,8 +282,8 @@ async def _talk(
     return Exit.SUCCESS if turn.stop_reason == "end_turn" else Exit.FAILED
 
 
-def _refused(error: AgentRefused) -> Complaint:
+def _refused(error: AgentRefused) -> CommandError:
     if isinstance(error, AuthRequired):
         remedy = "sign in with the agent's own command, then try again"
-        return Complaint(Exit.AUTHENTICATION, error.reason, remedy)
-    return Complaint(Exit.FAILED, f"the agent refused: {error.reason}")
+        return CommandError(Exit.AUTHENTICATION, error.reason, remedy)
+    return CommandError(Exit.FAILED, f"the agent refused: {error.reason}")

@@ -1,4 +1,4 @@
-"""``NAME=COMMAND`` options in, agent functions that run those commands out."""
+"""Makes an agent function of each ``--acp NAME=COMMAND``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 
 __all__ = ["hosted_agents"]
 
@@ -24,15 +24,15 @@ def hosted_agents(options: Sequence[str]) -> dict[str, Any]:
         try:
             command = shlex.split(line)
         except ValueError as error:
-            raise Complaint(Exit.USAGE, f"--acp {option!r}: {error}") from None
+            raise CommandError(Exit.USAGE, f"--acp {option!r}: {error}") from None
         if not name or not command:
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE,
                 f"--acp {option!r} is no agent",
                 "it is NAME=COMMAND, such as  claude=claude-agent-acp",
             )
         if shutil.which(command[0]) is None:
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE,
                 f"--acp {name}: there is no program {command[0]!r}",
                 "is it installed, and on PATH?",

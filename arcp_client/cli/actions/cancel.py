@@ -5,7 +5,7 @@ from __future__ import annotations
 from arcp_client import Client
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.view import terminal
 from arcp_client.errors import PermissionDenied
@@ -34,7 +34,7 @@ def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
 
 
 async def _cancel(
-    client: Client, job_id: str, reason: str | None, run: saved_runs.Run | None
+    client: Client, job_id: str, reason: str | None, run: saved_runs.SavedRun | None
 ) -> None:
     try:
         if run is None:
@@ -44,12 +44,12 @@ async def _cancel(
         job = await client.submit(**run.submit)
         await job.cancel(reason or "user.cancel")  # also if it is a new one: see below
     except PermissionDenied as refused:
-        raise Complaint(
+        raise CommandError(
             Exit.AUTHENTICATION,
             f"the runtime did not allow it: {refused.message or refused.code}",
             "a job is cancelled from where it was submitted: Ctrl-C twice, or this user's account",
         ) from refused
     if job.id != job_id:
-        raise Complaint(
+        raise CommandError(
             Exit.NOT_FOUND, f"the runtime knows job {job_id} no longer; nothing was cancelled"
         )

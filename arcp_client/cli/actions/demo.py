@@ -1,4 +1,4 @@
-"""The command ``demo``: three jobs over a link that is cut twice, and a table that counts."""
+"""Runs three jobs over a link that is cut twice, and prints a table of lost and repeated events."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from arcp_client import (
 )
 from arcp_client.cli.actions.demo_agents import AGENTS, Ledger, demo_runtime
 from arcp_client.cli.actions.demo_check import Row, count, faults, mark
-from arcp_client.cli.errors import complaint
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.view import render, terminal
 from arcp_client.testing import FaultyProxy
 
@@ -103,9 +103,9 @@ def demo(*, seed: int, fast: bool) -> Exit:
     try:
         rows, witness = asyncio.run(_bounded(console, seed=seed, fast=fast))
     except TimeoutError:
-        raise Complaint(Exit.FAILED, f"the demo did not end within {_LIMIT:.0f} s") from None
+        raise CommandError(Exit.FAILED, f"the demo did not end within {_LIMIT:.0f} s") from None
     except ArcpError as error:
-        raise complaint(error) from error
+        raise command_error(error) from error
     return report(console, rows, witness)
 
 

@@ -1,4 +1,4 @@
-"""The demo's side of the runtime: three agents, and a ledger of every event that they emitted."""
+"""Defines the three agents of the demo, and a ledger of every event that they emit."""
 
 from __future__ import annotations
 

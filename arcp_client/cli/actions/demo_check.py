@@ -1,7 +1,7 @@
-"""What agents sent and what handlers saw in, counts of what went wrong out. Pure.
+"""Counts lost, repeated and disordered events of the demo.
 
-An event is known by what it says, its *mark*, not by its number or id: so the counts do not rest
-on the bookkeeping that they check.
+An event is identified by its content, its *mark*, not by its number or id: the counts do not
+depend on the bookkeeping that they check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A runtime in, findings out: what of the protocol it does as specified, and what it does not.
+"""Examines how a runtime keeps to the specification, capability by capability.
 
 The probes are harmless: nothing is started, cancelled or changed there. A client does what clients
 do, and the frames are looked at on their way.

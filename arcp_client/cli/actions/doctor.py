@@ -1,4 +1,4 @@
-"""The command ``doctor``: a runtime in, a table of what it does as specified out."""
+"""Prints the diagnosis of a runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from arcp_client import WebSocketConnector
 from arcp_client.cli.actions.diagnosis import Diagnosis, examine
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
@@ -30,7 +30,7 @@ _COLOURS = {
 def doctor(where: Place) -> Exit:
     """Examine a runtime; success only if all that was examined conforms."""
     if urlsplit(where.url).scheme not in ("ws", "wss"):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             "the URL of a runtime begins with ws:// or wss://",
             "see --help and ARCP_URL",
@@ -42,7 +42,7 @@ def doctor(where: Place) -> Exit:
             connector = WebSocketConnector(where.url)
             found = await examine(connector, token=where.token, patience=where.connect_timeout)
         if found is None:
-            raise Complaint(Exit.INTERRUPTED, "interrupted")
+            raise CommandError(Exit.INTERRUPTED, "interrupted")
         _say(where, found)
         return Exit.SUCCESS if found.conforms else Exit.FAILED
 

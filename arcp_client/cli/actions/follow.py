@@ -1,4 +1,4 @@
-"""A job in, its events as they come and its outcome out; and the arguments of a submit."""
+"""Follows a job to its end and reports its events and outcome; reads the arguments of a submit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 from arcp_client import ArcpError, Client, Job, JobHandle, events
 from arcp_client.cli.environment import text_of
-from arcp_client.cli.errors import complaint, is_hole
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error, loses_events
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, beside
 from arcp_client.cli.view import terminal
-from arcp_client.cli.view.job_tree import MOST, Family
-from arcp_client.cli.view.report import Report
+from arcp_client.cli.view.job_tree import MOST, JobTree
+from arcp_client.cli.view.report import JobReport
 from arcp_client.errors import JobError
 from arcp_client.projection import JobProjection
 
@@ -59,7 +59,7 @@ class Following:
         client: Client,
         stream: Stream,
         interrupts: Interrupts,
-        report: Report,
+        report: JobReport,
         *,
         back: str,
         save: Path | None = None,
@@ -77,26 +77,26 @@ class Following:
         self._lost: ArcpError | None = None
 
     async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
-        """Report it up to its end; the exit code that its end deserves.
+        """JobReport it up to its end; the exit code that its end deserves.
 
         Args:
             job: the job.
             history: whether its first event is still to come.
             since: when it was accepted, if that was before now.
         """
-        family = Family(JobProjection.of(job, history=history), self._described, since=since)
+        tree = JobTree(JobProjection.of(job, history=history), self._described, since=since)
         report = self._report
-        report.began(family)
+        report.began(tree)
         try:
             async with self._interrupts.stop():
                 async with beside(report.refresh()), beside(self._adopt()), beside(self._mind(job)):
-                    await self._events(job, family)
+                    await self._events(job, tree)
                 await self._deliver(job)
                 if self._holes:
                     raise _holed(self._holes)
                 return Exit.SUCCESS
         except ArcpError as error:
-            problem = complaint(error)
+            problem = command_error(error)
             if problem.code is Exit.CONNECTION:
                 problem.remedy = f"the job may run on: {self._back} {job.id}"
             report.close()
@@ -105,15 +105,15 @@ class Following:
                 self._over()
             raise problem from error
         except BrokenPipeError:
-            terminal.tell(terminal.err(), f"nobody reads stdout any more; job {job.id} runs on")
+            terminal.tell(terminal.err(), f"the reader of stdout has gone; job {job.id} runs on")
             raise
         finally:
             report.close()
         return await self._interrupted(job)
 
-    async def _events(self, job: JobHandle, family: Family) -> None:
+    async def _events(self, job: JobHandle, tree: JobTree) -> None:
         async for event in self._stream:
-            if isinstance(event, events.Gap) and is_hole(event) and family.is_own(event):
+            if isinstance(event, events.Gap) and loses_events(event) and tree.is_own(event):
                 self._holes.append(event)
             elif isinstance(event, events.Delegate) and event.child_job_id:
                 with contextlib.suppress(asyncio.QueueFull):  # more than can be shown
@@ -161,7 +161,7 @@ class Following:
         console, report, interrupts = terminal.err(), self._report, self._interrupts
         back = f"{self._back} {job.id}"
         if not isinstance(job, Job):
-            report.failed(Complaint(Exit.INTERRUPTED, "watched no longer"), None)
+            report.failed(CommandError(Exit.INTERRUPTED, "watched no longer"), None)
             terminal.tell(console, f"The job is left alone. Come back with:  {back}", "bold")
             return Exit.INTERRUPTED
         terminal.tell(console, f"Detached; the job runs on. Come back with:  {back}", "bold")
@@ -169,7 +169,7 @@ class Following:
         async with interrupts.stop(_SECOND_THOUGHT):
             await _until_over(job)
         if interrupts.count < 2:
-            report.failed(Complaint(Exit.INTERRUPTED, "detached"), None)
+            report.failed(CommandError(Exit.INTERRUPTED, "detached"), None)
             return Exit.INTERRUPTED
         terminal.tell(console, "Asking the runtime to cancel the job …", "bold")
         try:
@@ -183,7 +183,7 @@ class Following:
             self._over()
         else:
             terminal.tell(console, f"The job is {job.status}. See:  {back}", "bold")
-        report.failed(Complaint(Exit.INTERRUPTED, "interrupted"), None)
+        report.failed(CommandError(Exit.INTERRUPTED, "interrupted"), None)
         return Exit.INTERRUPTED
 
 
@@ -194,14 +194,14 @@ async def save_result(job: JobHandle, path: Path) -> int:
     except OSError as error:
         if isinstance(error, ArcpError):
             raise
-        raise Complaint(Exit.USAGE, f"{path} cannot be written: {error.strerror}") from None
+        raise CommandError(Exit.USAGE, f"{path} cannot be written: {error.strerror}") from None
 
 
-def _holed(holes: list[events.Gap]) -> Complaint:
+def _holed(holes: list[events.Gap]) -> CommandError:
     first = holes[0]
     what = f"{first.first}–{'?' if first.last is None else first.last} ({first.reason})"
     more = f" and {len(holes) - 1} more" if len(holes) > 1 else ""
-    return Complaint(
+    return CommandError(
         Exit.GAP,
         f"the job succeeded, but events are missing: {what}{more}",
         "its result is complete; what happened on the way is not",
@@ -226,9 +226,9 @@ def read_input(text: str) -> Any:
             text = text_of(Path(where).read_bytes(), where)
         return json.loads(text, parse_constant=_no_constant)
     except OSError as error:
-        raise Complaint(Exit.USAGE, f"{where} cannot be read: {error.strerror}") from None
+        raise CommandError(Exit.USAGE, f"{where} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"{where} is not JSON: {error}",
             """a text is written --input '"like this"', a file is named --input @file.json""",
@@ -237,7 +237,7 @@ def read_input(text: str) -> Any:
 
 def _stdin() -> bytes:
     if sys.stdin is None:  # it was closed when the command began
-        raise Complaint(Exit.USAGE, "stdin is closed, and --input - reads it")
+        raise CommandError(Exit.USAGE, "stdin is closed, and --input - reads it")
     buffer = getattr(sys.stdin, "buffer", None)
     return buffer.read() if buffer is not None else sys.stdin.read().encode()
 
@@ -254,7 +254,7 @@ def read_lease(grants: list[str]) -> dict[str, list[str]] | None:
     for grant in grants:
         name, equals, pattern = grant.partition("=")
         if not name or not equals or not pattern:
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE, f"--lease {grant!r} is not NAME=PATTERN", "such as fs.read=/src/**"
             )
         lease.setdefault(name, []).append(pattern)

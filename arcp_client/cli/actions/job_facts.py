@@ -1,7 +1,7 @@
-"""Asks a runtime how one job stands: when it began, and what its events came to so far.
+"""Collects what a runtime knows of one job: when it began, and its progress so far.
 
-Used by ``status`` and ``watch``. A runtime answers neither in one message: the time of a job's
-acceptance is in listings (§6.6), its progress in its events (§7.6).
+Used by `status` and `watch`. No single message has both: listings tell when a job was accepted
+(§6.6), events tell its progress (§7.6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arcp_client.cli.interrupts import beside
 from arcp_client.errors import FeatureNotNegotiated
 from arcp_client.projection import JobProjection
 
-__all__ = ["Standing", "entry_of", "standing"]
+__all__ = ["JobFacts", "entry_of", "job_facts"]
 
 _PATIENCE = 3.0
 """Seconds that each question may take; then it is left open."""
@@ -29,7 +29,7 @@ _QUIET = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobFacts:
     """How a job stands.
 
     Attributes:
@@ -58,7 +58,7 @@ async def entry_of(client: Client, job_id: str) -> JobSummary | None:
     return None
 
 
-async def standing(client: Client, job_id: str) -> Standing:
+async def job_facts(client: Client, job_id: str) -> JobFacts:
     """Watch a job with its history, and take in what there is of it.
 
     Raises:
@@ -77,7 +77,7 @@ async def standing(client: Client, job_id: str) -> Standing:
                     await _quiet(seen)
                 while client.stats().queued and not seen.ended:  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(_LOOK)
-    return Standing(job, seen, entry)
+    return JobFacts(job, seen, entry)
 
 
 async def _quiet(seen: JobProjection) -> None:

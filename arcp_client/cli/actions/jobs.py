@@ -1,4 +1,4 @@
-"""The command ``jobs``: a runtime's jobs in, a list of them out, once or again and again."""
+"""Lists the jobs of a runtime, once or until a signal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rich.text import Text
 
 from arcp_client import Client, JobSummary, LinkState, Reconnecting
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.render import count, duration, local
 from arcp_client.errors import RequestTimeout
 
-__all__ = ["found_of", "jobs"]
+__all__ = ["jobs", "list_jobs"]
 
 _SCHEMA = "arcp-client.jobs/1"
 _COLOURS = {"running": "cyan", "success": "green", "pending": "dim"}
@@ -35,12 +35,12 @@ _FRAME = 4
 def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, every: float) -> Exit:
     """List jobs, once or until it is interrupted."""
     if watch and where.output is Output.JSON:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, "--watch does not end, and a JSON document does", "use --output jsonl"
         )
 
     async def find(client: Client) -> list[JobSummary]:
-        return await found_of(client, status=status, agent=agent)
+        return await list_jobs(client, status=status, agent=agent)
 
     async def once(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
@@ -66,16 +66,16 @@ def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, eve
     return execute(again) if watch else execute(once, at_once=True)
 
 
-async def found_of(client: Client, **wanted: Any) -> list[JobSummary]:
+async def list_jobs(client: Client, **wanted: Any) -> list[JobSummary]:
     """All jobs of a listing.
 
     Raises:
-        Complaint: there are more than can be held.
+        CommandError: there are more than can be held.
     """
     found: list[JobSummary] = []
     async for job in client.jobs(**wanted):
         if len(found) >= _MOST:
-            raise Complaint(
+            raise CommandError(
                 Exit.FAILED,
                 f"the runtime lists more than {_MOST:,} jobs",
                 "--status and --agent list fewer",

@@ -1,4 +1,4 @@
-"""The commands ``login`` and ``logout``: a token typed once, kept in the user's keyring."""
+"""Puts the token of a runtime into the keyring, and removes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from arcp_client.cli import keys
 from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.environment import read_token, to_token
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.options import ConnectionOptions
 from arcp_client.cli.output_format import Output
@@ -60,7 +60,7 @@ def _typed(url: str) -> SecretStr:
         try:
             text = getpass.getpass(f"token for {url}: ", sys.stderr)
         except EOFError:
-            raise Complaint(Exit.INTERRUPTED, "no token was given") from None
+            raise CommandError(Exit.INTERRUPTED, "no token was given") from None
     else:
         text = sys.stdin.readline(1024 * 1024)
     return to_token(text, "what was given")

@@ -1,4 +1,4 @@
-"""The command ``record``, and what ``run --record`` adds to a report: jobs in, a transcript out."""
+"""Records jobs to a transcript until they end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from arcp_client import (
     JobView,
     events,
 )
-from arcp_client.cli.actions.jobs import found_of
+from arcp_client.cli.actions.jobs import list_jobs
 from arcp_client.cli.actions.transcript_file import begin, check, writing
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.errors import complaint, is_hole
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error, loses_events
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, beside, execute
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.render import count
@@ -39,7 +39,7 @@ _MOST = 1024
 def record(where: Place, jobs: list[str], path: Path, *, everything: bool, force: bool) -> Exit:
     """Record jobs until they have ended, or with ``everything`` all jobs until it is stopped."""
     if everything == bool(jobs):
-        raise Complaint(Exit.USAGE, "name the jobs to record, or give --all", "see --help")
+        raise CommandError(Exit.USAGE, "name the jobs to record, or give --all", "see --help")
     check(path, force=force)
 
     async def body(interrupts: Interrupts) -> Exit:
@@ -73,7 +73,7 @@ class _Session:
         self._known: set[str] = set()
         self._events = 0
         self._holes = 0
-        self._problems: dict[str, Complaint] = {}
+        self._problems: dict[str, CommandError] = {}
 
     async def record(
         self, jobs: Iterable[str], interrupts: Interrupts, *, everything: bool
@@ -112,7 +112,7 @@ class _Session:
         """Do something beside the recording, which ends if that fails."""
         try:
             await work()
-        except (ArcpError, Complaint):
+        except (ArcpError, CommandError):
             await self._stream.aclose()
             raise
 
@@ -133,7 +133,7 @@ class _Session:
         old: set[str] | None = None
         while True:
             with contextlib.suppress(RequestTimeout):  # the next time, then
-                found = await found_of(self._client)
+                found = await list_jobs(self._client)
                 if old is None:  # what was over before is not what this session sees
                     old = {job.job_id for job in found if job.status in ENDED}
                 for job in found:
@@ -162,7 +162,7 @@ class _Session:
             if event.job_id is not None and event.job_id not in self._known:
                 continue  # an own job of this session's, which nobody asked for
             self._events += 1
-            self._holes += isinstance(event, events.Gap) and is_hole(event)
+            self._holes += isinstance(event, events.Gap) and loses_events(event)
             with writing(self._path):
                 self._recording.event(event)
             if event.terminal and event.job_id in self._open:
@@ -184,7 +184,7 @@ class _Session:
             return
         assert self._recording is not None
         if error is not None:
-            self._problems[job_id] = complaint(error)
+            self._problems[job_id] = command_error(error)
         with writing(self._path):
             self._recording.ended(view, error)
 
@@ -194,7 +194,7 @@ class _Session:
 
     def _end(self, wanted: list[str], *, stopped: bool, everything: bool) -> Exit:
         if self._recording is None:
-            raise Complaint(Exit.INTERRUPTED, "interrupted before anything was recorded")
+            raise CommandError(Exit.INTERRUPTED, "interrupted before anything was recorded")
         with writing(self._path):
             for view in self._open.values():
                 self._recording.write(OutcomeLine(job_id=view.id, status=view.status))
@@ -202,7 +202,7 @@ class _Session:
         told = f"{count(self._events, 'event')} of {count(len(self._known), 'job')}"
         terminal.tell(terminal.err(), f"recorded {told}", "dim")
         if stopped and not everything:
-            raise Complaint(
+            raise CommandError(
                 Exit.INTERRUPTED,
                 "stopped recording before the jobs had ended",
                 "they run on; what was recorded can be replayed",
@@ -211,7 +211,7 @@ class _Session:
             if job_id in self._problems:
                 raise self._problems[job_id]
         if self._holes:
-            raise Complaint(
+            raise CommandError(
                 Exit.GAP,
                 "events are missing, and so they are in the recording",
                 "it says where: look for gaps",

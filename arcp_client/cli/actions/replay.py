@@ -1,4 +1,4 @@
-"""The command ``replay``: a transcript in, what ``watch`` would have shown out; or a runtime."""
+"""Shows a recorded job as ``watch`` showed it, or serves a recording as a runtime."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import msgspec
 
 from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
 from arcp_client.cli.environment import check_host_names, served_token
-from arcp_client.cli.errors import complaint, is_hole
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error, loses_events
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, beside, execute
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
-from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.render import count
-from arcp_client.cli.view.report import Report, reporter
+from arcp_client.cli.view.report import JobReport, reporter
 from arcp_client.errors import ResultIncomplete, ResultUnavailable, job_error
 from arcp_client.projection import JobProjection
 from arcp_client.testing import ReplayedRuntime
@@ -41,7 +41,7 @@ def read_speed(text: str) -> float | None:
     except ValueError:
         speed = 0.0
     if not 0 < speed < float("inf"):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, f"--speed {text} is no speed", "it is a factor such as 2 or 0.5, or max"
         )
     return speed
@@ -93,7 +93,7 @@ def _opened(path: Path) -> Reader:
     except OSError as error:
         if isinstance(error, ArcpError):
             raise
-        raise Complaint(Exit.USAGE, f"{path} cannot be read: {error.strerror}") from None
+        raise CommandError(Exit.USAGE, f"{path} cannot be read: {error.strerror}") from None
 
 
 def _scene(path: Path, job_id: str | None) -> _Scene:
@@ -113,9 +113,9 @@ def _scene(path: Path, job_id: str | None) -> _Scene:
                     parents[line.event.child_job_id or ""] = line.job_id or ""
             complete = reader.complete
     except ArcpError as error:
-        raise complaint(error) from error
+        raise command_error(error) from error
     if not cast or (job_id is not None and job_id not in cast):
-        raise Complaint(
+        raise CommandError(
             Exit.NOT_FOUND,
             f"{path} holds no job" if not cast else f"{path} does not hold the job {job_id}",
             "" if not cast else f"it holds {', '.join(list(cast)[:5])}",
@@ -166,7 +166,7 @@ class _Replay:
     """
 
     def __init__(
-        self, path: Path, scene: _Scene, report: Report, *, speed: float | None, start: int
+        self, path: Path, scene: _Scene, report: JobReport, *, speed: float | None, start: int
     ) -> None:
         self._path = path
         self._scene = scene
@@ -180,7 +180,7 @@ class _Replay:
     async def play(self, interrupts: Interrupts) -> Exit:
         """Show it; the exit code that its end deserves."""
         report, scene = self._report, self._scene
-        report.began(Family(_projection(scene.root), self._described))
+        report.began(JobTree(_projection(scene.root), self._described))
         try:
             async with interrupts.stop():
                 async with beside(report.refresh()):
@@ -190,17 +190,17 @@ class _Replay:
                 self._deliver()
                 return Exit.SUCCESS
         except ArcpError as error:
-            problem = complaint(error)
+            problem = command_error(error)
             report.close()
             report.failed(problem, error)
             raise problem from error
-        except Complaint as problem:
+        except CommandError as problem:
             report.close()
             report.failed(problem, None)
             raise
         finally:
             report.close()
-        report.failed(Complaint(Exit.INTERRUPTED, "replayed no further"), None)
+        report.failed(CommandError(Exit.INTERRUPTED, "replayed no further"), None)
         return Exit.INTERRUPTED
 
     def _described(self, job_id: str) -> JobProjection:
@@ -246,7 +246,7 @@ class _Replay:
     def _note(self, event: events.Event, *, own: bool) -> None:
         if not own:
             return
-        if isinstance(event, events.Gap) and is_hole(event):
+        if isinstance(event, events.Gap) and loses_events(event):
             self._holes.append(event)
         elif isinstance(event, events.ResultChunk):
             self._chunks.append(event)
@@ -258,7 +258,7 @@ class _Replay:
 
         Raises:
             ArcpError: the recorded outcome.
-            Complaint: it is not known, or not all of it.
+            CommandError: it is not known, or not all of it.
         """
         scene, end = self._scene, self._end
         error = scene.outcome.to_error() if scene.outcome is not None else None
@@ -270,20 +270,22 @@ class _Replay:
         if error is not None:
             raise error
         if not isinstance(end, events.Completed):
-            raise Complaint(
+            raise CommandError(
                 Exit.GAP,
                 "the recording ends before the job does",
                 "it was interrupted" if scene.complete else _CUT,
             )
         self._report.succeeded(self._result(end), None)
         if self._holes:
-            raise Complaint(
+            raise CommandError(
                 Exit.GAP,
                 f"the job succeeded, but {count(len(self._holes), 'gap')} recorded with it",
                 "what happened on the way is not complete",
             )
         if not scene.complete:
-            raise Complaint(Exit.GAP, f"the job succeeded, but {_CUT}", "what came later is lost")
+            raise CommandError(
+                Exit.GAP, f"the job succeeded, but {_CUT}", "what came later is lost"
+            )
 
     def _result(self, end: events.Completed) -> Result:
         value: Any = end.value
@@ -349,13 +351,13 @@ def serve(path: Path, *, port: int, speed: float | None, allowed_hosts: Sequence
             except OSError as error:
                 if isinstance(error, ArcpError):
                     raise
-                raise Complaint(
+                raise CommandError(
                     Exit.CONNECTION,
                     f"cannot listen on port {port}: {error.strerror or error}",
                     "--port 0 takes a free one",
                 ) from None
         if not runtime.complete:
-            raise Complaint(Exit.GAP, _CUT, "what it holds was played")
+            raise CommandError(Exit.GAP, _CUT, "what it holds was played")
         return Exit.SUCCESS
 
     return execute(body)

@@ -9,7 +9,7 @@ from arcp_client import JobHandle
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.actions.follow import save_result
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
@@ -33,7 +33,7 @@ def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
                     _say_result(where, view, (await view.result()).value)
                 saved_runs.forget(job_id)
                 return Exit.SUCCESS
-            raise Complaint(
+            raise CommandError(
                 Exit.INTERRUPTED, "interrupted; the job is left alone", "ask again at any time"
             )
 

@@ -1,4 +1,4 @@
-"""The commands ``run`` and ``watch``: a job submitted, gone on with or watched; then followed."""
+"""Submits a job, or continues a saved run, and follows the job to its end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from arcp_client import Client, Job
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.actions.follow import Following, Stream, read_input, read_lease
 from arcp_client.cli.actions.job_facts import entry_of
-from arcp_client.cli.actions.transcript_file import Recorded, begin, check
+from arcp_client.cli.actions.transcript_file import RecordingReport, begin, check
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.view import terminal
-from arcp_client.cli.view.report import Report, reporter
+from arcp_client.cli.view.report import JobReport, reporter
 from arcp_client.errors import RequestError, RequestTimeout
 
 __all__ = ["resume", "run"]
@@ -40,9 +40,9 @@ def run(
     """Submit and follow."""
     if record is not None:
         if detach:
-            raise Complaint(Exit.USAGE, "--detach leaves nothing to --record", "see `record`")
+            raise CommandError(Exit.USAGE, "--detach leaves nothing to --record", "see `record`")
         if str(record) == "-":
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE, "stdout has the result of a run", "name a file to --record it to"
             )
         check(record, force=False)
@@ -53,7 +53,7 @@ def run(
         "max_runtime": max_runtime,
         "idempotency_key": key or f"cli-{secrets.token_hex(12)}",
     }
-    kept: saved_runs.Run | None = None
+    kept: saved_runs.SavedRun | None = None
     if not ephemeral:
         try:
             kept = saved_runs.begin(url=where.url, submit=submit, profile=profile, save=save)
@@ -98,7 +98,7 @@ class _Running:
         self,
         where: Place,
         submit: dict[str, Any],
-        kept: saved_runs.Run | None,
+        kept: saved_runs.SavedRun | None,
         *,
         save: Path | None,
         detach: bool = False,
@@ -138,7 +138,7 @@ class _Running:
         job = next(iter(client.open_jobs()), None)
         if self._detach and not client.session.jobs_run_on:
             self._open = False
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE,
                 "this runtime ends the jobs of a session with it, so the job would not run",
                 "run it without --detach, and stay until it has ended",
@@ -153,10 +153,10 @@ class _Running:
         if self._detach:
             print(job.id, flush=True)
             return Exit.SUCCESS
-        report: Report = self._report
+        report: JobReport = self._report
         if self._record is not None:
             began = begin(self._record, client.session, self._where)
-            report = Recorded(report, began, self._record)
+            report = RecordingReport(report, began, self._record)
         following = Following(
             client,
             stream,
@@ -170,7 +170,7 @@ class _Running:
             since = entry.created_at if entry is not None else None
             return await following.follow(job, history=history, since=since)
         finally:
-            if isinstance(report, Recorded):
+            if isinstance(report, RecordingReport):
                 report.finish()
 
     def _over(self) -> None:
@@ -185,31 +185,31 @@ class _Running:
                 return await client.submit(**self._submit)
         except ValueError as error:
             self._open = False
-            raise Complaint(Exit.USAGE, str(error)) from None
+            raise CommandError(Exit.USAGE, str(error)) from None
         except RequestError as refused:
             self._open = isinstance(refused, RequestTimeout)
             raise
         back = "arcp-client jobs" if self._kept is None else "arcp-client run --resume"
-        raise Complaint(
+        raise CommandError(
             Exit.INTERRUPTED,
             "interrupted before the runtime had accepted the job; it may run all the same",
             f"`{back}` shows whether it does",
         )
 
 
-def _chosen(job_id: str | None) -> saved_runs.Run:
+def _chosen(job_id: str | None) -> saved_runs.SavedRun:
     """The run to go on with, held by this process."""
     known = saved_runs.unfinished()
     wanted = [run for run in known if job_id in (None, run.job_id)]
     if not wanted:
-        raise Complaint(
+        raise CommandError(
             Exit.NOT_FOUND,
             "no run is unfinished here" if job_id is None else f"no run of job {job_id} is here",
             "`arcp-client watch JOB` follows any job that you may see",
         )
     run = next((run for run in wanted if run.hold()), None)
     if run is None:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"another process follows {_named(wanted[0])}",
             "`arcp-client watch JOB` follows it beside that one",
@@ -225,6 +225,6 @@ def _chosen(job_id: str | None) -> saved_runs.Run:
     return run
 
 
-def _named(run: saved_runs.Run) -> str:
+def _named(run: saved_runs.SavedRun) -> str:
     began = datetime.fromtimestamp(run.began, UTC).astimezone()
     return f"{run.job_id or 'a job not accepted yet'} ({run.agent}, {began:%m-%d %H:%M})"

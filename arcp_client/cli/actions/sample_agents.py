@@ -1,4 +1,4 @@
-"""The agents that ``serve`` offers when it is given none: small, and each shows something."""
+"""Defines the sample agents that ``serve`` offers without ``--agents``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Runs in, files of the user's own out: so that each can be gone on with, and cancelled, later.
+"""Saves runs to files, so that a later process can continue or cancel them.
 
-Every run has a directory of its own in the user's state directory: what was submitted, and the
-checkpoint of its session. So runs never wait for one another, and what is left of one tells how to
-go on with it: after ``kill -9``, after a reboot, from another terminal. The submit is kept because
-a runtime lets only the submitter cancel a job (§7.4): another process proves to be it by saying
-the same submit again, with the same idempotency key (§7.2), which starts nothing anew.
+Every run has its own directory in the user's state directory, with the arguments of the submit and
+the checkpoint of the session. Runs therefore never wait for one another, and a run can be continued
+after ``kill -9``, after a reboot, or from another terminal. The submit is saved because a runtime
+lets only the submitter cancel a job (§7.4): another process becomes the submitter by repeating the
+submit with the same idempotency key (§7.2), which starts no second job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from arcp_client import SqliteStore
 from arcp_client.cli.environment import user_directory
 from arcp_client.models import Checkpoint
 
-__all__ = ["Run", "begin", "find", "forget", "unfinished"]
+__all__ = ["SavedRun", "begin", "find", "forget", "unfinished"]
 
 _SCHEMA = "arcp-client.run/1"
 _RECORD = "run.json"
@@ -62,7 +62,7 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class Run:
+class SavedRun:
     """One job that was submitted from here, and where it is kept.
 
     Attributes:
@@ -181,7 +181,7 @@ class _ShownFirst(SqliteStore):
 
 def begin(
     *, url: str, submit: dict[str, Any], profile: str | None = None, save: Path | None = None
-) -> Run:
+) -> SavedRun:
     """Keep what is about to be submitted, readable by the user alone, and hold it.
 
     Raises:
@@ -193,7 +193,7 @@ def begin(
     # Not by the job's id: there is none yet, and it is the runtime's word.
     directory = home / secrets.token_hex(8)
     directory.mkdir(mode=0o700)
-    run = Run(
+    run = SavedRun(
         directory,
         url,
         submit,
@@ -203,23 +203,23 @@ def begin(
     record = directory / _RECORD
     os.close(os.open(record, os.O_WRONLY | os.O_CREAT, 0o600))
     run.keep()
-    if Run.read(directory) is None or not run.hold():
+    if SavedRun.read(directory) is None or not run.hold():
         shutil.rmtree(directory, ignore_errors=True)
         raise OSError(f"{directory} does not keep what is written there")
     return run
 
 
-def unfinished() -> list[Run]:
+def unfinished() -> list[SavedRun]:
     """The runs that are kept, the newest first; other processes may follow some of them."""
     try:
         directories = list(_home().iterdir())
     except OSError:
         return []
-    runs = (Run.read(directory) for directory in directories)
+    runs = (SavedRun.read(directory) for directory in directories)
     return sorted((run for run in runs if run is not None), key=lambda run: run.began, reverse=True)
 
 
-def find(job_id: str) -> Run | None:
+def find(job_id: str) -> SavedRun | None:
     """The run of a job, if it was submitted from here."""
     return next((run for run in unfinished() if run.job_id == job_id), None)
 
@@ -245,5 +245,5 @@ def _sweep() -> None:
             run.over()
     for directory in _home().iterdir():  # left by who was killed before there was a record
         with contextlib.suppress(OSError):
-            if time() - directory.stat().st_mtime > _KEPT and Run.read(directory) is None:
+            if time() - directory.stat().st_mtime > _KEPT and SavedRun.read(directory) is None:
                 shutil.rmtree(directory)

@@ -1,4 +1,4 @@
-"""The command ``serve``: agents in, a runtime that clients can connect to out."""
+"""Serves agents as a runtime, over WebSocket or stdio."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from arcp_client import ArcpError, Runtime, SqliteEventLog
 from arcp_client._hosts import is_loopback
 from arcp_client.cli.actions.acp_agents import hosted_agents
 from arcp_client.cli.actions.sample_agents import NAMES, sample_runtime
-from arcp_client.cli.actions.shutdown import Stopping
+from arcp_client.cli.actions.shutdown import Shutdown
 from arcp_client.cli.environment import check_host_names, served_token
-from arcp_client.cli.errors import complaint
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.errors import command_error
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.view import terminal
 
 __all__ = ["serve"]
@@ -45,7 +45,7 @@ def serve(
     terminal.log_to_stderr(traces=True)
     check_host_names(allowed_hosts)
     if stdio and allowed_hosts:
-        raise Complaint(Exit.USAGE, "--stdio is a pipe of this machine: it has no --allow-host")
+        raise CommandError(Exit.USAGE, "--stdio is a pipe of this machine: it has no --allow-host")
     tls = _tls(tls_cert, tls_key, stdio=stdio)
     token = served_token(token_file)  # agents start programs: it is none for them
     auth = {token.get_secret_value(): "owner"} if token is not None else None
@@ -83,12 +83,12 @@ def serve(
             )
         )  # fmt: skip
     except ArcpError as error:
-        raise complaint(error) from error
+        raise command_error(error) from error
 
 
 def _refuse_open(host: str) -> None:
     if not is_loopback(host):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"without a token anybody who reaches {host} could run the agents",
             "set ARCP_TOKEN or --token-file, or listen on 127.0.0.1",
@@ -99,9 +99,9 @@ def _tls(certificate: Path | None, key: Path | None, *, stdio: bool) -> ssl.SSLC
     if certificate is None and key is None:
         return None
     if stdio:
-        raise Complaint(Exit.USAGE, "--stdio is a pipe of this machine: it has no TLS")
+        raise CommandError(Exit.USAGE, "--stdio is a pipe of this machine: it has no TLS")
     if certificate is None:
-        raise Complaint(Exit.USAGE, "--tls-key needs its certificate", "add --tls-cert FILE")
+        raise CommandError(Exit.USAGE, "--tls-key needs its certificate", "add --tls-cert FILE")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -109,7 +109,7 @@ def _tls(certificate: Path | None, key: Path | None, *, stdio: bool) -> ssl.SSLC
         context.load_cert_chain(certificate, key, password=lambda: b"")
     except (OSError, ValueError) as error:  # SSLError is an OSError
         why = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"the certificate {certificate} cannot be used: {why or error}",
             "both files are PEM; the key is not encrypted and belongs to the certificate",
@@ -121,7 +121,7 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
     """The runtime that ``module:attr`` names, or that its function makes."""
     name, _, attribute = path.partition(":")
     if not name or not attribute:
-        raise Complaint(Exit.USAGE, f"--agents {path!r} names no attribute", _FORM)
+        raise CommandError(Exit.USAGE, f"--agents {path!r} names no attribute", _FORM)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -135,11 +135,11 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
     else:
         taken = {}
     if not isinstance(found, Runtime):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, f"{path} is {type(found).__name__}, not a Runtime or what makes one", _FORM
         )
     if given["event_log"] is not None and "event_log" not in taken:
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"{path} does not take the database of --db",
             "make it a function with a parameter event_log, for Runtime(event_log=event_log)",
@@ -154,7 +154,7 @@ def _imported(path: str, name: str) -> Any:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
             happened = f"there is no module {missing!r}, neither here nor installed"
-            raise Complaint(Exit.USAGE, happened, _FORM) from None
+            raise CommandError(Exit.USAGE, happened, _FORM) from None
         raise _broken(path, error) from error
     except Exception as error:
         raise _broken(path, error) from error
@@ -165,7 +165,9 @@ def _attribute(path: str, found: Any, attribute: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except AttributeError:
-        raise Complaint(Exit.USAGE, f"--agents {path}: there is no {attribute!r}", _FORM) from None
+        raise CommandError(
+            Exit.USAGE, f"--agents {path}: there is no {attribute!r}", _FORM
+        ) from None
     return found
 
 
@@ -176,7 +178,7 @@ def _takes(function: Any, name: str) -> bool:
         return False
 
 
-def _broken(path: str, error: Exception) -> Complaint:
+def _broken(path: str, error: Exception) -> CommandError:
     """The user's module is at fault: say where, for it is theirs to mend."""
     place = ""
     trace = error.__traceback__
@@ -185,7 +187,7 @@ def _broken(path: str, error: Exception) -> Complaint:
         if "importlib" not in code.co_filename and code.co_filename != __file__:
             place = f" ({code.co_filename}, line {trace.tb_lineno})"
         trace = trace.tb_next
-    return Complaint(Exit.USAGE, f"--agents {path}: {type(error).__name__}: {error}{place}")
+    return CommandError(Exit.USAGE, f"--agents {path}: {type(error).__name__}: {error}{place}")
 
 
 async def _open(runtime: Runtime) -> None:
@@ -193,7 +195,7 @@ async def _open(runtime: Runtime) -> None:
     try:
         await runtime.__aenter__()  # it is closed with some grace, not by leaving a block
     except (OSError, ValueError) as error:
-        raise Complaint(Exit.USAGE, f"the database cannot be used: {error}") from None
+        raise CommandError(Exit.USAGE, f"the database cannot be used: {error}") from None
 
 
 async def _serve(
@@ -208,9 +210,9 @@ async def _serve(
     allowed_hosts: Sequence[str],
 ) -> Exit:
     console = terminal.err()
-    stopping = Stopping(grace)
+    shutdown = Shutdown(grace)
     async with AsyncExitStack() as stack:
-        stack.enter_context(stopping.listen())
+        stack.enter_context(shutdown.listen())
         await _open(runtime)
         if not stdio:
             server = runtime.serve(host, port, ssl=tls, allowed_hosts=allowed_hosts)
@@ -218,13 +220,13 @@ async def _serve(
                 await stack.enter_async_context(server)
             except OSError as error:
                 await runtime.close()
-                raise Complaint(
+                raise CommandError(
                     Exit.CONNECTION,
                     f"cannot listen on {host} port {port}: {error.strerror or error}",
                     "--port 0 takes a free one",
                 ) from None
             terminal.tell(console, f"serving {what} on {server.url}", "green")
-        scope = stopping.until_asked()
+        scope = shutdown.until_asked()
         try:
             async with scope:
                 if stdio:
@@ -235,7 +237,7 @@ async def _serve(
             if not scope.expired():
                 raise
             terminal.tell(console, "stopping; once more to stop at once", "dim")
-        scope = stopping.bounded()
+        scope = shutdown.bounded()
         try:
             async with scope:
                 await runtime.close(timeout=grace)

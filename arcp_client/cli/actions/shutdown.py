@@ -1,4 +1,4 @@
-"""Signals in, an orderly end out; and an end in any case, whatever agents do about it."""
+"""Ends ``serve`` after a signal: in order if the agents allow it, otherwise by force."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from types import FrameType
 
 from arcp_client.cli.exit_codes import Exit
 
-__all__ = ["Stopping"]
+__all__ = ["Shutdown"]
 
 _SLACK = 4.0
 _AT_ONCE = 1.0
 _LAST_WORDS = b"error: stopped by force: an agent did not end when it was interrupted\n"
 
 
-class Stopping:
-    """How ``serve`` ends: the first signal ends `until_asked`, the next one ends `bounded`.
+class Shutdown:
+    """Ends ``serve``: the first signal ends `until_asked`, the next one ends `bounded`.
 
     An agent may swallow its cancellation or block the event loop. So the process ends itself from
     a thread where that takes longer than promised.

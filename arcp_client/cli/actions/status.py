@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from arcp_client.cli.actions.job_facts import Standing, standing
+from arcp_client.cli.actions.job_facts import JobFacts, job_facts
 from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.exit_codes import Exit
 from arcp_client.cli.interrupts import Interrupts, execute
@@ -24,14 +24,14 @@ def status(where: Place, job_id: str) -> Exit:
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
-            found = await standing(client, job_id)
+            found = await job_facts(client, job_id)
         _say_status(where, found)
         return Exit.SUCCESS
 
     return execute(body, at_once=True)
 
 
-def _say_status(where: Place, found: Standing) -> None:
+def _say_status(where: Place, found: JobFacts) -> None:
     view, seen = found.job, found.seen
     expires = view.lease_constraints.expires_at
     created = (found.entry.created_at if found.entry is not None else None) or seen.began_at
@@ -76,7 +76,7 @@ _NAMES = {
 
 
 def _told(
-    found: Standing, created: datetime | None, ended: datetime | None, ran: float | None
+    found: JobFacts, created: datetime | None, ended: datetime | None, ran: float | None
 ) -> dict[str, str | None]:
     """Times and progress as people read them, in place of what programs read."""
     seen = found.seen

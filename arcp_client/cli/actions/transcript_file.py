@@ -9,38 +9,38 @@ from pathlib import Path
 
 from arcp_client import ArcpError, LinkState, Result, SessionInfo, events, transcripts
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.view.job_tree import Family
-from arcp_client.cli.view.report import Report
+from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.view.job_tree import JobTree
+from arcp_client.cli.view.report import JobReport
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import JobLine, Recording, Scrubber, Writer, outcome
 
-__all__ = ["Recorded", "begin", "check", "writing"]
+__all__ = ["RecordingReport", "begin", "check", "writing"]
 
 
 def check(path: Path, *, force: bool) -> None:
     """Refuse at once what would be refused later.
 
     Raises:
-        Complaint: the file is there, or its directory is not.
+        CommandError: the file is there, or its directory is not.
     """
     if str(path) == "-":
         return
     if path.exists() and not path.is_file():
-        raise Complaint(Exit.USAGE, f"{path} is no file to be replaced", "- writes to stdout")
+        raise CommandError(Exit.USAGE, f"{path} is no file to be replaced", "- writes to stdout")
     if not force and path.exists():
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE, f"{path} is there already", "--force replaces it, or name another file"
         )
     if not path.parent.is_dir():
-        raise Complaint(Exit.USAGE, f"{path} cannot be written: there is no {path.parent}")
+        raise CommandError(Exit.USAGE, f"{path} cannot be written: there is no {path.parent}")
 
 
 def begin(path: Path, session: SessionInfo, where: Place, *, force: bool = False) -> Recording:
     """Begin a transcript; ``-`` is stdout.
 
     Raises:
-        Complaint: the file cannot be made.
+        CommandError: the file cannot be made.
     """
     secrets = [] if where.token is None else [where.token]
     with writing(path):
@@ -66,7 +66,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, ArcpError):
             raise
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"{path} cannot be written: {error.strerror or error}",
             "what was recorded so far can be replayed",
@@ -84,7 +84,7 @@ def _line(job: JobProjection, parent: str | None = None) -> JobLine:
     )
 
 
-class Recorded:
+class RecordingReport:
     """A report whose job is recorded, too, with the jobs that it delegates to.
 
     Args:
@@ -93,30 +93,30 @@ class Recorded:
         path: what errors call it.
     """
 
-    def __init__(self, report: Report, recording: Recording, path: Path) -> None:
+    def __init__(self, report: JobReport, recording: Recording, path: Path) -> None:
         self._report = report
         self._recording = recording
         self._path = path
-        self._family: Family | None = None
+        self._tree: JobTree | None = None
         self._known: set[str] = set()
 
-    def began(self, family: Family) -> None:
+    def began(self, tree: JobTree) -> None:
         """The job's line."""
-        self._family = family
-        self._known.add(family.root.job_id)
+        self._tree = tree
+        self._known.add(tree.root.job_id)
         with writing(self._path):
-            self._recording.write(_line(family.root))
-        self._report.began(family)
+            self._recording.write(_line(tree.root))
+        self._report.began(tree)
 
     def event(self, event: events.Event) -> None:
         """The event's line, before it is shown."""
-        family = self._family
-        assert family is not None
+        tree = self._tree
+        assert tree is not None
         with writing(self._path):
             if event.job_id is not None and event.job_id not in self._known:
                 self._known.add(event.job_id)
-                child = family.of(event)
-                self._recording.write(_line(child, family.root.job_id))
+                child = tree.of(event)
+                self._recording.write(_line(child, tree.root.job_id))
             self._recording.event(event)
         self._report.event(event)
 
@@ -146,7 +146,7 @@ class Recorded:
         self._end("success", None, "complete")
         self._report.succeeded(result, saved)
 
-    def failed(self, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: CommandError, error: Exception | None) -> None:
         """The outcome, and the end."""
         interrupted = problem.code is Exit.INTERRUPTED
         self._end(None, error, "interrupted" if interrupted else "complete")
@@ -154,8 +154,8 @@ class Recorded:
 
     def _end(self, status: str | None, error: Exception | None, reason: str) -> None:
         with writing(self._path):
-            for job in reversed(list(self._family or ())):
-                own = self._family is not None and job is self._family.root
+            for job in reversed(list(self._tree or ())):
+                own = self._tree is not None and job is self._tree.root
                 told = outcome(
                     job.job_id,
                     (status if own else None) or job.status,

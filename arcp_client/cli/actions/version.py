@@ -1,4 +1,4 @@
-"""The command ``version``."""
+"""Prints the versions of the package and its libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``web``: a runtime in, a dashboard for browsers out."""
+"""Serves a dashboard of the jobs of a runtime or a transcript to browsers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arcp_client._hosts import is_loopback
 from arcp_client.cli.actions.replay import read_speed
 from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.environment import check_host_names, served_token
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.view import terminal
 from arcp_client.testing import ReplayedRuntime
@@ -76,12 +76,12 @@ async def _client(
     except OSError as error:
         if isinstance(error, ArcpError) or error.filename is None:
             raise
-        raise Complaint(Exit.USAGE, f"{replay} cannot be read: {error.strerror}") from None
+        raise CommandError(Exit.USAGE, f"{replay} cannot be read: {error.strerror}") from None
 
 
 def _refuse_open(host: str, login: SecretStr | None) -> None:
     if login is None and not is_loopback(host):
-        raise Complaint(
+        raise CommandError(
             Exit.USAGE,
             f"without a token to log in with, whoever reaches {host} could see every job",
             f"set {_TOKEN} or --login-file, or listen on 127.0.0.1",
@@ -94,7 +94,7 @@ async def _serve(
     try:
         await server.__aenter__()
     except OSError as error:
-        raise Complaint(
+        raise CommandError(
             Exit.CONNECTION,
             f"cannot listen on {host} port {port}: {error.strerror or error}",
             "--port 0 takes a free one",

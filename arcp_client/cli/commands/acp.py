@@ -1,4 +1,4 @@
-"""Declares ``acp``."""
+"""Declares ``arcp-client acp``, which talks to an ACP agent."""
 
 from __future__ import annotations
 

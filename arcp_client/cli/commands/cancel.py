@@ -1,4 +1,4 @@
-"""Declares ``cancel``."""
+"""Declares ``arcp-client cancel``, which cancels a job."""
 
 from __future__ import annotations
 

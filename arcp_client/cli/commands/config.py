@@ -1,4 +1,4 @@
-"""Declares ``config show``."""
+"""Declares ``arcp-client config show``, which prints the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``demo``."""
+"""Declares ``arcp-client demo``, which demonstrates delivery over a link that is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``doctor``."""
+"""Declares ``arcp-client doctor``, which examines a runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.options import ConnectionOptions, OutputOptions
 
 
@@ -28,5 +28,5 @@ def doctor(
     from arcp_client.cli.connection import place
 
     if address is not None and at.url is not None:
-        raise Complaint(Exit.USAGE, "URL and --url both name a runtime", "give one of them")
+        raise CommandError(Exit.USAGE, "URL and --url both name a runtime", "give one of them")
     return action.doctor(place(replace(at, url=address or at.url), form))

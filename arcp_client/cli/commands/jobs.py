@@ -1,4 +1,4 @@
-"""Declares ``jobs``."""
+"""Declares ``arcp-client jobs``, which lists jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``login``."""
+"""Declares ``arcp-client login``, which keeps a token in the keyring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``logout``."""
+"""Declares ``arcp-client logout``, which removes a token from the keyring."""
 
 from __future__ import annotations
 

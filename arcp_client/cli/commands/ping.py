@@ -1,4 +1,4 @@
-"""Declares ``ping``."""
+"""Declares ``arcp-client ping``, which connects to a runtime."""
 
 from __future__ import annotations
 

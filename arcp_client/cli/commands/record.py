@@ -1,4 +1,4 @@
-"""Declares ``record``."""
+"""Declares ``arcp-client record``, which records jobs to a transcript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``replay``."""
+"""Declares ``arcp-client replay``, which shows or serves a transcript."""
 
 from __future__ import annotations
 

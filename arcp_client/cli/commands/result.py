@@ -1,4 +1,4 @@
-"""Declares ``result``."""
+"""Declares ``arcp-client result``, which writes the result of a job."""
 
 from __future__ import annotations
 

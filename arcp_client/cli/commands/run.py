@@ -1,4 +1,4 @@
-"""Declares ``run``."""
+"""Declares ``arcp-client run``, which submits a job and follows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arcp_client.cli import completion
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.options import (
     ConnectionOptions,
     InputOption,
@@ -75,7 +75,7 @@ def run(
     if resume:
         return action.resume(kept, agent, save=save)
     if agent is None:
-        raise Complaint(Exit.USAGE, "Missing argument 'AGENT'", "see --help")
+        raise CommandError(Exit.USAGE, "Missing argument 'AGENT'", "see --help")
     return action.run(
         kept(None, None), agent, input, lease=lease or [], max_runtime=max_runtime, key=key,
         save=save, detach=detach, ephemeral=ephemeral, profile=at.profile, record=record,

@@ -1,4 +1,4 @@
-"""Declares ``serve``."""
+"""Declares ``arcp-client serve``, which serves agents."""
 
 from __future__ import annotations
 

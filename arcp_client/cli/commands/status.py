@@ -1,4 +1,4 @@
-"""Declares ``status``."""
+"""Declares ``arcp-client status``, which shows the status of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``version``."""
+"""Declares ``arcp-client version``, which prints versions."""
 
 from __future__ import annotations
 

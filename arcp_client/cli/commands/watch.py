@@ -1,4 +1,4 @@
-"""Declares ``watch``."""
+"""Declares ``arcp-client watch``, which follows a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``web``."""
+"""Declares ``arcp-client web``, which serves the dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of an agent in, a terminal's lines out: streamed Markdown, tools, diffs, questions."""
+"""Shows the updates of an ACP agent on a terminal: Markdown, tools, diffs, questions."""
 
 from __future__ import annotations
 

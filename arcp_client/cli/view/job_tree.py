@@ -1,4 +1,4 @@
-"""Events of one session in, what is known of the followed job and of its children out. Pure."""
+"""Folds the events of a session into the state of a job and its child jobs. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from arcp_client import events
 from arcp_client.projection import JobProjection
 
-__all__ = ["MOST", "Family"]
+__all__ = ["MOST", "JobTree"]
 
 MOST = 24
 """Jobs that are shown, the followed one included."""
@@ -16,7 +16,7 @@ MOST = 24
 _TAIL = 4096
 
 
-class Family:
+class JobTree:
     """A job and those that it delegated to, as far as their events come.
 
     Args:

@@ -1,8 +1,7 @@
-"""A job's events in, a live view of it at the foot of the terminal out, and above it its past.
+"""Shows a live view of a job at the foot of the terminal; its events scroll by above.
 
-Events scroll by above the view, in order. What the view itself is about, progress, what is left of
-a budget and the pieces of a streamed result, moves the view only. Whatever comes, the terminal is
-written to ten times a second, not once an event.
+Progress, budgets and pieces of a streamed result change the view and have no line of their own. The
+terminal is written to ten times a second, however many events arrive.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from rich.live import Live
 from rich.text import Text
 
 from arcp_client import LinkState, Reconnecting, Result, events
-from arcp_client.cli.exit_codes import Complaint
-from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.exit_codes import CommandError
+from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.panel import Frame, panel, summary
 from arcp_client.cli.view.render import duration
 from arcp_client.cli.view.report import Lines
@@ -58,10 +57,10 @@ class LiveText(Lines):
         self._changed = False
         self._drawn_at = 0.0
 
-    def began(self, family: Family) -> None:
+    def began(self, tree: JobTree) -> None:
         """The view appears."""
-        super().began(family)
-        self._view = _View(self.console, family)
+        super().began(tree)
+        self._view = _View(self.console, tree)
         self._live = Live(
             self._view,
             console=self.console,
@@ -77,12 +76,12 @@ class LiveText(Lines):
 
     def event(self, event: events.Event) -> None:
         """One event: of the view, and a line above it."""
-        assert self._family is not None
+        assert self._tree is not None
         assert self._view is not None
         self._changed = True
         self._view.heard(event)
         if _is_quiet(event):
-            self._family.apply(event)
+            self._tree.apply(event)
         else:
             super().event(event)
 
@@ -134,13 +133,13 @@ class LiveText(Lines):
         self.close()
         super().succeeded(result, saved)
 
-    def failed(self, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: CommandError, error: Exception | None) -> None:
         """What it came to; the complaint says the rest."""
         self.close()
         super().failed(problem, error)
 
-    def _summary(self, family: Family) -> Text | None:
-        return None if self._view is None else summary(family, self._view.elapsed)
+    def _summary(self, tree: JobTree) -> Text | None:
+        return None if self._view is None else summary(tree, self._view.elapsed)
 
 
 @contextlib.contextmanager
@@ -167,8 +166,8 @@ def _silent_controls() -> Iterator[None]:
 class _View:
     """The lines at the foot of the terminal, drawn for its present size."""
 
-    def __init__(self, console: Console, family: Family) -> None:
-        self.family = family
+    def __init__(self, console: Console, tree: JobTree) -> None:
+        self.tree = tree
         self._console = console
         self._began = monotonic()
         self._heard: tuple[datetime, float] | None = None
@@ -180,7 +179,7 @@ class _View:
     @property
     def elapsed(self) -> float:
         """Seconds that the job has run, as far as that is known."""
-        return self.family.elapsed(self._now(), monotonic() - self._began)
+        return self.tree.elapsed(self._now(), monotonic() - self._began)
 
     def heard(self, event: events.Event) -> None:
         """An event tells the time by the runtime's clock."""
@@ -197,7 +196,7 @@ class _View:
         """Bring the lines up to date."""
         size = self._console.size
         self._size = (size.width, size.height)
-        self._lines = panel(self.family, self._frame())
+        self._lines = panel(self.tree, self._frame())
 
     def _frame(self) -> Frame:
         width, height = self._size

@@ -1,4 +1,4 @@
-"""What is known of a job in, the lines of its live view out, none too wide. Pure."""
+"""Lays out the lines of the live view of a job. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
-from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.render import bar, count, duration, number
 from arcp_client.cli.view.terminal import harmless
 from arcp_client.projection import Bar, Call, JobProjection, Meter
@@ -49,17 +49,17 @@ class Frame:
         return min(max((self.width - _NAME) // 3, 6), 40)
 
 
-def panel(family: Family, frame: Frame) -> list[Text]:
+def panel(tree: JobTree, frame: Frame) -> list[Text]:
     """The lines of the view, the first one about the job itself, the least important ones last."""
     room = frame.rows - 1
-    gauges = _gauges(family.root, frame)[: min(3, room)]
-    lines = [_head(family.root, frame)]
+    gauges = _gauges(tree.root, frame)[: min(3, room)]
+    lines = [_head(tree.root, frame)]
     few = room <= _FEW
     for rows, most in (
-        (_bars(family, frame)[: room - len(gauges)], 3 if few else 8),
+        (_bars(tree, frame)[: room - len(gauges)], 3 if few else 8),
         (gauges, 3),
-        (_calls(family, frame), 2 if few else 6),
-        (_result(family, frame), 1 if few else 4),
+        (_calls(tree, frame), 2 if few else 6),
+        (_result(tree, frame), 1 if few else 4),
     ):
         lines += rows[: min(most, frame.rows - len(lines))]
     for line in lines:
@@ -68,12 +68,12 @@ def panel(family: Family, frame: Frame) -> list[Text]:
     return lines
 
 
-def summary(family: Family, elapsed: float) -> Text:
+def summary(tree: JobTree, elapsed: float) -> Text:
     """What a job came to, in one line, once it is over."""
-    root = family.root
+    root = tree.root
     facts = [f"{count(root.events, 'event')} in {duration(elapsed)}"]
-    if family.children:
-        facts.append(count(len(family.children), "delegated job"))
+    if tree.children:
+        facts.append(count(len(tree.children), "delegated job"))
     for meter in root.meters:
         of = f" of {_money(meter.granted)}" if meter.granted is not None else ""
         facts.append(f"{_money(meter.spent)}{of} {harmless(meter.currency)} spent")
@@ -102,9 +102,9 @@ def _head(job: JobProjection, frame: Frame) -> Text:
     return line.append(right, style="yellow" if frame.link else "dim")
 
 
-def _bars(family: Family, frame: Frame) -> list[Text]:
-    rows = [_bar(each.units or "progress", each, frame) for each in family.root.progress]
-    for child in family.children:
+def _bars(tree: JobTree, frame: Frame) -> list[Text]:
+    rows = [_bar(each.units or "progress", each, frame) for each in tree.root.progress]
+    for child in tree.children:
         name = f"└ {child.agent.partition('@')[0] or child.job_id}"
         if child.ended:
             good = child.status == "success"
@@ -168,18 +168,18 @@ def _warning(share: float) -> str:
     return "green" if share > _LOW else "yellow" if share > _LEAST else "bold red"
 
 
-def _calls(family: Family, frame: Frame) -> list[Text]:
-    running = [(call, job) for job in family for call in job.running]
-    done = [call for call in family.root.calls if not call.running]
-    rows = [_running(call, job, family, frame) for call, job in running]
+def _calls(tree: JobTree, frame: Frame) -> list[Text]:
+    running = [(call, job) for job in tree for call in job.running]
+    done = [call for call in tree.root.calls if not call.running]
+    rows = [_running(call, job, tree, frame) for call, job in running]
     return rows + [_finished(call) for call in reversed(done)]
 
 
-def _running(call: Call, job: JobProjection, family: Family, frame: Frame) -> Text:
+def _running(call: Call, job: JobProjection, tree: JobTree, frame: Frame) -> Text:
     row = _row(f"→ {call.tool}", "cyan")
     since = duration((frame.now - call.began).total_seconds()) if call.began is not None else ""
     row.append(f"{since:>5}  ", style="cyan").append(harmless(call.args))
-    return row if job is family.root else row.append(f"  ({harmless(job.agent)})", style="dim")
+    return row if job is tree.root else row.append(f"  ({harmless(job.agent)})", style="dim")
 
 
 def _finished(call: Call) -> Text:
@@ -192,12 +192,12 @@ def _finished(call: Call) -> Text:
     return row.append(f" → {harmless(call.outcome or 'nothing')}", style=style)
 
 
-def _result(family: Family, frame: Frame) -> list[Text]:
-    root = family.root
+def _result(tree: JobTree, frame: Frame) -> list[Text]:
+    root = tree.root
     if not root.chunks:
         return []
     size = count(root.streamed, "byte")
-    lines = [line for line in family.tail.splitlines() if line.strip()]
+    lines = [line for line in tree.tail.splitlines() if line.strip()]
     if not lines:
         return [_row("result").append(size)]
     most = 1 if frame.rows - 1 <= _FEW else 4

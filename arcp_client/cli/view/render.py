@@ -1,4 +1,4 @@
-"""Events in, one styled line each out."""
+"""Formats events as styled lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's events and outcome in, text, one JSON document or JSON lines out.
+"""Writes the events and the outcome of a job as text, one JSON document or JSON lines.
 
 The data goes to stdout, messages to stderr. In text, events are messages and the result is the
 data; in JSON everything is data, each document with its schema's name and version.
@@ -15,22 +15,22 @@ from rich.console import Console
 from rich.text import Text
 
 from arcp_client import LinkState, Result, events
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import render, terminal
-from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.panel import summary
 from arcp_client.cli.view.terminal import harmless
 
-__all__ = ["Lines", "Report", "plain", "reporter", "write_result"]
+__all__ = ["JobReport", "Lines", "plain", "reporter", "write_result"]
 
 SCHEMA = "arcp-client.job/1"
 
 
-class Report(Protocol):
+class JobReport(Protocol):
     """Writes what happens to one job."""
 
-    def began(self, family: Family) -> None:
+    def began(self, tree: JobTree) -> None:
         """It was accepted, or is being watched."""
 
     def event(self, event: events.Event) -> None:
@@ -51,11 +51,11 @@ class Report(Protocol):
     def succeeded(self, result: Result | None, saved: str | None) -> None:
         """It ended in success; without ``result`` it was written to the file ``saved``."""
 
-    def failed(self, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: CommandError, error: Exception | None) -> None:
         """It did not, or its end is not known."""
 
 
-def reporter(output: Output) -> Report:
+def reporter(output: Output) -> JobReport:
     """The writer for a kind of output: a live view where there is a terminal for it."""
     if output is not Output.TEXT:
         return _Json(lines=output is Output.JSONL)
@@ -78,7 +78,7 @@ def write_result(value: Any) -> None:
     """A result alone, on stdout: text as it is, other values as JSON."""
     if isinstance(value, bytes):
         if sys.stdout.isatty():
-            raise Complaint(
+            raise CommandError(
                 Exit.USAGE,
                 f"the result is {render.count(len(value), 'byte')}, not text",
                 "save it with -o FILE",
@@ -103,28 +103,28 @@ class Lines:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._family: Family | None = None
+        self._tree: JobTree | None = None
 
-    def began(self, family: Family) -> None:
+    def began(self, tree: JobTree) -> None:
         """It was accepted, or is being watched."""
-        self._family = family
-        line = Text().append("job ", "dim").append(harmless(family.root.job_id), style="bold")
-        line.append(f" · {harmless(family.root.agent)}", style="dim")
-        if family.since is not None:
-            line.append(f" · began {render.moment(family.since)}", style="dim")
+        self._tree = tree
+        line = Text().append("job ", "dim").append(harmless(tree.root.job_id), style="bold")
+        line.append(f" · {harmless(tree.root.agent)}", style="dim")
+        if tree.since is not None:
+            line.append(f" · began {render.moment(tree.since)}", style="dim")
         self.write(line)
 
     def event(self, event: events.Event) -> None:
         """One event, with the agent's name before it if it is a child's."""
-        family = self._family
-        assert family is not None
-        job = family.apply(event)
+        tree = self._tree
+        assert tree is not None
+        job = tree.apply(event)
         line = Text()
         if event.ts is not None:
             line.append(render.local(event.ts, "%H:%M:%S "), style="dim")
         if event.redelivered:
             line.append("↻ ", style="yellow")
-        if job is not family.root:
+        if job is not tree.root:
             line.append(f"└ {harmless(job.agent or job.job_id)} ", style="blue")
         if isinstance(event, events.ToolResult):
             calls = reversed(job.calls)
@@ -161,47 +161,47 @@ class Lines:
         if result is not None:
             write_result(result.value)
 
-    def failed(self, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: CommandError, error: Exception | None) -> None:
         """What it came to; the complaint says the rest."""
         self._sum_up()
 
     def _sum_up(self) -> None:
-        family = self._family
-        line = None if family is None or not family.root.ended else self._summary(family)
+        tree = self._tree
+        line = None if tree is None or not tree.root.ended else self._summary(tree)
         if line is not None:
             self.write(line)
 
-    def _summary(self, family: Family) -> Text | None:
+    def _summary(self, tree: JobTree) -> Text | None:
         """What it came to, where more is known of it than was shown."""
-        if family.since is None:
+        if tree.since is None:
             return None
-        return summary(family, family.elapsed(datetime.now(UTC)))
+        return summary(tree, tree.elapsed(datetime.now(UTC)))
 
 
 class _Json:
     def __init__(self, *, lines: bool) -> None:
         self._lines = lines
         self._console = terminal.err()
-        self._family: Family | None = None
+        self._tree: JobTree | None = None
         self._events = 0
         self._gaps: list[dict[str, Any]] = []
 
-    def began(self, family: Family) -> None:
-        self._family = family
-        job = family.root
+    def began(self, tree: JobTree) -> None:
+        self._tree = tree
+        job = tree.root
         if self._lines:
             self._line(
                 "job",
                 job_id=job.job_id,
                 agent=job.agent,
                 status=job.status,
-                created_at=render.iso(family.since),
+                created_at=render.iso(tree.since),
             )
 
     def event(self, event: events.Event) -> None:
-        assert self._family is not None
-        self._family.apply(event)
-        if not self._family.is_own(event):
+        assert self._tree is not None
+        self._tree.apply(event)
+        if not self._tree.is_own(event):
             return
         self._events += 1
         if isinstance(event, events.Gap):
@@ -232,7 +232,7 @@ class _Json:
                 more["summary"] = result.summary
         self._end("success", more)
 
-    def failed(self, problem: Complaint, error: Exception | None) -> None:
+    def failed(self, problem: CommandError, error: Exception | None) -> None:
         told: dict[str, Any] = {
             "exit_code": int(problem.code),
             "message": problem.happened,
@@ -246,12 +246,12 @@ class _Json:
         self._end(None, {"error": told})
 
     def _end(self, status: str | None, more: dict[str, Any]) -> None:
-        job = self._family.root if self._family is not None else None
+        job = self._tree.root if self._tree is not None else None
         facts: dict[str, Any] = {
             "job_id": job.job_id if job is not None else None,
             "agent": job.agent if job is not None else None,
             "status": status or (job.status if job is not None else None),
-            "created_at": render.iso(self._family.since) if self._family is not None else None,
+            "created_at": render.iso(self._tree.since) if self._tree is not None else None,
             "ended_at": render.iso(job.last_at) if job is not None and job.ended else None,
             "events": self._events,
             "gaps": self._gaps,

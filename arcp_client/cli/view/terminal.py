@@ -1,7 +1,7 @@
-"""Texts in, lines on stdout and stderr out: coloured on terminals only, and harmless there.
+"""Writes text to stdout and stderr, with colours on terminals and without control characters.
 
-What agents send is text. Control characters that would move the cursor, set a title or hide what
-follows are shown, not obeyed.
+Agents send text. Control characters that would move the cursor, set the title or hide what
+follows are made visible.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from arcp_client.cli.exit_codes import Complaint, short_link
+from arcp_client.cli.exit_codes import CommandError, short_link
 from arcp_client.cli.streams import is_utf8
 
-__all__ = ["as_json", "complain", "err", "harmless", "log_to_stderr", "out", "tell"]
+__all__ = ["as_json", "err", "harmless", "log_to_stderr", "out", "print_error", "tell"]
 
 _DEEPEST = 200
 _CONTROLS = re.compile(
@@ -72,8 +72,8 @@ def tell(console: Console, text: str, style: str = "") -> None:
     console.print(Text(harmless(text), style=style), soft_wrap=True)
 
 
-def complain(problem: Complaint) -> None:
-    """What happened, what to do, and where to read more, on stderr."""
+def print_error(problem: CommandError) -> None:
+    """Print what happened, what to do, and a link to the docs, on stderr."""
     console = err()
     line = Text("error: ", style="bold red")
     line.append(harmless(problem.happened), style="default")

@@ -15,10 +15,13 @@ from typer.testing import CliRunner
 
 import arcp_client
 from arcp_client import ArcpError, Connecting, errors
-from arcp_client.cli import exit_codes
-from arcp_client.cli.app import app
-from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.options import Status
+from arcp_client.cli import commands, exit_codes
+from arcp_client.cli.app import COMMANDS as FUNCTIONS
+from arcp_client.cli.app import CONFIG_COMMANDS, app
+from arcp_client.cli.connection import Place
+from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.options import StatusName
+from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.render import count, state_text
 from arcp_client.models import JobStatus
@@ -58,6 +61,45 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_every_module_of_commands_is_registered() -> None:
+    folder = Path(commands.__file__).parent
+    modules = {f"{commands.__name__}.{file.stem}" for file in folder.glob("[a-z]*.py")}
+    assert {each.__module__ for each in (*FUNCTIONS, *CONFIG_COMMANDS)} == modules
+
+
+def test_a_group_of_options_is_spread_and_handed_over_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Place] = []
+    monkeypatch.setattr("arcp_client.cli.actions.ping.ping", lambda where: asked.append(where) or 0)
+    words = ["ping", "--url", "ws://a/b", "--connect-timeout", "2", "--output", "jsonl"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    [where] = asked
+    assert (where.url, where.connect_timeout, where.output) == ("ws://a/b", 2.0, Output.JSONL)
+
+
+def test_doctor_takes_one_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "arcp_client.cli.actions.doctor.doctor", lambda where: asked.append(where.url) or 0
+    )
+    for words in (["ws://a/b"], ["--url", "ws://a/b"]):
+        assert CliRunner().invoke(app, ["doctor", *words]).exit_code == 0
+    assert asked == ["ws://a/b"] * 2
+    done = CliRunner().invoke(app, ["doctor", "ws://a/b", "--url", "ws://c/d"])
+    assert done.exit_code == Exit.USAGE
+    assert len(asked) == 2
+
+
+def test_options_of_an_agent_of_acp_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(
+        "arcp_client.cli.actions.acp.acp", lambda command, **_: started.append(command) or 0
+    )
+    assert CliRunner().invoke(app, ["acp", "agent", "-v", "--deep"]).exit_code == 0
+    assert started == [["agent", "-v", "--deep"]]
+
+
 def test_the_package_runs_as_the_command() -> None:
     done = python("-m", "arcp_client", "--version")
     assert (done.returncode, done.stdout) == (0, f"arcp-client {arcp_client.__version__}\n")
@@ -67,7 +109,7 @@ def test_the_package_runs_as_the_command() -> None:
 
 
 def test_the_statuses_are_those_of_the_api() -> None:
-    assert tuple(Status) == JobStatus.__args__  # type: ignore[attr-defined]
+    assert tuple(StatusName) == JobStatus.__args__  # type: ignore[attr-defined]
 
 
 def test_a_misspelt_status_is_said_with_those_there_are() -> None:
@@ -154,7 +196,7 @@ def test_one_short_link_stands_under_an_error(
     code: Exit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal.err.cache_clear()
-    terminal.complain(Complaint(code, "it happened", "do this"))
+    terminal.print_error(CommandError(code, "it happened", "do this"))
     terminal.err.cache_clear()
     first, second, link = capsys.readouterr().err.splitlines()
     assert (first, second) == ("error: it happened", "  do this")

@@ -16,7 +16,7 @@ from arcp_client.cli import environment, keys
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.actions.follow import read_input
 from arcp_client.cli.actions.login import _typed
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.settings import profiles, settle
 from tests.unit.cli.test_keys import FakeKeyring
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_text_is_refused_in_one_sentence(
     Path("arcp.toml").write_bytes(written('url = "ws://file/"\n'))
     asked = (lambda: environment.read_token(file), settle, lambda: read_input(f"@{file}"))
     for ask in asked:
-        with pytest.raises(Complaint, match="is not text in UTF-8") as caught:
+        with pytest.raises(CommandError, match="is not text in UTF-8") as caught:
             ask()
         assert (caught.value.code, caught.value.remedy) == (Exit.USAGE, "save it as UTF-8")
         assert TOKEN not in str(caught.value)
@@ -121,7 +121,7 @@ def test_a_file_that_is_no_text_is_refused_in_one_sentence(
 
 def test_a_closed_stdin_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(Complaint, match="stdin is closed"):
+    with pytest.raises(CommandError, match="stdin is closed"):
         read_input("-")
 
 
@@ -211,7 +211,7 @@ def test_what_is_no_token_is_refused_in_one_sentence_that_does_not_show_it(
         return settle(url=URL).token()
 
     for ask in (of_variable("ARCP_TOKEN"), of_variable("ARCP_WEB_TOKEN"), of_settings, of_keyring):
-        with pytest.raises(Complaint, match="must hold one token and nothing else") as caught:
+        with pytest.raises(CommandError, match="must hold one token and nothing else") as caught:
             ask()
         assert caught.value.code is Exit.USAGE
         assert "ken" not in str(caught.value).replace("token", "")
@@ -223,7 +223,7 @@ def test_a_variable_of_white_space_is_said(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(Complaint, match=f"{name} holds nothing but white space"):
+    with pytest.raises(CommandError, match=f"{name} holds nothing but white space"):
         settle()
     monkeypatch.setenv(name, "")  # as good as not set
     settle()
@@ -231,7 +231,7 @@ def test_a_variable_of_white_space_is_said(
 
 def test_a_variable_that_is_no_text_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARCP_URL", "ws://\udcff/")
-    with pytest.raises(Complaint, match="ARCP_URL is not text"):
+    with pytest.raises(CommandError, match="ARCP_URL is not text"):
         settle()
 
 
@@ -256,7 +256,7 @@ def test_every_variable_with_a_token_is_withheld_and_no_other(secrets: set[str])
 def test_a_token_that_is_served_with_is_withheld_even_if_it_cannot_be_used(
     secrets: set[str], home: Path
 ) -> None:
-    with pytest.raises(Complaint):
+    with pytest.raises(CommandError):
         environment.served_token(home / "nowhere")
     assert not secrets & set(os.environ)
 
@@ -329,7 +329,7 @@ def test_a_settings_file_that_is_there_and_cannot_be_read_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("arcp.toml").mkdir()
-    with pytest.raises(Complaint, match="cannot be read: Is a directory"):
+    with pytest.raises(CommandError, match="cannot be read: Is a directory"):
         settle()
 
 
@@ -337,5 +337,5 @@ def test_a_token_file_in_a_home_that_nobody_knows_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    with pytest.raises(Complaint, match="cannot be read: Could not determine home directory"):
+    with pytest.raises(CommandError, match="cannot be read: Could not determine home directory"):
         environment.read_token(Path("~/token"))

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from arcp_client import errors, events
-from arcp_client.cli.errors import complaint, is_hole
+from arcp_client.cli.errors import command_error, loses_events
 from arcp_client.cli.exit_codes import Exit
 
 CODES = {
@@ -41,14 +41,14 @@ CODES = {
 
 @pytest.mark.parametrize(("error", "code"), CODES.items(), ids=lambda v: type(v).__name__)
 def test_the_exit_code_of_an_error(error: errors.ArcpError, code: Exit) -> None:
-    assert complaint(error).code is code
+    assert command_error(error).code is code
 
 
 def test_no_error_is_a_success() -> None:
     for name in errors.__all__:
         cls = getattr(errors, name)
         if inspect.isclass(cls):
-            told = complaint(cls("what happened"))
+            told = command_error(cls("what happened"))
             assert told.code is not Exit.SUCCESS
             assert "what happened" in told.happened, name
 
@@ -62,4 +62,4 @@ def test_codes_are_those_of_the_manual() -> None:
     [("lost", True), ("unknown_end", True), ("not_retained", False), ("undecodable", False)],
 )
 def test_which_gaps_are_holes(reason: str, hole: bool) -> None:
-    assert is_hole(events.Gap(reason=reason)) is hole  # type: ignore[arg-type]
+    assert loses_events(events.Gap(reason=reason)) is hole  # type: ignore[arg-type]

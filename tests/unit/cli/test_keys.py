@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from arcp_client.cli import keys
 from arcp_client.cli.actions.config import show
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.settings import settle
 
 URL = "wss://runtime.example/arcp"
@@ -143,8 +143,8 @@ def test_config_show_says_where_it_is_from_and_asks_nothing(
 # ------------------------------------------------------------------------- what goes wrong
 
 
-def refused() -> Complaint:
-    with pytest.raises(Complaint) as caught:
+def refused() -> CommandError:
+    with pytest.raises(CommandError) as caught:
         settle(url=URL).token()
     return caught.value
 

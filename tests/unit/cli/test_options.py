@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.options import OutputOptions
 from arcp_client.cli.output_format import Output
 
@@ -21,6 +21,6 @@ def test_without_it_the_output_is_what_was_given(output: Output | None) -> None:
 
 @pytest.mark.parametrize("output", [Output.TEXT, Output.JSONL])
 def test_it_contradicts_any_other_output(output: Output) -> None:
-    with pytest.raises(Complaint, match=f"--json and --output {output} contradict") as refused:
+    with pytest.raises(CommandError, match=f"--json and --output {output} contradict") as refused:
         OutputOptions(output, True).chosen()
     assert refused.value.code is Exit.USAGE

@@ -8,7 +8,7 @@ import pytest
 
 from arcp_client.cli.actions.config import show
 from arcp_client.cli.environment import read_token
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.settings import settle
 
@@ -55,7 +55,7 @@ def test_profiles_lie_over_the_top_level(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (prod.url.value, prod.output.value) == ("wss://prod/", "json")
     monkeypatch.setenv("ARCP_PROFILE", "prod")
     assert settle().url.value == "wss://prod/"
-    with pytest.raises(Complaint, match="there is no profile 'nope'") as refused:
+    with pytest.raises(CommandError, match="there is no profile 'nope'") as refused:
         settle(profile="nope")
     assert refused.value.code is Exit.USAGE
 
@@ -74,7 +74,7 @@ def test_profiles_lie_over_the_top_level(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_what_a_local_file_may_not_say(text: str, said: str) -> None:
     Path("arcp.toml").write_text(text)
-    with pytest.raises(Complaint, match=said):
+    with pytest.raises(CommandError, match=said):
         settle()
 
 
@@ -105,7 +105,7 @@ def test_a_directory_cannot_collect_tokens(monkeypatch: pytest.MonkeyPatch) -> N
     Path("arcp.toml").write_text('url = "wss://evil.example/arcp"')
     assert settle().token() is None
     monkeypatch.setenv("ARCP_TOKEN", "sesame")
-    with pytest.raises(Complaint, match="a token would be sent there"):
+    with pytest.raises(CommandError, match="a token would be sent there"):
         settle().token()
     Path("arcp.toml").write_text('url = "ws://localhost:1/arcp"')
     assert settle().token() is not None
@@ -117,7 +117,7 @@ def test_a_token_file_holds_one_token(home: Path, content: str | None) -> None:
     path = home / "t"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(Complaint) as refused:
+    with pytest.raises(CommandError) as refused:
         read_token(path)
     assert refused.value.code is Exit.USAGE
     assert "tokens" not in str(refused.value)

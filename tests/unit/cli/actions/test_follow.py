@@ -15,7 +15,7 @@ import pytest
 
 from arcp_client import Event, Lease, LeaseConstraints, Result, events
 from arcp_client.cli.actions.follow import Following, read_input, read_lease
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view.report import reporter, write_result
@@ -42,7 +42,7 @@ def test_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_inputs_that_are_none(text: str, said: str) -> None:
-    with pytest.raises(Complaint, match=said) as refused:
+    with pytest.raises(CommandError, match=said) as refused:
         read_input(text)
     assert refused.value.code is Exit.USAGE
 
@@ -54,7 +54,7 @@ def test_leases() -> None:
         "x": ["y=z"],
     }
     for wrong in ("fs.read", "=x", "fs.read="):
-        with pytest.raises(Complaint, match="is not NAME=PATTERN"):
+        with pytest.raises(CommandError, match="is not NAME=PATTERN"):
             read_lease([wrong])
 
 
@@ -130,7 +130,7 @@ async def followed(
 
 
 async def test_a_success_with_a_hole_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Complaint, match=r"events are missing: 3–5 \(lost\)") as holed:
+    with pytest.raises(CommandError, match=r"events are missing: 3–5 \(lost\)") as holed:
         await followed(Output.TEXT, events.Gap(first=3, last=5), of_job(events.Completed()))
     assert holed.value.code is Exit.GAP
     shown = capsys.readouterr()
@@ -148,7 +148,7 @@ async def test_a_job_that_is_lost_ends_after_what_came_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     over: list[bool] = []
-    with pytest.raises(Complaint, match="the runtime forgot it") as lost:
+    with pytest.raises(CommandError, match="the runtime forgot it") as lost:
         await followed(
             Output.TEXT,
             of_job(events.Log(message="the last word")),

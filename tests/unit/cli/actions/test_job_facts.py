@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from arcp_client import Client, JobContext, Result, Runtime, events
-from arcp_client.cli.actions.job_facts import Standing, entry_of, standing
+from arcp_client.cli.actions.job_facts import JobFacts, entry_of, job_facts
 from arcp_client.cli.actions.status import _say_status
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
-from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.live import LiveText
 from arcp_client.cli.view.report import Lines, reporter
 from arcp_client.errors import JobNotFound
@@ -73,7 +73,7 @@ async def test_a_running_job_is_seen_with_its_progress_and_its_beginning(
     async with runtime, Client(runtime) as owner, Client(runtime, features=features) as other:
         job = await owner.submit("works")
         await runtime.reached.wait()  # type: ignore[attr-defined]
-        found = await standing(other, job.id)
+        found = await job_facts(other, job.id)
         assert found.seen.phase == "reading"
         (bar,) = found.seen.progress
         assert (bar.current, bar.total, bar.units) == (7, 9, "files")
@@ -90,9 +90,9 @@ async def test_a_job_that_has_ended_is_seen_with_all_its_history(runtime: Runtim
     async with runtime, Client(runtime) as owner, Client(runtime) as other:
         talks, fails = await owner.submit("talks"), await owner.submit("fails")
         await talks.result()
-        found = await standing(other, talks.id)
+        found = await job_facts(other, talks.id)
         assert (found.seen.status, found.seen.progress[0].current) == ("success", 3000)
-        failed = await standing(other, fails.id)
+        failed = await job_facts(other, fails.id)
         assert failed.seen.error is not None
         assert failed.seen.error.code == "INTERNAL_ERROR"
 
@@ -101,14 +101,14 @@ async def test_a_job_that_is_not_there_has_no_standing(runtime: Runtime) -> None
     async with runtime, Client(runtime) as client:
         assert await entry_of(client, "job_0") is None
         with pytest.raises(JobNotFound):
-            await standing(client, "job_0")
+            await job_facts(client, "job_0")
 
 
 # ------------------------------------------------------------------------- how long
 
 
-def family(*, since: float | None, first: float | None, last: float, ended: bool) -> Family:
-    found = Family(JobProjection(JOB, agent="a"), since=None if since is None else at(since))
+def tree(*, since: float | None, first: float | None, last: float, ended: bool) -> JobTree:
+    found = JobTree(JobProjection(JOB, agent="a"), since=None if since is None else at(since))
     if first is not None:
         found.apply(events.Log(job_id=JOB, message="m", ts=at(first)))
         found.apply(events.Log(job_id=JOB, message="m", ts=at(last)))
@@ -132,12 +132,12 @@ def family(*, since: float | None, first: float | None, last: float, ended: bool
 def test_how_long_a_job_has_run(
     since: float | None, first: float | None, ended: bool, watched: float, elapsed: float
 ) -> None:
-    found = family(since=since, first=first, last=44, ended=ended)
+    found = tree(since=since, first=first, last=44, ended=ended)
     assert found.elapsed(at(60), watched) == elapsed
 
 
 def test_a_time_without_a_zone_is_that_of_the_runtime() -> None:
-    found = Family(JobProjection(JOB), since=BEGAN.replace(tzinfo=None))
+    found = JobTree(JobProjection(JOB), since=BEGAN.replace(tzinfo=None))
     assert found.elapsed(at(60)) == 60
 
 
@@ -152,7 +152,7 @@ def test_watch_shows_when_the_job_began_and_how_long_it_ran(
     written = io.StringIO()
     live = kind is LiveText
     report = kind(Console(file=written, force_terminal=live, width=80, height=24, _environ={}))
-    watched = Family(JobProjection(JOB, agent="a"), since=at(0))
+    watched = JobTree(JobProjection(JOB, agent="a"), since=at(0))
     report.began(watched)
     report.event(events.Log(job_id=JOB, message="m", ts=at(40)))
     if success:
@@ -160,7 +160,7 @@ def test_watch_shows_when_the_job_began_and_how_long_it_ran(
         report.succeeded(Result(value=1), None)
     else:
         report.event(events.Failed(job_id=JOB, ts=at(44), code="X"))
-        report.failed(Complaint(Exit.FAILED, "x"), None)
+        report.failed(CommandError(Exit.FAILED, "x"), None)
     assert " · began 2026-05-13 " in written.getvalue()
     assert written.getvalue().count("2 events in 44 s") == 1
 
@@ -168,14 +168,14 @@ def test_watch_shows_when_the_job_began_and_how_long_it_ran(
 def test_a_watch_that_is_left_says_nothing_of_a_duration() -> None:
     written = io.StringIO()
     report = Lines(Console(file=written, width=80))
-    report.began(Family(JobProjection(JOB, agent="a"), since=at(0)))
-    report.failed(Complaint(Exit.INTERRUPTED, "watched no longer"), None)
+    report.began(JobTree(JobProjection(JOB, agent="a"), since=at(0)))
+    report.failed(CommandError(Exit.INTERRUPTED, "watched no longer"), None)
     assert "events in" not in written.getvalue()
 
 
 def test_json_has_the_times(capsys: pytest.CaptureFixture[str]) -> None:
     report = reporter(Output.JSONL)
-    report.began(Family(JobProjection(JOB, agent="a"), since=at(0)))
+    report.began(JobTree(JobProjection(JOB, agent="a"), since=at(0)))
     report.event(events.Completed(job_id=JOB, ts=at(44)))
     report.succeeded(Result(value=1), None)
     first, _, last = map(json.loads, capsys.readouterr().out.splitlines())
@@ -196,7 +196,7 @@ def test_status_shows_times_and_progress(ended: bool, capsys: pytest.CaptureFixt
     if ended:
         seen.apply(events.Failed(job_id=JOB, ts=at(44), code="X", message="why"))
     entry = JobSummary(job_id=JOB, created_at=at(0))
-    found = Standing(View(), seen, entry)  # type: ignore[arg-type]
+    found = JobFacts(View(), seen, entry)  # type: ignore[arg-type]
     place = Place("ws://x/", None, Output.TEXT, 1.0, 1.0)
     _say_status(place, found)
     place.output = Output.JSON

@@ -16,7 +16,7 @@ import pytest
 from arcp_client import JobSummary
 from arcp_client.cli.actions import jobs
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import execute
 from arcp_client.cli.output_format import Output
 
@@ -58,8 +58,8 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> Endless:
     return runtime
 
 
-def listed(**options: Any) -> Complaint:
-    with pytest.raises(Complaint) as problem:
+def listed(**options: Any) -> CommandError:
+    with pytest.raises(CommandError) as problem:
         jobs.jobs(HERE, status=[], agent=None, every=0.0, **options)
     return problem.value
 
@@ -92,6 +92,6 @@ def test_a_signal_ends_a_command_wherever_it_is(sent: signal.Signals) -> None:
             await asyncio.get_running_loop().create_future()
         return Exit.SUCCESS
 
-    with pytest.raises(Complaint) as problem:
+    with pytest.raises(CommandError) as problem:
         execute(body, at_once=True)
     assert problem.value.code is Exit.INTERRUPTED

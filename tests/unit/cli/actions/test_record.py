@@ -17,7 +17,7 @@ from arcp_client.cli.actions import record as recording
 from arcp_client.cli.actions.run import run
 from arcp_client.cli.actions.transcript_file import begin, check, writing
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts
 from arcp_client.cli.output_format import Output
 from arcp_client.errors import FeatureNotNegotiated, JobFailed, JobNotFound
@@ -101,7 +101,7 @@ async def test_jobs_are_recorded_until_the_last_one_has_ended(
     runtime: Runtime, client: Client, tmp_path: Path
 ) -> None:
     ids = [(await client.submit(agent, 3)).id for agent in ("count", "fails", "count")]
-    with pytest.raises(Complaint, match="the job failed: X: no") as ended:
+    with pytest.raises(CommandError, match="the job failed: X: no") as ended:
         await record(runtime, tmp_path / "t", *ids)
     assert ended.value.code is Exit.FAILED
     assert outcomes(tmp_path / "t") == dict(zip(ids, ["success", "error", "success"], strict=True))
@@ -126,7 +126,7 @@ async def test_of_an_interrupted_recording_the_jobs_go_on(
     while not path.exists() or b"waiting" not in path.read_bytes():
         await asyncio.sleep(0.01)
     interrupts._came()
-    with pytest.raises(Complaint) as stopped:
+    with pytest.raises(CommandError) as stopped:
         await task
     assert stopped.value.code is Exit.INTERRUPTED
     assert outcomes(path) == {job.id: "running"}
@@ -213,7 +213,7 @@ async def test_a_disk_that_fills_up_ends_the_recording(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(recording.Recording, "event", full)
-    with pytest.raises(Complaint, match="cannot be written: No space left"):
+    with pytest.raises(CommandError, match="cannot be written: No space left"):
         await record(runtime, tmp_path / "t", job.id)
     with read(tmp_path / "t") as reader:
         list(reader)
@@ -236,7 +236,7 @@ async def test_a_recording_can_be_played(runtime: Runtime, client: Client, tmp_p
 
 
 def test_a_run_is_not_recorded_to_where_its_result_goes() -> None:
-    with pytest.raises(Complaint, match="stdout has the result") as refused:
+    with pytest.raises(CommandError, match="stdout has the result") as refused:
         run(
             place(), "a", "1", lease=[], max_runtime=None, key=None, save=None, detach=False,
             ephemeral=True, profile=None, record=Path("-"),
@@ -248,13 +248,13 @@ def test_a_run_is_not_recorded_to_where_its_result_goes() -> None:
 def test_what_is_no_file_is_not_recorded_to(tmp_path: Path, force: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(Complaint, match="no file to be replaced"):
+        with pytest.raises(CommandError, match="no file to be replaced"):
             check(path, force=force)
 
 
 def test_what_is_to_be_recorded_has_to_be_said(tmp_path: Path) -> None:
     for jobs, everything in (([], False), (["j"], True)):
-        with pytest.raises(Complaint, match="--all") as refused:
+        with pytest.raises(CommandError, match="--all") as refused:
             recording.record(place(), jobs, tmp_path / "t", everything=everything, force=False)
         assert refused.value.code is Exit.USAGE
 
@@ -262,17 +262,17 @@ def test_what_is_to_be_recorded_has_to_be_said(tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text("mine")
-    with pytest.raises(Complaint, match="is there already"):
+    with pytest.raises(CommandError, match="is there already"):
         recording.record(place(), ["j"], path, everything=False, force=False)
     assert path.read_text() == "mine"
     check(path, force=True)
     check(Path("-"), force=False)
-    with pytest.raises(Complaint, match="there is no .*none"):
+    with pytest.raises(CommandError, match="there is no .*none"):
         check(tmp_path / "none" / "t", force=True)
 
 
 def test_a_disk_that_is_full_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Complaint, match="cannot be written: No such file") as refused:
+    with pytest.raises(CommandError, match="cannot be written: No such file") as refused:
         begin(tmp_path / "none" / "t", _session(), place())
     assert refused.value.code is Exit.USAGE
     with pytest.raises(BrokenPipeError), writing(tmp_path):

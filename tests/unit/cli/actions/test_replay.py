@@ -13,7 +13,7 @@ import pytest
 
 from arcp_client import errors, events
 from arcp_client.cli.actions.replay import read_speed, replay
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 from arcp_client.transcripts import EndLine, EventLine, JobLine, Line, outcome, write
 
@@ -43,7 +43,7 @@ def show(path: Path, **options: Any) -> int:
     given: dict[str, Any] = {"job_id": None, "speed": None, "start": 1, "output": Output.JSONL}
     try:
         return int(replay(path, **{**given, **options}))
-    except Complaint as problem:
+    except CommandError as problem:
         return int(problem.code)
 
 
@@ -102,7 +102,7 @@ def test_it_ends_as_it_did(
 ) -> None:
     path = tmp_path / "t"
     write(path, [*of(), outcome("j", "error", 1.0, error=error), EndLine()])
-    with pytest.raises(Complaint) as ended:
+    with pytest.raises(CommandError) as ended:
         replay(path, job_id=None, speed=None, start=1, output=Output.JSON)
     assert ended.value.code is code
     assert told(capsys.readouterr().out)[-1]["error"]["exit_code"] == code
@@ -262,7 +262,7 @@ def test_speeds(text: str, speed: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "fast", ""])
 def test_what_is_no_speed(text: str) -> None:
-    with pytest.raises(Complaint, match="no speed") as refused:
+    with pytest.raises(CommandError, match="no speed") as refused:
         read_speed(text)
     assert refused.value.code is Exit.USAGE
 

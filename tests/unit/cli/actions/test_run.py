@@ -11,7 +11,7 @@ from arcp_client import Client, Runtime
 from arcp_client.cli.actions import run, saved_runs
 from arcp_client.cli.actions.run import _chosen
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint, Exit
+from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts
 from arcp_client.cli.output_format import Output
 
@@ -27,7 +27,7 @@ def left(job_id: str | None, began: float) -> None:
     held(job_id, began).release()
 
 
-def held(job_id: str | None, began: float) -> saved_runs.Run:
+def held(job_id: str | None, began: float) -> saved_runs.SavedRun:
     """A run that a process follows."""
     run = saved_runs.begin(url="ws://here/arcp", submit={"agent": f"agent-of-{job_id}"})
     run.began = began + saved_runs.time() - 1000
@@ -56,7 +56,7 @@ def test_one_that_is_followed_is_left_alone() -> None:
     left("job_1", 1)
     following = held("job_2", 2)
     assert _chosen(None).job_id == "job_1"
-    with pytest.raises(Complaint, match="another process follows job_2") as refused:
+    with pytest.raises(CommandError, match="another process follows job_2") as refused:
         _chosen("job_2")
     assert refused.value.code is Exit.USAGE
     following.release()
@@ -76,7 +76,7 @@ def test_the_one_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_none_at_all(job_id: str | None, said: str) -> None:
     if job_id is not None:
         left("job_1", 1)
-    with pytest.raises(Complaint, match=said) as refused:
+    with pytest.raises(CommandError, match=said) as refused:
         _chosen(job_id)
     assert refused.value.code is Exit.NOT_FOUND
     assert "watch JOB" in refused.value.remedy
@@ -93,7 +93,7 @@ def test_one_whose_job_was_never_accepted_is_gone_on_with_too(
 async def test_what_was_delivered_is_finished_before_the_session_is_closed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unfinished: list[tuple[bool, list[saved_runs.Run]]] = []
+    unfinished: list[tuple[bool, list[saved_runs.SavedRun]]] = []
     close = Client.close
 
     async def closing(client: Client, **options: float) -> None:

@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "arcp-client" / "runs"
 
 
-def begun(job_id: str | None = None, *, began: float | None = None) -> saved_runs.Run:
+def begun(job_id: str | None = None, *, began: float | None = None) -> saved_runs.SavedRun:
     """A run as the process that follows it has it."""
     run = saved_runs.begin(url="ws://here/arcp", submit=SUBMIT)
     if began is not None:
@@ -68,7 +68,7 @@ async def test_the_checkpoint_is_for_the_user_alone_too(home: Path) -> None:
 async def test_what_was_handed_over_is_shown_before_it_is_kept_that_it_was() -> None:
     shown: list[Checkpoint | None] = []
     run = begun("job_1")
-    other = saved_runs.Run(run.directory, run.url, run.submit).store(lambda: None)
+    other = saved_runs.SavedRun(run.directory, run.url, run.submit).store(lambda: None)
 
     def flush() -> None:
         shown.append(None)
@@ -88,7 +88,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from arcp_client.cli.actions import saved_runs
-run = saved_runs.Run.read(Path(sys.argv[1]))
+run = saved_runs.SavedRun.read(Path(sys.argv[1]))
 print(run.hold(), flush=True)
 sys.stdin.read()
 """

@@ -21,7 +21,7 @@ import pytest
 from arcp_client import Client, JobContext, Runtime, transcripts
 from arcp_client.cli.actions.web import web
 from arcp_client.cli.connection import Place
-from arcp_client.cli.exit_codes import Complaint
+from arcp_client.cli.exit_codes import CommandError
 from arcp_client.cli.output_format import Output
 
 ROOT = Path(__file__).parents[4]
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_a_usage_error_before_anything_is_connected(
     options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ARCP_WEB_TOKEN", raising=False)
-    with pytest.raises(Complaint, match=words) as refusal:
+    with pytest.raises(CommandError, match=words) as refusal:
         web(WHERE, **{**OPTIONS, **options})
     assert refusal.value.code == 2
 

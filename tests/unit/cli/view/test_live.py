@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from arcp_client import Connecting, Live, Reconnecting, Result, events
-from arcp_client.cli.exit_codes import Complaint, Exit
-from arcp_client.cli.view.job_tree import Family
+from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.live import LiveText
 from arcp_client.projection import JobProjection
 
@@ -38,7 +38,7 @@ def begun() -> tuple[LiveText, Written]:
     written = Written()
     console = Console(file=written, force_terminal=True, width=80, height=24, _environ={})
     report = LiveText(console)
-    report.began(Family(JobProjection(JOB, agent="a")))
+    report.began(JobTree(JobProjection(JOB, agent="a")))
     return report, written
 
 
@@ -117,7 +117,7 @@ def test_at_the_end_there_is_one_line_about_all_of_it(
         assert capsys.readouterr().out == "the result\n"
     else:
         report.event(events.Failed(job_id=JOB, code="E"))
-        report.failed(Complaint(Exit.FAILED, "it failed"), None)
+        report.failed(CommandError(Exit.FAILED, "it failed"), None)
     report.close()
     assert written.plain.rstrip().endswith("2 events in 0 s")
     assert written.getvalue().count("\x1b[?25h") == 2, "the cursor was never left hidden"

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from arcp_client import Event, Lease, LeaseConstraints, events
-from arcp_client.cli.view.job_tree import MOST, Family
+from arcp_client.cli.view.job_tree import MOST, JobTree
 from arcp_client.cli.view.panel import Frame, panel, summary
 from arcp_client.projection import JobProjection
 
@@ -26,14 +26,14 @@ def at(seconds: float, job_id: str = JOB) -> dict[str, Any]:
     return {"job_id": job_id, "ts": START + timedelta(seconds=seconds)}
 
 
-def family(*seen: Event, **known: Any) -> Family:
-    made = Family(JobProjection(JOB, agent="a@1.0.0", **known))
+def tree(*seen: Event, **known: Any) -> JobTree:
+    made = JobTree(JobProjection(JOB, agent="a@1.0.0", **known))
     for event in seen:
         made.apply(event)
     return made
 
 
-def drawn(of: Family, *, width: int = 79, height: int = 24, at: float = 0, link: str = "") -> str:
+def drawn(of: JobTree, *, width: int = 79, height: int = 24, at: float = 0, link: str = "") -> str:
     frame = Frame(width, height, at, START + timedelta(seconds=at), link)
     return "\n".join(line.plain for line in panel(of, frame))
 
@@ -43,22 +43,22 @@ def cost(value: float, seconds: float) -> events.Metric:
 
 
 def test_the_first_line_says_what_runs_and_for_how_long() -> None:
-    seen = drawn(family(events.Status(**at(0), phase="reading", message="slowly")), at=75)
+    seen = drawn(tree(events.Status(**at(0), phase="reading", message="slowly")), at=75)
     assert re.fullmatch(r"● a@1\.0\.0  job_1  reading: slowly +1:15", seen)
 
 
 def test_a_lost_link_is_said_with_more_than_a_colour() -> None:
-    seen = drawn(family(), link="reconnecting in 3 s, attempt 2")
+    seen = drawn(tree(), link="reconnecting in 3 s, attempt 2")
     assert seen.startswith("○ ")
     assert "reconnecting in 3 s, attempt 2" in seen
 
 
 def test_gaps_are_counted() -> None:
-    assert "! 1 gap " in drawn(family(events.Gap(first=1)))
+    assert "! 1 gap " in drawn(tree(events.Gap(first=1)))
 
 
 def test_a_budget_has_a_gauge_a_rate_and_a_time_that_is_left() -> None:
-    seen = drawn(family(cost(1, 0), cost(0.5, 30), lease=FIVE), at=30)
+    seen = drawn(tree(cost(1, 0), cost(0.5, 30), lease=FIVE), at=30)
     assert re.search(r"USD +━+┄+ 3\.50 of 5\.00 left · 3\.00/min · 1:10 left", seen)
 
 
@@ -72,23 +72,23 @@ def test_a_budget_has_a_gauge_a_rate_and_a_time_that_is_left() -> None:
 )
 def test_budgets_that_are_whole_spent_and_hardly_touched(seen: list[Event], said: str) -> None:
     late = (seen[-1].ts - START).total_seconds() if seen and seen[-1].ts else 0
-    assert said in drawn(family(*seen, lease=FIVE), at=late, width=99)
+    assert said in drawn(tree(*seen, lease=FIVE), at=late, width=99)
 
 
 def test_costs_without_a_budget_are_added_up() -> None:
-    assert "2.00 spent" in drawn(family(cost(2.00, 0)))
+    assert "2.00 spent" in drawn(tree(cost(2.00, 0)))
 
 
 @pytest.mark.parametrize(("late", "said"), [(0, "1:40 left"), (95, "5 s left"), (101, "expired")])
 def test_a_lease_runs_out(late: float, said: str) -> None:
     until = LeaseConstraints(expires_at=START + timedelta(seconds=100))
-    seen = drawn(family(events.Log(**at(0)), constraints=until), at=late)
+    seen = drawn(tree(events.Log(**at(0)), constraints=until), at=late)
     assert re.search(rf"lease .*{said}", seen)
 
 
 def test_children_have_rows_of_their_own() -> None:
     seen = drawn(
-        family(
+        tree(
             events.Delegate(**at(0), child_job_id="job_2", agent="helper@2"),
             events.Progress(**at(0, "job_2"), current=1, total=2, units="pages"),
             events.Log(**at(0, "job_3")),
@@ -101,7 +101,7 @@ def test_children_have_rows_of_their_own() -> None:
 
 def test_running_calls_come_before_finished_ones() -> None:
     seen = drawn(
-        family(
+        tree(
             events.ToolCall(**at(0), tool="grep", args={"for": "x"}, call_id="1"),
             events.ToolResult(**at(2.5), call_id="1", result=7),
             events.ToolCall(**at(3), tool="sed", call_id="2"),
@@ -121,25 +121,25 @@ def test_running_calls_come_before_finished_ones() -> None:
 
 def test_the_end_of_a_streamed_result_is_seen() -> None:
     chunk = events.ResultChunk(**at(0), data="one\ntwo\n\nthr")
-    assert "12 bytes  thr" in drawn(family(chunk))
-    assert [line.split()[-1] for line in drawn(family(chunk), height=50).splitlines()[1:]] == [
+    assert "12 bytes  thr" in drawn(tree(chunk))
+    assert [line.split()[-1] for line in drawn(tree(chunk), height=50).splitlines()[1:]] == [
         "one",
         "two",
         "thr",
     ]
     binary = events.ResultChunk(**at(0), data="AAEC", encoding="base64")
-    assert "3 bytes" in drawn(family(binary))
+    assert "3 bytes" in drawn(tree(binary))
 
 
 def test_what_it_came_to() -> None:
-    made = family(cost(1.5, 0), events.Log(**at(1, "job_2")), events.Completed(**at(2)), lease=FIVE)
+    made = tree(cost(1.5, 0), events.Log(**at(1, "job_2")), events.Completed(**at(2)), lease=FIVE)
     assert summary(made, 61).plain == (
         "2 events in 1:01 · 1 delegated job · 1.50 of 5.00 USD spent"
     )
 
 
 def test_a_family_is_of_a_bounded_size() -> None:
-    made = family(*[events.Log(**at(0, f"job_{n}")) for n in range(2, 500)])
+    made = tree(*[events.Log(**at(0, f"job_{n}")) for n in range(2, 500)])
     assert len(list(made)) == MOST
     assert made.root.events == 0
 
@@ -172,7 +172,7 @@ EVENTS = st.one_of(
 def test_no_line_is_too_wide_and_none_moves_the_cursor(
     seen: list[Event], width: int, height: int, agent: str
 ) -> None:
-    made = family(*seen, lease=FIVE)
+    made = tree(*seen, lease=FIVE)
     made.root.agent = agent
     frame = Frame(width, height, 5.0, START + timedelta(seconds=5))
     lines = panel(made, frame)
