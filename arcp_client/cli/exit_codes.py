@@ -30,30 +30,30 @@ class Exit(enum.IntEnum):
 
 
 _MEANINGS = {
-    Exit.SUCCESS: ("success", "What was asked for is done.", "Nothing."),
+    Exit.SUCCESS: ("success", "The command did what you asked for.", "Nothing."),
     Exit.FAILED: (
         "the job failed",
-        "The job ended without success, or the command did for a reason that has no code of its"
+        "The job ended without success, or the command failed for a reason without a code of its"
         " own.",
-        "Read the message: for a job it is the agent's own. `arcp-client result JOB` says it again."
-        " An unexpected error says where it was with `ARCP_DEBUG=1`.",
+        "Read the message: for a job it is the agent's own. `arcp-client result JOB` prints it"
+        " again. Set `ARCP_DEBUG=1` for the traceback of an unexpected error.",
     ),
     Exit.USAGE: (
         "usage",
-        "An argument, a setting or a file cannot be used as it is. Nothing was done.",
+        "An argument, a setting or a file cannot be used. Nothing was done.",
         "Change it as the message says; `--help` explains each command, and"
         " `arcp-client config show --origin` says where each setting comes from.",
     ),
     Exit.CONNECTION: (
         "no connection",
         "There is no connection to the runtime, or it was lost for good. Jobs run on without one.",
-        "See whether the runtime runs at that URL (`arcp-client ping`), then come back to a job"
-        " with `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` say how long is"
-        " tried.",
+        "Check that the runtime runs at that URL (`arcp-client ping`), then return to a job with"
+        " `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` set how long the"
+        " command tries.",
     ),
     Exit.AUTHENTICATION: (
         "authentication",
-        "The runtime refused the token, or what was asked for with it.",
+        "The runtime refused the token, or does not allow the request with it.",
         "Set `ARCP_TOKEN` or `ARCP_TOKEN_FILE`, name a `--token-file`, or keep the token in the"
         " keyring with `arcp-client login`. A job is cancelled with the token that submitted it.",
     ),
@@ -65,7 +65,7 @@ _MEANINGS = {
     ),
     Exit.LEASE: (
         "lease or budget",
-        "The job's lease ran out, its budget was spent, or it does not cover what was tried.",
+        "The job's lease ran out, its budget was spent, or it does not cover what the agent tried.",
         "Submit it again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
     ),
     Exit.GAP: (
@@ -82,9 +82,9 @@ _MEANINGS = {
     ),
     Exit.INTERRUPTED: (
         "interrupted",
-        "Ctrl-C, SIGTERM, or the reader of the output has gone. A job that was being followed runs"
-        " on, unless Ctrl-C was pressed twice.",
-        "`arcp-client watch JOB` comes back to it, `arcp-client cancel JOB` ends it.",
+        "Ctrl-C, SIGTERM, or the reader of the output has gone. The job runs on, unless"
+        " Ctrl-C was pressed twice.",
+        "`arcp-client watch JOB` returns to it, `arcp-client cancel JOB` ends it.",
     ),
 }
 
