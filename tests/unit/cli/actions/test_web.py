@@ -147,7 +147,7 @@ OPTIONS: dict[str, Any] = {
     "port": 0,
     "login_file": None,
     "allow_control": False,
-    "names": (),
+    "allowed_hosts": (),
     "open_": False,
 }
 
