@@ -33,7 +33,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-short test-loops test-agents npm lint format types contracts docs bench build lock clean
+.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench build lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -75,6 +75,14 @@ $(AGENTS_STAMP):
 	mkdir -p build/agents
 	npm install --prefix build/agents $(NPM_OPTIONS) $(AGENTS)
 	@touch $@
+
+MODULES ?= arcp_client/_protocol arcp_client/_link arcp_client/_dispatch arcp_client/_rx
+SAMPLE  ?= 10
+SEED    ?= 1
+MUTANTS_ARGS ?=
+
+mutants: $(DEV_STAMP) ## change SAMPLE lines of each of MODULES and report what no test notices
+	$(BIN)/python scripts/mutants.py $(MODULES) --sample $(SAMPLE) --seed $(SEED) $(MUTANTS_ARGS)
 
 test-agents: $(DEV_STAMP) $(AGENTS_STAMP) ## the tests against real ACP agents (needs npm; 650 MB)
 	ARCP_TEST_AGENTS=1 $(BIN)/python -m pytest -m agents tests/interop/acp
