@@ -7,13 +7,14 @@ import gc
 
 import pytest
 
-from arcp_client import Gap, events
+from arcp_client import Buffer, Gap, Timeouts, events
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
 from arcp_client._dispatch.retention import Memory, Retention
 from arcp_client._dispatch.selection import Selection
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client.errors import ClientClosed
 from arcp_client.events import Event
+from arcp_client.testing.clock import VirtualClock
 from tests.unit.dispatch.kit import SESSION, Hub, log
 
 
@@ -211,6 +212,30 @@ async def test_a_cut_iterator_counts_what_it_missed_and_goes_on_when_it_is_pulle
     assert (gap.first, gap.last, gap.reason) == (1, 12, "overflow")
     hub.publish(log(13))
     assert (await anext(iterator)).seq == 13
+
+
+async def test_an_iterator_is_cut_after_a_whole_stall_without_a_pull(clock: VirtualClock) -> None:
+    """D8: slow is not stuck, however long the reader waits for it."""
+    hub = Hub(buffer=Buffer(soft=4, hard=8), timeouts=Timeouts(stall=10))
+    iterator = hub.events()
+    hub.publish(*(log(seq) for seq in range(1, 21)))
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reading = asyncio.create_task(hub.pressure.caught_up())
+    waiting = asyncio.create_task(hub.pressure.wanted(outcome, result=True))
+    await clock.settle()
+
+    for seq in (1, 2, 3):
+        await clock.advance(6)
+        assert (await anext(iterator)).seq == seq
+    await clock.advance(11.9)  # it looks at 10, 20 and 30 s; the last pull was at 18 s
+    assert iterator.outstanding == 18
+    assert not reading.done()
+
+    await clock.advance(0.2)
+    assert iterator.outstanding == 1  # what it gave last
+    await reading
+    outcome.set_result(None)
+    await waiting
 
 
 async def test_a_gap_of_the_session_reaches_the_iterators_of_every_open_job() -> None:

@@ -349,7 +349,14 @@ async def test_a_cookie_that_was_logged_out_does_not_come_back(locked: Site) -> 
 )
 async def test_a_made_up_cookie_counts_for_nothing(locked: Site, cookie: str) -> None:
     name = f"arcp-client-{locked.server.port}"
-    assert (await locked.get("api/overview", Cookie=f"{name}={cookie}"))[0] == 401
+    status, found = await locked.get("api/overview", Cookie=f"{name}={cookie}")
+    assert (status, found["error"]["code"]) == (401, "LOGIN_REQUIRED")
+
+    # By the same name, the true one counts: it is the value that was refused.
+    async with locked.http.post(locked.url("login"), json={"token": TOKEN}) as response:
+        true = response.headers["Set-Cookie"].partition(";")[0]
+    assert true.partition("=")[0] == name
+    assert (await locked.get("api/overview", Cookie=true))[0] == 200
 
 
 @pytest.mark.parametrize("token", ["", "x", TOKEN[:-1], f"{TOKEN}x", TOKEN.upper(), "ü\ud800"])

@@ -134,6 +134,11 @@ def test_a_hello_survives_its_own_wire_form() -> None:
     )
     read = Hello.read(json.loads(json.dumps(hello.wire())))
 
+    assert read.client == ClientInfo(name="c", version="1")
+    assert read.auth == Auth(token=SecretStr("tok"))
+    assert read.resume == ResumeBlock(
+        session_id="s", resume_token=SecretStr("t"), last_event_seq=12
+    )
     assert read.wire() == hello.wire()
 
 
