@@ -247,33 +247,28 @@ async def test_lanes_return_to_their_bound_after_a_stall(clock: VirtualClock) ->
 
 
 async def test_a_second_stall_is_relieved_like_the_first(clock: VirtualClock) -> None:
-    started: list[tuple[int, float]] = []
-    turns = [asyncio.Event(), asyncio.Event()]
-
-    async def handle(number: int) -> None:
-        started.append((number, round(clock.time() - begun, 3)))
-        turn, last = divmod(number, 4)
-        if last == 3:
-            turns[turn].set()
-        await turns[turn].wait()
-
+    probe = Probe()
     channel: EventChannel[int] = EventChannel()
-    tape = Tape()
-    tape.record(channel.observable().pipe(concat_map_async_by(lambda n: n, handle, lanes=2)))
-    for turn in range(2):
-        begun = clock.time()
-        for number in range(4 * turn, 4 * turn + 4):
-            await channel.push(number)
-        await clock.advance(1)
-        assert started == [
-            (4 * turn, 0),
-            (4 * turn + 1, 0),
-            (4 * turn + 2, 0.1),
-            (4 * turn + 3, 0.2),
-        ]
-        started.clear()
-    channel.complete()
-    await tape.ended
+    channel.observable().pipe(concat_map_async_by(lambda n: n, probe, lanes=2)).subscribe()
+    for number in range(4):
+        await channel.push(number)
+    await clock.advance(0.35)  # and once more, when nothing waits any longer
+    assert probe.started == [0, 1, 2, 3]
+
+    for number in range(3):  # one handler runs on, so that the lanes are never at rest
+        probe.let_go(number)
+    await clock.settle()
+    for number in range(4, 7):
+        await channel.push(number)
+    await clock.advance(0.09)
+    assert probe.started == [0, 1, 2, 3, 4]
+    await clock.advance(0.02)
+    assert probe.started == [0, 1, 2, 3, 4, 5]
+    await clock.advance(0.1)
+    assert probe.started == [0, 1, 2, 3, 4, 5, 6]
+    probe.let_all_go()
+    await clock.settle()
+    assert len(probe.finished) == 7
 
 
 async def test_lanes_below_one_are_refused() -> None:
