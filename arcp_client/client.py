@@ -5,6 +5,8 @@ What is received is in `_client.observing`, what is asked for in `_client.asking
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
@@ -43,7 +45,9 @@ class Client(Observing, Asking):
     only what was handled is acknowledged.
 
     Use it from one event loop; what another one asks is refused. It may be made outside of one,
-    so that handlers can be registered at import time.
+    so that handlers can be registered at import time. Handlers see the context variables of the
+    code that registers them (D19). Keep a reference to it: one that is dropped without `close` is
+    reported with a ResourceWarning and ended (D20).
 
     Args:
         target: a ``ws://`` or ``wss://`` URL, a `Connector`, or an embedded ``Runtime``.
@@ -78,8 +82,9 @@ class Client(Observing, Asking):
         dialect: str | None = None,
         handler_timeout: float | None = None,
     ) -> None:
+        connector = _connector_for(target)
         parts = Parts(
-            _connector_for(target),
+            connector,
             Settings(
                 token=token,
                 info=info,
@@ -99,7 +104,22 @@ class Client(Observing, Asking):
         self._states = parts.states
         self._conversation = parts.conversation
         self._life = parts.life
+        self._target = connector.target
         self._timeouts = timeouts
+
+    def __repr__(self) -> str:
+        return f"<Client {self._target} {type(self._states.now).__name__}>"
+
+    def __del__(
+        self,
+        _warn: Callable[..., None] = warnings.warn,
+        _log: logging.Logger = logging.getLogger("arcp_client.client"),  # noqa: B008
+    ) -> None:
+        life = getattr(self, "_life", None)  # there is none if its arguments made no sense
+        if life is not None and life.forgotten:
+            _warn(f"{self!r} was dropped without close()", ResourceWarning, source=self)
+            _log.warning("%r was dropped without close(), which ends it", self)
+            life.abandon()
 
     # ------------------------------------------------------------------ its life
 

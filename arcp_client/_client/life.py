@@ -7,12 +7,13 @@ says goodbye. Everybody else only waits for them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.conversation import GRACE, Conversation
 from arcp_client._client.jobs import JobTable
-from arcp_client._client.states import States
+from arcp_client._client.states import LOOP_ENDED, States
 from arcp_client._deadline import SLACK, Deadline
 from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere, pass_on
 from arcp_client.errors import (
@@ -75,6 +76,8 @@ class Life:
         running = self._running
         if running is None or running.done():
             return
+        if running.get_loop().is_closed():
+            raise ClientClosed(LOOP_ENDED)
         if is_elsewhere(running.get_loop()):
             raise LocalProtocolError(
                 "the client lives in another event loop: use it there (from another thread, with"
@@ -99,6 +102,7 @@ class Life:
         """Begin, once; returns when the session is live."""
         if self._running is None and not self._states.closed:
             self._running = self._owner.spawn(self._run(), name="reconnect")
+            self._states.home = self._running.get_loop()
         running = self._running
         self.at_home()
         self._connecting += 1
@@ -237,6 +241,27 @@ class Life:
         self._consumers.end(states.closed_error, cause)
         states.end()
 
+    @property
+    def forgotten(self) -> bool:
+        """Whether it was begun, was not ended, and nothing is ending it."""
+        running = self._running
+        if running is None or running.done():
+            return False
+        return self._closing is None and not self._states.closed
+
+    def abandon(self) -> None:
+        """Nobody can close the client any more: end it, from whatever thread this is called."""
+        if self._running is None or self._running.get_loop().is_closed():
+            return
+        with contextlib.suppress(RuntimeError):  # the loop ended meanwhile
+            self._running.get_loop().call_soon_threadsafe(self._abandon)
+
+    def _abandon(self) -> None:
+        if self.forgotten:
+            self._conversation.finish(
+                ClientClosed("the client was dropped without close(): keep a reference to it")
+            )
+
     def _broke(self, error: BaseException) -> None:
         _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
@@ -246,6 +271,8 @@ class Life:
     def _cut_off(self) -> None:
         """The task that keeps the link is cancelled: if nobody here did it, this is the end."""
         if self._closing is None:
+            _log.warning("a client was not closed: its task was cancelled from outside")
+            self._states.interrupted = True
             self._conversation.finish(LinkLost("the client's task was cancelled from outside"))
 
 

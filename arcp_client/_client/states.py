@@ -11,7 +11,12 @@ from arcp_client._dispatch.hooks import Hooks
 from arcp_client.errors import ArcpError, ClientClosed
 from arcp_client.state import Closed, Connecting, LinkState
 
-__all__ = ["States"]
+__all__ = ["LOOP_ENDED", "States"]
+
+LOOP_ENDED = (
+    "the event loop of the client has ended, and the client with it: a client is used within one"
+    " asyncio.run; make a new one"
+)
 
 
 class States:
@@ -21,12 +26,16 @@ class States:
         now: where the link stands.
         observable: every change, beginning with the present state.
         hooks: the ``on_state`` hooks.
+        home: the event loop of the client, once it has one.
+        interrupted: code that is not the client's cancelled its task, as the end of a loop does.
     """
 
     def __init__(self) -> None:
         self.now: LinkState = Connecting(0)
         self.observable: BehaviorSubject[LinkState] = BehaviorSubject(self.now)
         self.hooks: Hooks[LinkState] = Hooks("on_state")
+        self.home: asyncio.AbstractEventLoop | None = None
+        self.interrupted = False
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
@@ -60,6 +69,8 @@ class States:
     def closed_error(self) -> ArcpError:
         """A new exception for each caller: a shared one would collect their tracebacks."""
         cause = self.now.cause if isinstance(self.now, Closed) else None
+        if self.interrupted and self.home is not None and self.home.is_closed():
+            return ClientClosed(LOOP_ENDED)
         if isinstance(cause, ArcpError):
             error = copy.copy(cause)
             error.__cause__ = cause.__cause__

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar
 
 from reactivex import abc
@@ -28,24 +29,25 @@ class Hooks(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._hooks: list[tuple[Callable[[T], Any], EventChannel[T]]] = []
+        self._hooks: list[tuple[Callable[[T], Any], EventChannel[T], Context]] = []
         self._subscriptions: dict[int, abc.DisposableBase] = {}
 
     def __len__(self) -> int:
         return len(self._hooks)
 
     def add(self, hook: Callable[[T], Awaitable[Any] | Any]) -> None:
-        """Call it for everything told from now on."""
+        """Call it for everything told from now on, in the context of this call (D19)."""
         check.a_function(f"the hook of {self._name}", hook)
         channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
-        self._hooks.append((hook, channel))
+        self._hooks.append((hook, channel, copy_context()))
 
     def tell(self, news: T) -> None:
         """Call every hook, in turn with what it was told before. Needs a running loop."""
-        for number, (hook, channel) in enumerate(self._hooks):
+        for number, (hook, channel, context) in enumerate(self._hooks):
             if number not in self._subscriptions:
                 operator = concat_map_async(hook, on_error=self._failed)
-                self._subscriptions[number] = channel.observable().pipe(operator).subscribe()
+                source = channel.observable().pipe(operator)
+                self._subscriptions[number] = context.run(source.subscribe)
             channel.push_nowait(news)
 
     def _failed(self, news: T, error: Exception) -> None:
@@ -53,5 +55,5 @@ class Hooks(Generic[T]):
 
     def close(self) -> None:
         """Call none of them any more, once they were told what is queued."""
-        for _, channel in self._hooks:
+        for _, channel, _ in self._hooks:
             channel.complete()

@@ -123,6 +123,13 @@ class JobStreams:
             self._open.pop(job_id, None)
             self._ended(known)
 
+    def takes(self, gap: Gap) -> bool:
+        return any(
+            stream.tap.takes(gap)
+            for stream in self._busy()
+            if gap.job_id is None or gap.job_id == stream.job_id
+        )
+
     @property
     def outstanding(self) -> int:
         if not self.memory.listened:

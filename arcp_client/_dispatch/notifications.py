@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +16,7 @@ from arcp_client import _arguments as check
 from arcp_client._dispatch.relief import Relief
 from arcp_client._rx.delivery import Delivery, publish
 from arcp_client._tasks import as_exception, pass_on
-from arcp_client.events import Event
+from arcp_client.events import Event, Gap
 
 __all__ = ["Notifications"]
 
@@ -80,6 +81,9 @@ class Notifications(Observable[Event]):
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         for event in events:
             self._emit(event, now)
+
+    def takes(self, gap: Gap) -> bool:
+        return bool(self._observers)
 
     def _emit(self, event: Event, now: float) -> None:
         for key, observer in tuple(self._observers.items()):
@@ -149,7 +153,7 @@ class _Observer:
         on_completed: Callable[[], None] | None,
     ) -> None:
         if callable(getattr(on_next, "on_next", None)):
-            self.next: Callable[[Event], None] = on_next.on_next
+            on_next = on_next.on_next
             self._on_error = on_next.on_error
             self._on_completed = on_next.on_completed
         else:
@@ -159,17 +163,26 @@ class _Observer:
                     " use .pipe(concat_map_async(handler)) or client.on"
                 )
             check.a_function("on_next", on_next, none=True)
-            self.next = on_next if on_next is not None else lambda _event: None
             self._on_error = on_error
             self._on_completed = on_completed
+        self._on_next: Callable[[Event], None] | None = on_next
+        self._context = contextvars.copy_context()  # that of the subscription (D19)
+
+    def next(self, event: Event) -> None:
+        if self._on_next is not None:
+            # A copy: an observer may cause the next event while it is told of this one.
+            self._context.copy().run(self._on_next, event)
 
     def end(self, error: Exception | None) -> None:
         try:
-            if error is None:
-                if self._on_completed is not None:
-                    self._on_completed()
-            elif self._on_error is not None:
-                self._on_error(error)
+            self._context.copy().run(self._finish, error)
         except BaseException as failure:  # noqa: BLE001  nobody is behind it
             pass_on(failure)
             _log.exception("an observer failed in its terminal event")
+
+    def _finish(self, error: Exception | None) -> None:
+        if error is None:
+            if self._on_completed is not None:
+                self._on_completed()
+        elif self._on_error is not None:
+            self._on_error(error)

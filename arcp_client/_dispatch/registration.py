@@ -8,6 +8,7 @@ after the previous one finished. Under `Order.JOB` it has a lane a job, by
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -103,6 +104,8 @@ class HandlerRegistration(Registration):
         self._failed = failed
         self._ended = ended
         self._timeout = timeout
+        # Handlers see what the code that registered them saw, not what called connect() (D19).
+        self._context = contextvars.copy_context()
         self._admits = selection.by_class
         self._exact = selection.exact
         self._wants_all = selection.everything
@@ -154,13 +157,16 @@ class HandlerRegistration(Registration):
         if not wanted:
             return
         if self._sink is None:
-            self._sink = self._start()
+            self._sink = self._context.run(self._start)
         if self._lane is not None:
             self._lane.add(wanted, now)
             self._sink.feed(wanted)
         else:
             self._taken += len(wanted)
             self._line_up(wanted, now)
+
+    def takes(self, gap: Gap) -> bool:
+        return not self._frozen and self.selection.matches(gap)
 
     def _wanted(self, events: list[Event]) -> list[Event]:
         admits = self._admits

@@ -129,6 +129,11 @@ class Iteration(EventIterator[E], Generic[E]):
 
     # -- for the tap
 
+    @property
+    def open(self) -> bool:
+        """Whether it still takes events."""
+        return not self._ended
+
     def remember(self, events: Iterable[Event]) -> None:
         """Begin with what came before it was made; that does not count as waiting for it."""
         self._past.extend(event for event in events if self._wants(event))
@@ -239,6 +244,9 @@ class Tap:
             self._iterators.remove(ref)
         if self._relief is not None and self._relief.watching:
             self._relief.eased()
+
+    def takes(self, gap: Gap) -> bool:
+        return any(iterator.open for iterator in self.iterators())
 
     @property
     def listening(self) -> bool:

@@ -7,12 +7,15 @@ subject knows how far all of them are: an event is *processed* when none has it 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from arcp_client.events import Event, sizes
+from arcp_client.events import Event, Gap, sizes
 
 __all__ = ["Consumer", "Subject"]
+
+_log = logging.getLogger("arcp_client.dispatch")
 
 
 class Consumer(Protocol):
@@ -26,6 +29,9 @@ class Consumer(Protocol):
             now: when.
             largest: bytes of the largest of them.
         """
+
+    def takes(self, gap: Gap, /) -> bool:
+        """Whether `accept` gives this gap to code of the user's."""
 
     @property
     def outstanding(self) -> int:
@@ -89,11 +95,23 @@ class Subject:
         largest = max(sizes(events))
         if largest > self._heaviest:
             self._heaviest = largest
+        if Gap in map(type, events):
+            self._report_untaken(events)
         for consumer in self._consumers:
             consumer.accept(events, now, largest)
         if self.quiet:
             self.quiet = False
             self._activity()
+
+    def _report_untaken(self, events: list[Event]) -> None:
+        """Log the gaps that no consumer takes (S4)."""
+        for gap in events:
+            if type(gap) is Gap and not any(one.takes(gap) for one in self._consumers):
+                _log.warning(
+                    "%s, and nothing in this program is told: register a handler of events.Gap"
+                    " or of events.Event, or iterate over the job",
+                    _description(gap),
+                )
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers)
@@ -171,3 +189,10 @@ class Subject:
         for consumer in self._consumers:
             if consumer.outstanding:
                 yield from consumer.waiting()
+
+
+def _description(gap: Gap) -> str:
+    whose = f"job {gap.job_id}" if gap.job_id is not None else f"session {gap.session_id}"
+    if gap.last is None:
+        return f"events of {whose} from {gap.first} on are missing ({gap.reason})"
+    return f"events {gap.first} to {gap.last} of {whose} are missing ({gap.reason})"

@@ -185,9 +185,18 @@ class AgentConnection:
         """Check that the caller is in the event loop of the connection.
 
         Raises:
+            ClientClosed: the event loop of the connection has ended.
             LocalProtocolError: the caller is in another event loop than the connection.
         """
-        if not self._ended and is_elsewhere(self.closed.get_loop()):
+        if self._ended:
+            return
+        home = self.closed.get_loop()
+        if home.is_closed():
+            raise ClientClosed(
+                f"the event loop of the connection to {self.name} has ended, and the connection"
+                " with it: an AcpClient is used within one asyncio.run; make a new one"
+            )
+        if is_elsewhere(home):
             raise LocalProtocolError(
                 f"the connection to {self.name} belongs to another event loop: use it there (from"
                 " another thread, with asyncio.run_coroutine_threadsafe)"

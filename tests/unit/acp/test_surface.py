@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from arcp_client.acp import AcpClient, AcpSession, LocalFiles, LocalTerminals, schema
-from arcp_client.errors import FeatureNotNegotiated, LocalProtocolError, RemoteProtocolError
+from arcp_client.errors import (
+    ClientClosed,
+    FeatureNotNegotiated,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from tests.unit.acp.kit import FakeAgent, connected, opened
 
 HTTP = schema.McpServerHttp(name="h", url="http://x", headers=[])
@@ -235,6 +240,27 @@ async def test_a_call_from_another_event_loop_is_refused(
 
         with pytest.raises(LocalProtocolError, match="another event loop"):
             await asyncio.to_thread(asyncio.run, elsewhere())
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_d20_a_connection_whose_event_loop_has_ended_says_so(
+    call: Callable[[AcpClient, AcpSession], Any],
+) -> None:
+    loop = asyncio.new_event_loop()
+    world = connected()
+    agent, client = loop.run_until_complete(world.__aenter__())
+    session = loop.run_until_complete(opened(agent, client))
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()
+
+    async def again() -> None:
+        with pytest.raises(ClientClosed, match="event loop of the connection to .* has ended"):
+            await call(client, session)
+
+    asyncio.run(again())
 
 
 async def test_an_iterator_is_not_read_in_another_event_loop() -> None:
