@@ -24,7 +24,7 @@ from typing import Any
 
 from arcp_client import Client, JobContext, Runtime
 from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
-from arcp_client.runtime.leases import Budget, parse_grant
+from arcp_client.runtime._leases.grant import Budget, parse_grant
 
 Lease = Mapping[str, Sequence[str]]
 

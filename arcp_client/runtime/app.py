@@ -1,10 +1,17 @@
-"""Agents in, a served runtime out: registration, hosting and shutdown (§4, §6–§9).
+"""The public `Runtime`: registers agents, serves clients, and shuts down (§4, §6–§9).
 
 ::
 
-    transport ─▶ Connection ─▶ Requests ─▶ JobTable ─▶ Runner ─▶ agent(input, JobContext)
-        ▲            │ cursor                                            │ emits
-        └── frames ◀─┴── Session: number, log, queue in one step ◀──── Job ──▶ its subscribers
+    transport ─▶ Connection ─▶ RequestHandler ─▶ Admission ─▶ Runner ─▶ agent(input, JobContext)
+        ▲            │ reads by number                                      │ emits
+        └── frames ◀─┴── ServerSession: numbers and logs an event ◀──── ServerJob ──▶ subscribers
+
+    _connection     one link: handshake, requests, answers, heartbeat
+    _agents         the parts of a JobContext
+    _jobs           from a submit to its outcome
+    _sessions       numbered events of one client, across connections
+    _leases         grants, budgets and credentials
+    _log            what is kept for resumes: in memory and in a durable log
 """
 
 from __future__ import annotations
@@ -22,15 +29,15 @@ from arcp_client._security import AllowedHosts
 from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import JobNotFound
 from arcp_client.models import Credential
-from arcp_client.runtime.auth import Authentication, Gate
-from arcp_client.runtime.connection import Arrival, Connection
-from arcp_client.runtime.core import Core
-from arcp_client.runtime.credentials import Provisioner
-from arcp_client.runtime.handshake import Identity
+from arcp_client.runtime._connection.authentication import Authentication, Gate
+from arcp_client.runtime._connection.connection import Arrival, Connection
+from arcp_client.runtime._connection.handshake import Identity
+from arcp_client.runtime._core import Core
+from arcp_client.runtime._jobs.compat import GO, PYTHON, SPECIFICATION
+from arcp_client.runtime._leases.credentials import Provisioner
+from arcp_client.runtime._log.event_log import EventLog, MemoryEventLog
 from arcp_client.runtime.limits import Limits, Policy
-from arcp_client.runtime.log import EventLog, MemoryEventLog
 from arcp_client.runtime.serving import Server, WebSockets
-from arcp_client.runtime.wording import GO, PYTHON, SPECIFICATION
 from arcp_client.transports.base import Transport
 from arcp_client.transports.memory import memory_pair
 from arcp_client.transports.stdio import StdioServerTransport
@@ -41,7 +48,7 @@ __all__ = ["Runtime"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENVELOPE = 64 * 1024
-_WORDINGS = {"specification": SPECIFICATION, "python": PYTHON, "go": GO}
+_COMPAT = {"specification": SPECIFICATION, "python": PYTHON, "go": GO}
 
 
 class Runtime:
@@ -111,8 +118,8 @@ class Runtime:
         check.an_instance("provisioner", provisioner, Provisioner, "a Provisioner", none=True)
         check.seconds("heartbeat_interval", heartbeat_interval, above=True, none=True)
         check.seconds("resume_window", resume_window, above=True)
-        if dialect not in _WORDINGS:
-            raise ValueError(f"{dialect!r} is no dialect; it is one of {', '.join(_WORDINGS)}")
+        if dialect not in _COMPAT:
+            raise ValueError(f"{dialect!r} is no dialect; it is one of {', '.join(_COMPAT)}")
         self._name = name
         self._gate = Gate(auth)
         identity = Identity(
@@ -129,7 +136,7 @@ class Runtime:
             limits or Limits(),
             policy,
             provisioner,
-            _WORDINGS[dialect],
+            _COMPAT[dialect],
         )
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""What an agent is given: its verbs in, events of its job out (§8.2).
+"""The `JobContext` that an agent is called with: it emits events and asks for permissions (§8.2).
 
-Every event is numbered, logged and queued in the call itself; what the call may wait for
-afterwards is only that a slow client catches up.
+An event is numbered, logged and queued in the call itself. Afterwards the call may wait until a
+slow client catches up, or until the event log has room.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from arcp_client._wire.codec import parse, snapshot
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import LocalProtocolError
 from arcp_client.models import Budget, Credential, Lease, LogLevel
-from arcp_client.runtime.authority import Authority
-from arcp_client.runtime.delegation import Child, Delegation, delegated_to
-from arcp_client.runtime.flow import Pace
-from arcp_client.runtime.jobs import Job
+from arcp_client.runtime._agents.authorizer import Authorizer
+from arcp_client.runtime._agents.child import Child, delegated_to
+from arcp_client.runtime._agents.throttle import Throttle
+from arcp_client.runtime._agents.tool import Tool
+from arcp_client.runtime._jobs.admission import Delegation
+from arcp_client.runtime._jobs.job import ServerJob
+from arcp_client.runtime._jobs.outcomes import Cancellation
+from arcp_client.runtime._jobs.output import JobOutput
 from arcp_client.runtime.limits import Limits
-from arcp_client.runtime.outcomes import Cancellation
-from arcp_client.runtime.output import Output
-from arcp_client.runtime.tools import Tool
 
 __all__ = ["JobContext"]
 
@@ -43,17 +44,17 @@ class JobContext:
 
     def __init__(
         self,
-        job: Job,
+        job: ServerJob,
         limits: Limits,
-        authority: Authority,
-        delegate: Callable[[Job, Delegation], Awaitable[Job]],
+        authority: Authorizer,
+        delegate: Callable[[ServerJob, Delegation], Awaitable[ServerJob]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._job = job
-        self._output = Output(job, limits)
+        self._output = JobOutput(job, limits)
         self._authority = authority
         self._delegate = delegate
-        self._pace = Pace(job, limits)
+        self._pace = Throttle(job, limits)
         request = job.request
         self._input = None if request is None else request.input
 
@@ -105,7 +106,7 @@ class JobContext:
         self._job.cooperative = True
         return self._job.cancelled
 
-    def _at_home(self) -> None:
+    def _check_loop(self) -> None:
         """Events are numbered in the runtime's loop; beside it, two could get one number."""
         if is_elsewhere(self._loop):
             raise LocalProtocolError(
@@ -186,7 +187,7 @@ class JobContext:
         check.a_text("unit", unit, none=True)
         check.a_mapping("dimensions", dimensions, none=True)
         check.a_real("value", value)
-        self._at_home()
+        self._check_loop()
         self._authority.metric(
             _present(name=name, value=value, unit=unit, dimensions=dimensions and dict(dimensions))
         )
@@ -239,14 +240,14 @@ class JobContext:
         if kind in _OWN_KINDS:
             raise ValueError(f"{kind!r} is not for agents to emit")
         if kind == "metric":
-            self._at_home()
+            self._check_loop()
             self._authority.metric(dict(body))
             await self._pace.step()
         else:
             await self._emit(kind, dict(body))
 
     async def _emit(self, kind: str, body: dict[str, Any]) -> None:
-        self._at_home()
+        self._check_loop()
         self._job.emit(kind, body)
         await self._pace.step()
 
@@ -264,7 +265,7 @@ class JobContext:
         """
         if not isinstance(data, str | bytes | bytearray | memoryview):
             raise TypeError(f"a chunk is str or bytes, not {type(data).__name__}")
-        self._at_home()
+        self._check_loop()
         self._output.chunk(data if isinstance(data, str) else bytes(data), more)
         await self._pace.step()
 
@@ -286,7 +287,7 @@ class JobContext:
         """
         check.a_text("capability", capability)
         check.a_text("target", target, empty=True)
-        self._at_home()
+        self._check_loop()
         self._authority.authorize(capability, target)
 
     async def delegate(
@@ -327,7 +328,7 @@ class JobContext:
         check.a_text("delegate_id", delegate_id, none=True)
         if lease is not None and not isinstance(lease, Lease):
             check.a_mapping("lease", lease)
-        self._at_home()
+        self._check_loop()
         self._authority.authorize("agent.delegate", delegated_to(agent))
         try:
             given = parse(bytes(snapshot(input)))  # as a client's input arrives

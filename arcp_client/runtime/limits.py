@@ -1,4 +1,4 @@
-"""A runtime's bounds, and who may watch whose jobs: plain values, checked when they are built."""
+"""The limits of a runtime, and the policy for observers: values, checked when they are made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from arcp_client import _arguments as check
 from arcp_client.models import Lease
-from arcp_client.runtime.leases import oversize
+from arcp_client.runtime._leases.grant import oversize
 
 __all__ = ["Limits", "Observation", "Policy"]
 

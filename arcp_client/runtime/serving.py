@@ -1,6 +1,6 @@
-"""Serves a runtime over WebSockets, with a server of its own or in an application of the user's.
+"""Serves a runtime over WebSockets: its own server, or a route of an aiohttp application.
 
-Requests are checked and connections are limited here; `Connection` serves the links.
+This module checks HTTP requests and limits connections; `Connection` serves each link.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from arcp_client._security import (
     on_loopback,
 )
 from arcp_client.errors import ArcpError
-from arcp_client.runtime.connection import Arrival
+from arcp_client.runtime._connection.connection import Arrival
 from arcp_client.runtime.limits import Limits
 from arcp_client.transports.base import Transport
 from arcp_client.transports.websocket import WebSocketTransport

@@ -17,7 +17,7 @@ from arcp_client._security import AllowedHosts, WrongTokens
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client._wire import dialect as wire
 from arcp_client._wire.ids import new_prefixed_id, now_text
-from arcp_client.runtime.connection import Arrival
+from arcp_client.runtime._connection.connection import Arrival
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.serving import Server, WebSockets
 from arcp_client.testing._forms import FORMS

@@ -18,8 +18,8 @@ import pytest
 
 from arcp_client.errors import LinkLost
 from arcp_client.runtime import JobContext, Limits
-from arcp_client.runtime.connection import Connection
-from arcp_client.runtime.session import Session
+from arcp_client.runtime._connection.connection import Connection
+from arcp_client.runtime._sessions.session import ServerSession
 from tests.contract.conftest import Worlds
 from tests.contract.hostile import Hostile
 from tests.contract.requirements import requirement
@@ -178,7 +178,7 @@ async def test_every_hostile_frame_is_answered_and_nobody_else_notices(
     _, frames = await attacker.peer.run("quick")
     assert frames[-1]["type"] == "job.result"
     assert living(Connection) <= 2
-    assert living(Session) <= LIMITS.sessions_per_principal
+    assert living(ServerSession) <= LIMITS.sessions_per_principal
     page = await attacker.peer.ask("session.list_jobs", {"limit": 1000})
     assert len(page["payload"]["jobs"]) <= LIMITS.retained_jobs
 

@@ -20,7 +20,7 @@ from arcp_client import Buffer, Client
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ArcpError
 from arcp_client.runtime import JobContext, Limits, MemoryEventLog, Runtime, SqliteEventLog
-from arcp_client.runtime.entries import Entry
+from arcp_client.runtime._log.entries import Entry
 from arcp_client.transports import WebSocketConnector
 from arcp_client.transports.memory import memory_pair
 from tests.alone import resident

@@ -15,7 +15,7 @@ from arcp_client.errors import PermissionDenied
 from arcp_client.models import Credential
 from arcp_client.runtime import JobContext, Provision, Runtime, SqliteEventLog
 from arcp_client.testing import VirtualClock
-from tests.unit.runtime.test_resume import started
+from tests.unit.runtime.sessions.test_resume import started
 
 PACKAGE = Path(arcp_client.__file__).parent
 

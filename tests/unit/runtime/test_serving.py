@@ -19,7 +19,7 @@ from arcp_client.testing import FaultyProxy
 from arcp_client.transports import StdioConnector, WebSocketConnector
 from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Peer, bodies, seqs
-from tests.unit.runtime.test_resume import started
+from tests.unit.runtime.sessions.test_resume import started
 
 
 def counting(runtime: Runtime) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from arcp_client.errors import LeaseExpired
 from arcp_client.runtime import JobContext
+from tests.unit.runtime.jobs.test_cancel import opened, virtual
 from tests.unit.runtime.peer import seqs
-from tests.unit.runtime.test_cancel import opened, virtual
-from tests.unit.runtime.test_resume import resumed, started
+from tests.unit.runtime.sessions.test_resume import resumed, started
 
 HOUR = 3600.0
 

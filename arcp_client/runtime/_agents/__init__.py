@@ -1,0 +1,1 @@
+"""The parts of a `JobContext`: permissions, costs, tool calls, delegation and back-pressure."""

@@ -1,0 +1,73 @@
+"""Finds the principal of a bearer token (§6.1)."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from arcp_client import _arguments as check
+from arcp_client._wire.messages import Auth
+from arcp_client.errors import Unauthenticated
+
+__all__ = ["ANYBODY", "Authentication", "Authenticator", "Gate"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+ANYBODY = "anonymous"
+"""The one principal of a runtime that asks for no token."""
+
+Authenticator = Callable[[str], Awaitable[str | None]]
+Authentication = Mapping[str, str] | Authenticator | None
+
+
+class Gate:
+    """Knows who may come in.
+
+    Args:
+        auth: ``None`` lets anybody in; a mapping names the principal of each token; an async
+            callable is given the token and returns the principal, or ``None`` to refuse it.
+    """
+
+    def __init__(self, auth: Authentication) -> None:
+        if isinstance(auth, Mapping):
+            for token, principal in auth.items():
+                check.an_instance("a token of auth", token, str, "a text", secret=True)
+                check.a_text("a principal of auth", principal)
+                if not token:
+                    raise ValueError("auth maps non-empty tokens to principals")
+        self._auth = auth
+
+    @property
+    def open(self) -> bool:
+        """Whether anybody may come in."""
+        return self._auth is None
+
+    async def principal(self, auth: Auth) -> str:
+        """Who presents the token.
+
+        Raises:
+            Unauthenticated: nobody known does.
+        """
+        if self._auth is None:
+            return ANYBODY
+        token = auth.token.get_secret_value()
+        if auth.scheme != "bearer" or not token:
+            raise Unauthenticated("a bearer token is needed")
+        if isinstance(self._auth, Mapping):
+            name = self._look_up(self._auth, token)
+        else:
+            name = await self._auth(token)
+        if not name:  # an empty principal would be everybody's
+            raise Unauthenticated("the token was refused")
+        return name
+
+    @staticmethod
+    def _look_up(tokens: Mapping[str, str], token: str) -> str | None:
+        # Every entry is looked at, so that the time does not depend on which one fits.
+        found = None
+        given = token.encode("utf-8", "surrogatepass")
+        for known, name in tokens.items():
+            if hmac.compare_digest(known.encode("utf-8", "surrogatepass"), given):
+                found = name
+        return found

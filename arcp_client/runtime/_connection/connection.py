@@ -1,0 +1,495 @@
+"""Serves one link: reads requests, sends answers and the events of its session.
+
+A writer task exists only while there is something to send. Frames without a number have their own
+queue and go first, except pongs, which follow the events that were emitted before them. Events are
+read from the session's buffer in the order of their numbers, so none can overtake another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from arcp_client._budget import ByteBudget
+from arcp_client._tasks import TaskOwner
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import BadFrame, ControlFrame, decode_control
+from arcp_client.errors import (
+    InvalidRequest,
+    LinkLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestError,
+    request_error,
+)
+from arcp_client.runtime._connection import frames
+from arcp_client.runtime._connection.heartbeat import Heartbeat
+from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.transports.base import Transport
+from arcp_client.transports.batch import send_many
+
+__all__ = ["Arrival", "Connection", "SessionHandler"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+_CONTROL_HIGH = 256
+_TOGETHER = 64
+_TOGETHER_BYTES = 64 * 1024
+_FAREWELL = 1.0
+_TURN = 0.005
+"""Seconds of one client's requests after which the others have their turn."""
+_STORED = 1.0
+"""Seconds that a pong waits for events before it to be stored."""
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a link reached the runtime.
+
+    Attributes:
+        secure: nobody else can read the link: TLS, or this machine.
+        address: the client's, by which wrong tokens are counted; ``None`` within this machine.
+        welcomed: called when the link has a session.
+    """
+
+    secure: bool
+    address: str | None = None
+    welcomed: Callable[[], None] = _nothing
+
+
+class SessionHandler(Protocol):
+    """Acts on what a connection reads: the runtime."""
+
+    @property
+    def handshake_timeout(self) -> float:
+        """Seconds until a connection that did not authenticate is closed."""
+
+    @property
+    def outbox_bytes(self) -> int:
+        """Bytes of unnumbered frames that may wait for a client to take them."""
+
+    @property
+    def heartbeat_interval(self) -> float | None:
+        """Seconds, ``None`` if this runtime does not use heartbeats."""
+
+    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
+        """Open or resume a session for a first frame; False if the client may try again."""
+
+    def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
+        """Act on a frame of an open session; raises RequestError for one that is refused."""
+
+    async def answered(self) -> None:
+        """Wait until every request that was read has its answer queued."""
+
+    def left(self, connection: Connection, session: ServerSession) -> None:
+        """The connection of a session has ended."""
+
+
+class Connection:
+    """One link to one client.
+
+    Args:
+        transport: the link; closed at the end.
+        handler: acts on what is read.
+        tasks: owns the writer's task.
+        on_end: told when everything of the connection is gone.
+
+    Attributes:
+        arrival: how the link came.
+        session: the session it serves, once there is one.
+        cursor: the highest number handed to the link.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        handler: SessionHandler,
+        tasks: TaskOwner,
+        *,
+        arrival: Arrival,
+        on_end: Callable[[Connection], None],
+    ) -> None:
+        self._transport = transport
+        self._handler = handler
+        self._tasks = tasks
+        self._on_end = on_end
+        self.arrival = arrival
+        self._over = asyncio.Event()
+        self.session: ServerSession | None = None
+        self.cursor = 0
+        self._control: deque[bytes] = deque()
+        self._in_turn: deque[tuple[int, bytes]] = deque()
+        self._unsent = ByteBudget(handler.outbox_bytes)  # both of them, and what is being sent
+        self._sending = 0
+        self._overdue: asyncio.TimerHandle | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._finishing = False
+        self._dead = False
+
+    # ----------------------------------------------------------------------- reading
+
+    async def run(self) -> None:
+        """Serve the link until it ends; returns when everything of it is gone."""
+        try:
+            if await self._handshake():
+                await self._serve()
+        except LinkLost:
+            await self._last_answers()
+        finally:
+            self._leave()
+            self._stop_timers()
+            self._dead = self._dead or not self._finishing
+            await self._transport.close(timeout=_FAREWELL)
+            self._dead = True
+            if self._writer is not None:
+                self._writer.cancel()
+            self._over.set()
+            self._on_end(self)
+
+    async def _last_answers(self) -> None:
+        """Nothing more is read; a peer that closed only its own half still gets what it asked."""
+        if self._dead or self._finishing:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self._handler.answered()
+        await self.drain(_FAREWELL)
+
+    async def ended(self) -> None:
+        """Wait until everything of the connection is gone."""
+        await self._over.wait()
+
+    async def _handshake(self) -> bool:
+        try:
+            async with asyncio.timeout(self._handler.handshake_timeout):
+                while not self._finishing:
+                    frame = await self._next()
+                    if frame is None:
+                        return False
+                    if await self._handler.greet(self, frame):
+                        break
+        except TimeoutError:
+            self.finish(
+                frames.refusal(
+                    request_error(dialect.UNAUTHENTICATED, "no session.hello came in time"),
+                    session_id=None,
+                )
+            )
+        if self.session is None:
+            await self._flushed()
+            return False
+        return True
+
+    async def _serve(self) -> None:
+        clock = asyncio.get_running_loop().time
+        turn = clock()
+        while True:
+            if clock() - turn > _TURN:
+                await asyncio.sleep(0)  # what has arrived is received without waiting for anything
+                turn = clock()
+            try:
+                data = await self._transport.receive()
+            except RemoteProtocolError as error:
+                self._heard()
+                self._refuse(InvalidRequest(str(error)), request_id=None)
+                continue
+            self._heard()
+            session = self.session
+            if session is None:  # taken over, or closed
+                continue
+            frame = decode_control(data)
+            if isinstance(frame, ControlFrame):
+                try:
+                    self._handler.handle(self, session, frame)
+                except Exception as error:  # noqa: BLE001 - answered and logged; others go on
+                    self.refuse(frame, error)
+            elif isinstance(frame, BadFrame):
+                self._refuse(InvalidRequest(str(frame.error)), frame.id, frame.job_id)
+            else:
+                self._refuse(InvalidRequest("events come from the runtime"), frame.id)
+            if self._unsent.over or len(self._control) + len(self._in_turn) > _CONTROL_HIGH:
+                await self._roomy()
+
+    async def _next(self) -> ControlFrame | None:
+        """The first frame; ``None`` for one that is none, after which nothing is read."""
+        try:
+            frame = decode_control(await self._transport.receive())
+        except RemoteProtocolError as error:
+            self._refuse(InvalidRequest(str(error)), request_id=None)
+        else:
+            if isinstance(frame, ControlFrame):
+                return frame
+            text = str(frame.error) if isinstance(frame, BadFrame) else "session.hello comes first"
+            self._refuse(InvalidRequest(text), frame.id)
+        self.finish()
+        await self._flushed()
+        return None
+
+    def _heard(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.heard = asyncio.get_running_loop().time()
+
+    # ----------------------------------------------------------------------- refusing
+
+    def refuse(self, frame: ControlFrame, error: BaseException) -> None:
+        """Answer a request with the reason why it is refused (§12)."""
+        if not isinstance(error, RequestError):
+            _log.error("a %s could not be handled", frame.type[:80], exc_info=error)
+            error = request_error(
+                dialect.INTERNAL_ERROR, "the runtime failed to handle this", retryable=True
+            )
+        job_id = frame.payload.get("job_id", frame.job_id)
+        self._refuse(error, frame.id, job_id if isinstance(job_id, str) else None)
+
+    def _refuse(
+        self, error: RequestError, request_id: str | None, job_id: str | None = None
+    ) -> None:
+        session_id = None if self.session is None else self.session.id
+        self.control(
+            frames.refusal(error, session_id=session_id, request_id=request_id, job_id=job_id)
+        )
+
+    # ----------------------------------------------------------------------- the session
+
+    def enter(self, session: ServerSession, cursor: int, welcome: bytes) -> None:
+        """Serve a session: its welcome first, then every event above the cursor."""
+        previous = self.session
+        if previous is not None and previous is not session:
+            self._leave()
+        self.session = session
+        self.cursor = cursor
+        while self._in_turn:
+            self._unsent.release(len(self._in_turn.popleft()[1]))
+        self._queue(welcome)
+        self.arrival.welcomed()
+        session.attach(self)
+        interval = self._handler.heartbeat_interval
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+        if interval is not None and dialect.HEARTBEAT in session.features:
+            self._heartbeat = Heartbeat(interval, ping=self._ping, lost=self._lost)
+
+    def _leave(self) -> None:
+        session, self.session = self.session, None
+        if session is not None and session.detach(self):
+            self._handler.left(self, session)
+
+    def displace(self) -> None:
+        """Another connection serves the session now; this one ends."""
+        self.finish()
+
+    def overrun(self) -> None:
+        """The log evicted what was not sent: going on would leave a hole, so this link ends."""
+        self._fell_behind("the connection fell behind: events it had not taken are no longer held")
+
+    def _fell_behind(self, text: str) -> None:
+        session = self.session
+        if session is None:
+            return
+        _log.warning("session %s of %s: %s", session.id, session.principal, text)
+        error = request_error(dialect.INTERNAL_ERROR, text, retryable=True)
+        self.finish(frames.refusal(error, session_id=session.id))
+
+    def _ping(self) -> None:
+        if self.session is not None:
+            self.control(frames.ping(self.session.id))
+
+    def _lost(self) -> None:
+        session = self.session
+        if session is None:
+            return
+        _log.info("session %s of %s: heartbeat lost", session.id, session.principal)
+        error = request_error(
+            dialect.HEARTBEAT_LOST, "nothing was heard for two intervals", retryable=True
+        )
+        self.finish(frames.refusal(error, session_id=session.id))
+
+    # ----------------------------------------------------------------------- writing
+
+    def control(self, frame: bytes) -> None:
+        """Queue a frame without a number."""
+        if self._dead or self._finishing:
+            return
+        self._queue(frame)
+        self._start()
+        if self._unsent.used > 2 * self._unsent.limit:
+            # Not its own requests, for none are read any more: what is said unasked.
+            self._fell_behind("the connection fell behind: it takes nothing that is sent to it")
+
+    def _queue(self, frame: bytes) -> None:
+        self._control.append(frame)
+        self._unsent.add(len(frame))
+
+    def in_turn(self, frame: bytes) -> None:
+        """Queue a frame without a number behind the events that there are."""
+        session = self.session
+        if session is None or session.log.last <= self.cursor:
+            self.control(frame)
+        elif not self._dead and not self._finishing:
+            self._in_turn.append((session.log.last, frame))
+            self._unsent.add(len(frame))
+            if self._overdue is None and session.log.settled < session.log.last:
+                self._overdue = asyncio.get_running_loop().call_later(_STORED, self._let_by)
+            self._start()
+
+    def _let_by(self) -> None:
+        """Nobody is to take a runtime for dead whose disk is slow."""
+        self._overdue = None
+        settled = 0 if self.session is None else self.session.log.settled
+        while self._in_turn and self._in_turn[-1][0] > settled:
+            self._control.append(self._in_turn.pop()[1])
+        self._start()
+
+    def wake(self) -> None:
+        """The session's log has something to send."""
+        if self._writer is None:
+            self._start()
+
+    def finish(self, frame: bytes | None = None) -> None:
+        """Send what is queued, and this last frame, then end the link; no more events.
+
+        A peer that takes nothing is cut off soon after.
+        """
+        if self._dead or self._finishing:
+            return
+        if frame is not None:
+            self._queue(frame)
+        self._finishing = True
+        self._leave()
+        self._deadline = asyncio.get_running_loop().call_later(_FAREWELL, self._cut)
+        self._start()
+
+    async def drain(self, timeout: float) -> None:
+        """Wait until all there is to send was sent, at most ``timeout`` seconds."""
+        if self._writer is not None:
+            await asyncio.wait({self._writer}, timeout=timeout)
+
+    def _cut(self) -> None:
+        if self._writer is not None:
+            self._writer.cancel()
+        self._dead = True
+        self._tasks.spawn(self._transport.close(timeout=0), name="cut")
+
+    def _start(self) -> None:
+        if self._writer is None and not self._dead:
+            self._writer = self._tasks.spawn(self._write(), name="write")
+
+    async def _write(self) -> None:
+        try:
+            while await self._write_some():
+                pass
+            if self._finishing:
+                await self._transport.close(timeout=_FAREWELL)
+        except LinkLost:
+            self._dead = True  # the reader learns of it by itself
+        except LocalProtocolError as error:
+            # The link cannot carry the frame, and without it the sequence would have a hole.
+            _log.error("a frame is too large for its link, which is closed: %s", error)
+            self._dead = True
+            await self._transport.close(timeout=_FAREWELL)
+        finally:
+            self._writer = None
+            self._made_room()
+
+    async def _write_some(self) -> bool:
+        """Send what there is, control frames first; False if there was nothing."""
+        control = self._control
+        while batch := self._batch():
+            await send_many(self._transport, batch)
+            sent, self._sending = self._sending, 0
+            self._unsent.release(sent)
+            if not control and not self._in_turn:
+                self._made_room()
+            self._progress()
+        self._progress()
+        return bool(control) or self._pending()
+
+    def _batch(self) -> list[bytes]:
+        """What goes out next: some control frames, or some events."""
+        control = self._control
+        batch: list[bytes] = []
+        size = 0
+        if control:
+            while control and len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
+                batch.append(control.popleft())
+                size += len(batch[-1])
+            self._sending += size
+            return batch
+        while len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
+            frame = self._event()
+            if frame is None:
+                break
+            batch.append(frame)
+            size += len(frame)
+        return batch
+
+    def _event(self) -> bytes | None:
+        session = self.session
+        if session is None:
+            return None
+        log = session.log
+        if self._in_turn and self._in_turn[0][0] <= self.cursor:
+            frame = self._in_turn.popleft()[1]
+            self._sending += len(frame)
+            return frame
+        seq = self.cursor + 1
+        if seq > log.settled:
+            return None
+        if seq <= log.floor:
+            self.overrun()
+            return None
+        self.cursor = seq
+        return session.sending(seq, log[seq])
+
+    def _pending(self) -> bool:
+        session = self.session
+        if session is None:
+            return False
+        due = bool(self._in_turn) and self._in_turn[0][0] <= self.cursor
+        return due or self.cursor < session.log.settled
+
+    def _progress(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.said = asyncio.get_running_loop().time()
+        if self.session is not None:
+            self.session.progress()
+
+    # ----------------------------------------------------------------------- waiting
+
+    async def _roomy(self) -> None:
+        """Wait until control frames are sent; what is not read meanwhile, TCP holds back."""
+        if self._dead:
+            return
+        self._room = asyncio.get_running_loop().create_future()
+        await self._room
+
+    def _made_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    async def _flushed(self) -> None:
+        """Wait until the writer has ended."""
+        if self._writer is not None:
+            await asyncio.wait({self._writer})
+
+    def _stop_timers(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+        for timer in (self._deadline, self._overdue):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._overdue = None

@@ -1,0 +1,220 @@
+"""Opens and resumes sessions: checks the token, chooses features, sends the welcome (§6.1–§6.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from arcp_client._security import WrongTokens
+from arcp_client._tasks import pass_on
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.ids import now_text
+from arcp_client._wire.messages import Auth, Capabilities, Hello, Resume, ResumeBlock
+from arcp_client.errors import InvalidRequest, RequestError, Unauthenticated, request_error
+from arcp_client.runtime._connection import frames
+from arcp_client.runtime._connection.authentication import Gate
+from arcp_client.runtime._connection.connection import Connection
+from arcp_client.runtime._connection.requests import checked
+from arcp_client.runtime._sessions.registry import SessionRegistry
+from arcp_client.runtime._sessions.session import ServerSession
+
+__all__ = ["Identity", "ServerHandshake"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a runtime says it is, and what it offers."""
+
+    name: str
+    version: str
+    sdk: str
+    resume_window: float
+    heartbeat_interval: float | None
+
+
+class ServerHandshake:
+    """Opens and resumes sessions.
+
+    Args:
+        identity: what the welcome says of the runtime.
+        gate: knows the principals.
+        sessions: where sessions are kept.
+        wrong_tokens: the addresses that sent wrong tokens.
+        inventory: the agents, asked at each welcome.
+        features: what this runtime offers on a connection, asked at each welcome.
+        stored: waits until what has changed survives the process.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        gate: Gate,
+        sessions: SessionRegistry,
+        wrong_tokens: WrongTokens,
+        *,
+        inventory: Callable[[], list[dict[str, Any]]],
+        features: Callable[[Connection], frozenset[str]],
+        stored: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._identity = identity
+        self._gate = gate
+        self._sessions = sessions
+        self._wrong_tokens = wrong_tokens
+        self._inventory = inventory
+        self._features = features
+        self._stored = stored
+
+    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
+        """Answer a first frame. False if it was refused and the client may try again.
+
+        Only a refused resume leaves the link open: the next hello may ask for a new session. A
+        wrong token is answered after a delay.
+        """
+        address = connection.arrival.address
+        task = asyncio.current_task()
+        try:
+            if address is not None and self._wrong_tokens.full(address):
+                raise request_error(
+                    dialect.INTERNAL_ERROR,
+                    "too many wrong tokens come from this address; try again in some seconds",
+                    retryable=True,
+                )
+            if frame.type == dialect.HELLO:
+                await self._hello(connection, checked(Hello, frame))
+            elif frame.type == dialect.RESUME:
+                await self._resume_first(connection, frame)
+            else:
+                raise InvalidRequest("session.hello comes first")
+        except Unauthenticated as error:
+            _log.warning("a client was refused: %s", error)
+            if address is not None:
+                await self._wrong_tokens.delay(address)
+            refusal = request_error(dialect.UNAUTHENTICATED, str(error))
+            connection.finish(frames.refusal(refusal, session_id=None, request_id=frame.id))
+        except RequestError as error:
+            connection.refuse(frame, error)
+            if error.code in _RESUME_REFUSED:
+                return False
+            connection.finish()
+        except BaseException as error:  # noqa: BLE001 - an authenticator may raise anything
+            pass_on(error, task)
+            connection.refuse(frame, error)
+            connection.finish()
+        return True
+
+    async def _hello(self, connection: Connection, hello: Hello) -> None:
+        principal = await self._gate.principal(hello.auth)
+        features = self._features(connection).intersection(hello.capabilities.features)
+        if hello.resume is None:
+            session = self._sessions.open(principal)
+            session.features = features
+            session.client = f"{hello.client.name} {hello.client.version}"[:200]
+            try:
+                await self._enter(connection, session, 0, session.tokens.rotate())
+            except RequestError:  # nobody was told of it
+                self._sessions.expire(session)
+                raise
+        else:
+            await self._resume(connection, principal, hello.resume, features)
+
+    async def _resume_first(self, connection: Connection, frame: ControlFrame) -> None:
+        request = checked(Resume, frame)
+        # The token resumes a session of its principal; who asks still has to say who it is.
+        principal = await self._gate.principal(request.auth or Auth())
+        await self._resume(
+            connection, principal, _block(request, frame), self._offered(connection, request)
+        )
+
+    async def resume_later(
+        self, connection: Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
+        """``session.resume`` after a hello: the new session makes place for the one resumed.
+
+        Raises:
+            RequestError: it is refused; the new session goes on.
+        """
+        request = checked(Resume, frame)
+        if session.log.last or session.jobs or session.feeds:
+            raise InvalidRequest("this session is in use; resume on a new connection")
+        features = self._offered(connection, request)
+        if request.capabilities is None:
+            features = session.features
+        await self._resume(connection, session.principal, _block(request, frame), features)
+        self._sessions.expire(session)
+
+    def _offered(self, connection: Connection, request: Resume) -> frozenset[str] | None:
+        capabilities: Capabilities | None = request.capabilities
+        if capabilities is None:
+            return None
+        return self._features(connection).intersection(capabilities.features)
+
+    async def _resume(
+        self,
+        connection: Connection,
+        principal: str,
+        block: ResumeBlock,
+        features: frozenset[str] | None,
+    ) -> None:
+        token = block.resume_token.get_secret_value()
+        last = block.last_event_seq
+        session = self._sessions.resume(principal, block.session_id, token, last)
+        if features is None:  # as before, but nothing that this link cannot have
+            features = session.features & self._features(connection)
+        session.features = features
+        _log.info("session %s of %s resumed after %d", session.id, principal, last)
+        await self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
+
+    async def _enter(
+        self,
+        connection: Connection,
+        session: ServerSession,
+        cursor: int,
+        token: str,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        identity = self._identity
+        payload: dict[str, Any] = {
+            "session_id": session.id,
+            "accepted_at": now_text(),
+            "runtime": {"name": identity.name, "version": identity.version, "sdk": identity.sdk},
+            "resume_token": token,
+            "resume_window_sec": _number(identity.resume_window),
+            "capabilities": {
+                "encodings": ["json"],
+                "features": [f for f in dialect.FEATURES if f in session.features],
+                "agents": self._inventory(),
+            },
+            "resumed": resumed,
+        }
+        if identity.heartbeat_interval is not None and dialect.HEARTBEAT in session.features:
+            payload["heartbeat_interval_sec"] = _number(identity.heartbeat_interval)
+        session.keep_for = None if dialect.ACKS in session.features else identity.resume_window
+        session.note()
+        await self._stored()
+        if session.expired:
+            raise request_error(dialect.RESUME_WINDOW_EXPIRED, "the session has just expired")
+        welcome = frames.control(dialect.WELCOME, payload, session_id=session.id)
+        connection.enter(session, cursor, welcome)
+
+
+_RESUME_REFUSED = frozenset({dialect.RESUME_WINDOW_EXPIRED, dialect.PERMISSION_DENIED})
+
+
+def _block(request: Resume, frame: ControlFrame) -> ResumeBlock:
+    return ResumeBlock(
+        session_id=request.session_id or frame.session_id or None,
+        resume_token=request.resume_token,
+        last_event_seq=request.last_event_seq,
+    )
+
+
+def _number(seconds: float) -> int | float:
+    # Some clients take whole seconds only.
+    return int(seconds) if seconds == int(seconds) else seconds

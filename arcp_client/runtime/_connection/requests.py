@@ -1,0 +1,307 @@
+"""Handles the requests of an open session: submit, cancel, subscribe, list, ack, ping (§6, §7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from arcp_client._tasks import pass_on
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.fields import Malformed
+from arcp_client._wire.messages import (
+    Ack,
+    Cancel,
+    ListJobs,
+    Ping,
+    Request,
+    Submit,
+    Subscribe,
+    Unsubscribe,
+)
+from arcp_client.errors import InvalidRequest, RequestError, request_error
+from arcp_client.runtime._connection import frames
+from arcp_client.runtime._jobs.admission import Acceptance, Admission
+from arcp_client.runtime._jobs.job import ServerJob
+from arcp_client.runtime._jobs.listing import page, start_of
+from arcp_client.runtime._jobs.outcomes import Failure
+from arcp_client.runtime._jobs.registry import JobRegistry
+from arcp_client.runtime._leases.credentials import credential_wire
+from arcp_client.runtime._sessions.session import JobFeed, ServerSession
+from arcp_client.runtime.limits import Limits
+
+__all__ = ["RequestHandler", "checked"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+M = TypeVar("M", bound=Request)
+
+
+class _Connection(Protocol):
+    """The connection that a request came by."""
+
+    def control(self, frame: bytes) -> None: ...
+
+    def in_turn(self, frame: bytes) -> None: ...
+
+    def refuse(self, frame: ControlFrame, error: BaseException) -> None: ...
+
+    def finish(self, frame: bytes | None = None) -> None: ...
+
+
+class RequestHandler:
+    """Answers the requests of all sessions.
+
+    Handlers take effect before they return, so the answers of a session come in the order of its
+    requests. Only a submit may have to wait, for another one with its key or for credentials; then
+    it is answered by a task of its own, and the reader goes on.
+    """
+
+    def __init__(
+        self,
+        jobs: JobRegistry,
+        admission: Admission,
+        limits: Limits,
+        then: Callable[[Callable[[], None], Callable[[RequestError], None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._jobs = jobs
+        self._admission = admission
+        self._limits = limits
+        self._then = then
+        self._spawn = spawn
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._handlers: dict[str, Callable[[_Connection, ServerSession, ControlFrame], None]] = {
+            dialect.PING: self._ping,
+            dialect.PONG: self._pong,
+            dialect.ACK: self._ack,
+            dialect.LIST_JOBS: self._list,
+            dialect.CLOSE: self._close,
+            dialect.BYE: self._close,
+            dialect.SUBMIT: self._submit,
+            dialect.CANCEL: self._cancel,
+            dialect.SUBSCRIBE: self._subscribe,
+            dialect.UNSUBSCRIBE: self._unsubscribe,
+        }
+
+    def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        """Act on one frame.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        handler = self._handlers.get(frame.type)
+        if handler is None:
+            raise InvalidRequest(f"a client cannot send {frame.type[:80]!r} in a session")
+        handler(line, session, frame)
+
+    # ----------------------------------------------------------------------- session
+
+    def _ping(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        # Behind what was emitted before it: whoever asks to end something knows what comes after.
+        nonce = checked(Ping, frame).nonce
+        if len(nonce) > dialect.MAX_NONCE:
+            raise InvalidRequest(f"session.ping: nonce: at most {dialect.MAX_NONCE} characters")
+        line.in_turn(frames.pong(session.id, nonce))
+
+    def _pong(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        """It was heard; that is all a pong is for."""
+
+    def _ack(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        _need(session, dialect.ACKS)
+        if not session.acknowledge(checked(Ack, frame).last_processed_seq):
+            raise InvalidRequest("last_processed_seq was never sent in this session")
+
+    def _list(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        _need(session, dialect.LISTING)
+        request = checked(ListJobs, frame)
+        entries, cursor = page(
+            request,
+            self._jobs.after(start_of(request), session.principal),
+            partial(_credentials, session),
+        )
+        payload = {"request_id": frame.id, "jobs": entries, "next_cursor": cursor}
+        line.control(frames.control(dialect.JOBS, payload, session_id=session.id))
+
+    def _close(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        # The session's jobs run on and it can be resumed (§6.7): only the connection ends.
+        payload = {"request_id": frame.id} if frame.id else {}
+        line.finish(frames.control(dialect.CLOSED, payload, session_id=session.id))
+
+    # -------------------------------------------------------------------------- jobs
+
+    def _submit(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        accepted = self._admission.submit(session, checked(Submit, frame), frame.trace_id)
+        if isinstance(accepted, Acceptance):
+            self._accept(line, session, frame, accepted)
+        else:
+            task = self._spawn(self._accept_later(line, session, frame, accepted))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    async def settled(self) -> None:
+        """Wait until no submit waits for its answer any more."""
+        if self._accepting:
+            await asyncio.wait(tuple(self._accepting))
+
+    async def _accept_later(
+        self,
+        line: _Connection,
+        session: ServerSession,
+        frame: ControlFrame,
+        accepting: Awaitable[Acceptance],
+    ) -> None:
+        task = asyncio.current_task()
+        try:
+            accepted = await accepting
+        except BaseException as error:  # noqa: BLE001 - the line tells refusals from faults
+            pass_on(error, task)
+            line.refuse(frame, error)
+        else:
+            self._accept(line, session, frame, accepted)
+
+    def _accept(
+        self, line: _Connection, session: ServerSession, frame: ControlFrame, accepted: Acceptance
+    ) -> None:
+        acceptance = frames.acceptance(accepted.payload, session.id, frame.id)
+
+        def announce() -> None:
+            session.control(acceptance)
+            if accepted.job is not None:
+                self._jobs.runner.admit(accepted.job)
+
+        def unwritten(error: RequestError) -> None:
+            if accepted.job is not None:
+                self._admission.withdraw(accepted.job, frame.payload.get("idempotency_key"), error)
+            line.refuse(frame, error)
+
+        self._then(announce, unwritten)
+
+    def _cancel(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        request = _of_job(Cancel, frame)
+        job = self._jobs.controlled(session, request.job_id)
+        payload = {"job_id": job.id, "current_status": job.status}
+        if frame.id:
+            payload["request_id"] = frame.id
+        # Also for a job that has just ended: the terminal says how, and a race is no fault.
+        line.control(
+            frames.control(
+                dialect.CANCELLED,
+                payload,
+                session_id=session.id,
+                job_id=job.id,
+                trace_id=job.trace_id,
+            )
+        )
+        if not job.ended:
+            _log.info("%s cancels job %s", session.principal, job.id)
+        self._jobs.runner.stop(
+            job,
+            Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, request.reason[:1024]),
+            grace=self._limits.cancel_grace,
+        )
+
+    def _subscribe(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        _need(session, dialect.SUBSCRIPTIONS)
+        request = _of_job(Subscribe, frame)
+        self._jobs.check_log()
+        job = self._jobs.watched(session, request.job_id)
+        start = job.history.end
+        if request.history:
+            start = max(job.history.after(request.from_event_seq or 0), job.history.floor)
+        feeds = self._feeds(session, job, start)
+        payload = job.description()
+        payload |= _credentials(session, job)
+        payload["replayed"] = any(feed.next < job.history.end for feed in feeds)
+        if frame.id:
+            payload["request_id"] = frame.id
+        line.control(
+            frames.control(
+                dialect.SUBSCRIBED,
+                payload,
+                session_id=session.id,
+                job_id=job.id,
+                trace_id=job.trace_id,
+            )
+        )
+        for feed in feeds:
+            feed.push()
+
+    def _feeds(self, session: ServerSession, job: ServerJob, start: int) -> list[JobFeed]:
+        """What has to be delivered that the session does not get anyway."""
+        if session.id == job.owner_id:
+            return []  # it has every event of the job already
+        broken = partial(self.broken, session)
+        known = session.feeds.get(job.id)
+        if known is not None:
+            if start >= known.first:
+                return []
+            earlier = JobFeed(session, job.id, job.history, start, broken, stop=known.first)
+            known.first = start
+            session.watch(known)
+            return [earlier]
+        feed = JobFeed(session, job.id, job.history, start, broken)
+        if not job.ended or start < job.history.end:
+            session.feeds[job.id] = feed
+            job.feeds[session] = feed
+            session.watch(feed)
+        return [feed]
+
+    def broken(self, session: ServerSession, feed: JobFeed) -> None:
+        """Tell an observer that its subscription ended before its job."""
+        _log.warning(
+            "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
+        )
+        error = request_error(
+            dialect.INTERNAL_ERROR,
+            "the subscription ended: its next event is no longer held",
+            retryable=True,
+        )
+        session.control(frames.refusal(error, session_id=session.id, job_id=feed.job_id))
+
+    def _unsubscribe(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        _need(session, dialect.SUBSCRIPTIONS)
+        request = _of_job(Unsubscribe, frame)
+        feed = session.feeds.get(request.job_id)
+        if feed is not None:
+            feed.end()
+            self._jobs.unwatch(session, request.job_id)
+
+
+def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:
+    """A job's credentials, for its own principal alone (§7.6)."""
+    if (
+        not job.credentials
+        or session.principal != job.principal
+        or dialect.CREDENTIALS not in session.features
+    ):
+        return {}
+    return {"credentials": [credential_wire(each) for each in job.credentials.values()]}
+
+
+def _need(session: ServerSession, feature: str) -> None:
+    if feature not in session.features:
+        raise InvalidRequest(f"the feature {feature} was not negotiated")
+
+
+def _of_job(model: type[M], frame: ControlFrame) -> M:
+    """A request about a job, which some clients name in the envelope only."""
+    if "job_id" not in frame.payload and frame.job_id is not None:
+        frame.payload["job_id"] = frame.job_id
+    return checked(model, frame)
+
+
+def checked(model: type[M], frame: ControlFrame) -> M:
+    """The payload of a frame as its model.
+
+    Raises:
+        InvalidRequest: it does not fit; says where, without the value.
+    """
+    try:
+        return model.read(frame.payload)
+    except Malformed as error:
+        place = ".".join(error.place) or "payload"
+        raise InvalidRequest(f"{frame.type}: {place[:120]}: {error.reason[:300]}") from None

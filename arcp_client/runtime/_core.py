@@ -1,0 +1,321 @@
+"""Connects the parts of a runtime, opens its event log, and shuts it down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import os
+from collections.abc import Callable
+
+from arcp_client._security import WrongTokens
+from arcp_client._tasks import TaskOwner, is_elsewhere
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
+from arcp_client.runtime._agents.authorizer import Authorizer
+from arcp_client.runtime._agents.registry import AgentRegistry
+from arcp_client.runtime._connection import frames
+from arcp_client.runtime._connection.authentication import Gate
+from arcp_client.runtime._connection.connection import Arrival, Connection
+from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
+from arcp_client.runtime._connection.requests import RequestHandler
+from arcp_client.runtime._jobs.admission import Admission, Delegation
+from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
+from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
+from arcp_client.runtime._jobs.job import ServerJob
+from arcp_client.runtime._jobs.outcomes import NOT_WRITTEN, PARENT_ENDED, Failure
+from arcp_client.runtime._jobs.registry import JobRegistry
+from arcp_client.runtime._jobs.restore import restore
+from arcp_client.runtime._leases.credentials import Provisioner, Vault
+from arcp_client.runtime._leases.grant import Budget
+from arcp_client.runtime._log.event_log import EventLog
+from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._sessions.registry import SessionRegistry
+from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime.context import JobContext
+from arcp_client.runtime.limits import Limits, Policy
+from arcp_client.transports.base import Transport
+
+__all__ = ["Core"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+_SHUT_DOWN = Failure(
+    dialect.ERROR, dialect.INTERNAL_ERROR, "the runtime was shut down", retryable=True
+)
+_LAST_WORDS = 1.0
+_GOODBYES = 3.0
+_LAST_WRITES = 5.0
+
+
+class Core:
+    """What a `Runtime` is inside; also what its connections turn to.
+
+    Args:
+        identity: what clients are told of the runtime.
+        gate: who may come in.
+        event_log: where what clients may come back for is kept.
+        limits: every bound.
+        policy: who may watch whose jobs.
+        provisioner: issues credentials.
+        compat: what clients can read.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        gate: Gate,
+        event_log: EventLog,
+        limits: Limits,
+        policy: Policy | None,
+        provisioner: Provisioner | None,
+        compat: Compat = SPECIFICATION,
+    ) -> None:
+        self.limits = limits
+        self.agents = AgentRegistry()
+        self.tasks = TaskOwner(f"runtime {identity.name}")
+        self.connections: set[Connection] = set()
+        self.wrong_tokens = WrongTokens()
+        self.closed = False
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._identity = identity
+        self._event_log = event_log
+        self._opening = asyncio.Lock()
+        self._opened = not event_log.durable
+        self._damaged: StorageError | None = None
+        self._journal = Journal(event_log, self.tasks, limits.journal_bytes)
+        journal = self._journal if event_log.durable else None
+        self._keys = IdempotencyKeys(
+            limits.idempotency_window, limits.idempotency_keys, journal, limits.idempotency_bytes
+        )
+        self.vault = None if provisioner is None else Vault(provisioner, self.tasks, self._journal)
+        self.jobs = JobRegistry(
+            limits,
+            TaskOwner(f"runtime {identity.name} jobs"),
+            policy=policy,
+            journal=journal,
+            context=self._context,
+            compat=compat,
+            before_end=self._end_credentials if self.vault is not None else None,
+        )
+        self.admission = Admission(
+            self.agents.resolve, self.jobs, limits, self._keys, self.vault, compat
+        )
+        self.sessions = SessionRegistry(
+            limits,
+            event_log,
+            window=identity.resume_window,
+            on_gone=self.jobs.released,
+            journal=journal,
+        )
+        self._requests = RequestHandler(
+            self.jobs, self.admission, limits, self._journal.then, self.tasks.spawn
+        )
+        self._handshake = ServerHandshake(
+            identity,
+            gate,
+            self.sessions,
+            self.wrong_tokens,
+            inventory=self.agents.inventory,
+            features=self._features,
+            stored=self._journal.flushed,
+        )
+
+    def _features(self, connection: Connection) -> frozenset[str]:
+        offered = set(dialect.FEATURES)
+        if self.heartbeat_interval is None:
+            offered.discard(dialect.HEARTBEAT)
+        if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
+            # Who cannot promise revocation, or not keep the value secret, offers none (§9.8).
+            offered.discard(dialect.CREDENTIALS)
+        return frozenset(offered)
+
+    # ------------------------------------------------------------------- connections
+
+    async def begin(self) -> None:
+        """Open the event log, once, whoever comes first.
+
+        Raises:
+            ConnectFailed: the runtime was closed.
+            LocalProtocolError: it lives in another event loop.
+        """
+        self._check_loop()
+        if self.closed:
+            raise ConnectFailed(f"the runtime {self._identity.name} was closed", permanent=True)
+        if not self._opened:
+            async with self._opening:
+                await self._open()
+
+    def _check_loop(self) -> None:
+        """A runtime lives in the first loop that uses it, for as long as there is that loop."""
+        if self._home is None or self._home.is_closed():
+            self._home = asyncio.get_running_loop()
+        elif is_elsewhere(self._home):
+            raise LocalProtocolError(
+                f"the runtime {self._identity.name} lives in another event loop: use it there (from"
+                " another thread, with asyncio.run_coroutine_threadsafe, or over a WebSocket)"
+            )
+
+    async def _open(self) -> None:
+        if self._opened:
+            return
+        if self._damaged is not None:
+            raise copy.copy(self._damaged)
+        stored = await self._event_log.open()
+        try:
+            restore(stored, self.sessions, self.jobs, self._keys, self._requests.broken)
+        except Exception as error:  # whatever the entries are not: raised as the log's fault
+            self.sessions.close()
+            self.jobs.close()
+            await self._event_log.close()
+            log = self._event_log
+            self._damaged = StorageError(
+                f"what {log!r} holds cannot be restored: it is damaged",
+                path=os.fspath(getattr(log, "path", "")),
+                permanent=True,
+            )
+            raise self._damaged from error
+        self._opened = True
+        for left in stored.credentials:
+            if self.vault is not None:
+                self.vault.revoke_later(left.job_id, [left.credential_id])
+            else:
+                _log.error("job %s left a credential, and nobody to revoke it", left.job_id)
+
+    def connection(self, transport: Transport, arrival: Arrival) -> Connection:
+        """A connection that serves a link, once it is run."""
+        connection = Connection(
+            transport, self, self.tasks, arrival=arrival, on_end=self.connections.discard
+        )
+        self.connections.add(connection)
+        return connection
+
+    @property
+    def handshake_timeout(self) -> float:
+        """See `Limits`."""
+        return self.limits.handshake_timeout
+
+    @property
+    def outbox_bytes(self) -> int:
+        """See `Limits`."""
+        return self.limits.outbox_bytes
+
+    @property
+    def heartbeat_interval(self) -> float | None:
+        """Seconds, or ``None``."""
+        return self._identity.heartbeat_interval
+
+    async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
+        """Open or resume a session; False if it was refused and the client may try again."""
+        return await self._handshake.greet(connection, frame)
+
+    def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
+        """Act on a frame of an open session.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        if session.tokens.settle():
+            session.note()
+        if frame.type == dialect.RESUME:
+            self.tasks.spawn(self._resume(connection, session, frame), name="resume")
+        else:
+            self._requests.handle(connection, session, frame)
+
+    async def _resume(
+        self, connection: Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
+        try:
+            await self._handshake.resume_later(connection, session, frame)
+        except RequestError as error:
+            connection.refuse(frame, error)
+
+    async def answered(self) -> None:
+        """Wait until every request that was read has its answer queued."""
+        await self._requests.settled()
+        with contextlib.suppress(RequestError):  # then it was refused, which is an answer too
+            await self._journal.flushed()
+
+    def left(self, connection: Connection, session: ServerSession) -> None:
+        """A session has lost its connection."""
+        self.sessions.left(session)
+
+    # -------------------------------------------------------------------------- jobs
+
+    def _context(self, job: ServerJob, holder: Callable[[Budget], ServerJob | None]) -> JobContext:
+        return JobContext(job, self.limits, Authorizer(job, holder), self._delegate)
+
+    async def _delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
+        """Accept a child, then tell the parent's session of it and start it."""
+        child = await self.admission.delegate(parent, wish)
+        if parent.ended or parent.stopping is not None:
+            self.jobs.runner.stop(child, PARENT_ENDED)
+            raise LocalProtocolError("the delegating job has ended")
+        parent.emit(
+            "delegate",
+            {
+                "child_job_id": child.id,
+                "delegate_id": child.delegate_id,
+                "agent": child.agent,
+                "lease": child.grant.wire(),
+            },
+        )
+        acceptance = child.accepted
+
+        def announce() -> None:
+            if child.owner is not None:
+                child.owner.control(frames.acceptance(acceptance, child.owner.id, None))
+            self.jobs.runner.admit(child)
+
+        def unwritten(error: RequestError) -> None:
+            self.jobs.runner.stop(child, NOT_WRITTEN)
+
+        self._journal.then(announce, unwritten)
+        return child
+
+    async def _end_credentials(self, job: ServerJob) -> None:
+        assert self.vault is not None
+        await self.vault.revoke(job.id, list(job.credentials))
+
+    # ------------------------------------------------------------------------ closing
+
+    async def close(self, timeout: float) -> None:
+        """No new jobs, an end for the running ones, their terminals sent, links ended."""
+        self._check_loop()
+        self.closed = self.jobs.closing = True
+        await self._end_jobs(timeout)
+        await self._journal.drain(_LAST_WRITES)
+        for connection in tuple(self.connections):
+            await connection.drain(_LAST_WORDS)
+            connection.finish()
+        self.sessions.close()
+        self.jobs.close()
+        ending = [
+            self.tasks.spawn(connection.ended(), name="ending") for connection in self.connections
+        ]
+        if ending:
+            await asyncio.wait(ending, timeout=_GOODBYES)
+        await self._journal.drain(_LAST_WRITES)
+        await self.tasks.close()
+        await self._event_log.close()
+
+    async def _end_jobs(self, timeout: float) -> None:
+        await self._ended(timeout)
+        jobs = self.jobs.open()
+        for job in jobs:
+            self.jobs.runner.stop(job, _SHUT_DOWN)
+        await self._ended(self.limits.kill_grace + 1)
+        tasks = {job.task for job in jobs if job.task is not None}
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_LAST_WORDS)
+            for task in left:
+                _log.error("task %s of an agent lives on: what it waits for never ends", task)
+
+    async def _ended(self, timeout: float) -> None:
+        """Wait until no job is open, at most ``timeout`` seconds."""
+        jobs = self.jobs.open()
+        if jobs and timeout > 0:
+            waits = [self.tasks.spawn(job.done.wait(), name="end") for job in jobs]
+            await asyncio.wait(waits, timeout=timeout)

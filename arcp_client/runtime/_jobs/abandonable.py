@@ -1,0 +1,64 @@
+"""Runs an agent's coroutine so that it can be abandoned when it ignores every cancellation.
+
+``asyncio.run`` waits for ever for a task that swallows cancellations. `Abandonable` stops stepping
+the coroutine instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Abandonable"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+T = TypeVar("T")
+
+
+class Abandonable(Generic[T]):
+    """Awaits a coroutine, once, like ``await`` itself; until it is let go.
+
+    Args:
+        coroutine: what to run.
+        name: names it in the log.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
+        self._coroutine = coroutine
+        self._name = name
+        self._gone = False
+
+    def abandon(self) -> None:
+        """Pass on no more cancellations: the next one ends the awaiting task in any case.
+
+        The coroutine is closed where it stands, so its ``finally`` blocks run as far as they do
+        not wait.
+        """
+        self._gone = True
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step: Any = self._coroutine.send
+        value: Any = None
+        while True:
+            try:
+                waited = step(value)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            try:
+                value = yield waited
+                step = self._coroutine.send
+            except BaseException as error:
+                if self._gone and isinstance(error, asyncio.CancelledError):
+                    self._drop()
+                    raise
+                step, value = self._coroutine.throw, error
+
+    def _drop(self) -> None:
+        try:
+            self._coroutine.close()
+        except BaseException as error:  # noqa: BLE001 - it had its chance; its task ends now
+            _log.error("%s did not clean up when it was abandoned: %s", self._name, error)

@@ -1,0 +1,306 @@
+"""Accepts or refuses submits and delegations (§7.1, §7.2, §9.4, §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
+from arcp_client._wire.messages import Submit
+from arcp_client._wire.stamp import canonical
+from arcp_client.errors import InvalidRequest, RequestError
+from arcp_client.models import Credential, Lease
+from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
+from arcp_client.runtime._jobs.idempotency import IdempotencyKeys, KeyEntry, fingerprint
+from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
+from arcp_client.runtime._jobs.registry import JobRegistry
+from arcp_client.runtime._leases.credentials import Provision, Vault, credential_wire
+from arcp_client.runtime._leases.grant import BUDGET, Grant, parse_grant
+from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime.limits import Limits
+
+__all__ = ["Acceptance", "Admission", "Delegation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """What an agent asks of another one (§10). ``lease=None`` hands its own lease on."""
+
+    agent: str
+    input: Any = None
+    lease: Lease | Mapping[str, Any] | None = None
+    expires_at: datetime | None = None
+    max_runtime: float | None = None
+    delegate_id: str | None = None
+
+
+class Acceptance:
+    """An acceptance: its payload, and the job if it is new and has to be started."""
+
+    def __init__(self, payload: dict[str, Any], job: ServerJob | None) -> None:
+        self.payload = payload
+        self.job = job
+
+    @property
+    def job_id(self) -> str:
+        """The accepted job's id."""
+        job_id: str = self.payload["job_id"]
+        return job_id
+
+
+class Admission:
+    """Decides what becomes a job.
+
+    Args:
+        resolve: finds the agent that a reference names, and its function.
+        jobs: where accepted jobs are entered.
+        limits: the default lease.
+        keys: the idempotency keys.
+        vault: issues credentials to sessions that negotiated them.
+        compat: how clients speak.
+    """
+
+    def __init__(
+        self,
+        resolve: Callable[[str], tuple[str, Callable[..., Any]]],
+        jobs: JobRegistry,
+        limits: Limits,
+        keys: IdempotencyKeys,
+        vault: Vault | None,
+        compat: Compat = SPECIFICATION,
+    ) -> None:
+        self._compat = compat
+        self._resolve = resolve
+        self._jobs = jobs
+        self._limits = limits
+        self._keys = keys
+        self._vault = vault
+
+    # --------------------------------------------------------------------- submitting
+
+    def submit(
+        self, session: ServerSession, submit: Submit, trace_id: str | None
+    ) -> Acceptance | Awaitable[Acceptance]:
+        """Accept a submit, or find the job that an earlier one with its key was accepted as.
+
+        Raises:
+            RequestError: it is refused; nothing remains of it.
+        """
+        key = submit.idempotency_key
+        if key is None:
+            return self._accept(session, submit, trace_id)
+        parameters = fingerprint(submit.wire())
+        known = self._keys.find(session.principal, key, parameters)
+        if known is not None:
+            return self._repeat(session, known)
+        self._keys.begin(session.principal, key, parameters)
+        try:
+            accepted = self._accept(session, submit, trace_id)
+        except BaseException as error:
+            self._keys.drop(session.principal, key, error)
+            raise
+        if isinstance(accepted, Acceptance):
+            self._keys.settle(session.principal, key, accepted.payload)
+            return accepted
+        return self._settle_later(session.principal, key, accepted)
+
+    def withdraw(self, job: ServerJob, key: str | None, error: RequestError) -> None:
+        """A job that was accepted could not be stored: its submit is refused after all."""
+        if key is not None:
+            self._keys.drop(job.principal, key, error)
+        self._jobs.withdraw(job)
+
+    async def _settle_later(
+        self, principal: str, key: str, accepting: Awaitable[Acceptance]
+    ) -> Acceptance:
+        try:
+            accepted = await accepting
+        except BaseException as error:
+            self._keys.drop(principal, key, error)
+            raise
+        self._keys.settle(principal, key, accepted.payload)
+        return accepted
+
+    def _repeat(
+        self, session: ServerSession, known: KeyEntry
+    ) -> Acceptance | Awaitable[Acceptance]:
+        if known.payload is None:
+            return self._repeat_later(session, known)
+        return self._again(session, known.payload)
+
+    async def _repeat_later(self, session: ServerSession, known: KeyEntry) -> Acceptance:
+        return self._again(session, await known.wait())
+
+    def _again(self, session: ServerSession, payload: dict[str, Any]) -> Acceptance:
+        job = self._jobs.get(payload["job_id"])
+        if job is not None:
+            job.authorities.add(session.id)
+            job.note()
+        if dialect.CREDENTIALS not in session.features:
+            payload = {k: v for k, v in payload.items() if k != "credentials"}
+        return Acceptance(payload, None)
+
+    def _accept(
+        self, session: ServerSession, submit: Submit, trace_id: str | None
+    ) -> Acceptance | Awaitable[Acceptance]:
+        agent, function = self._resolve(submit.agent)
+        parent = self._parent(session, submit)
+        requested: Mapping[str, Any] | None = self._compat.lease(submit.lease_request)
+        if requested is None:
+            requested = _inherited(self._limits.default_lease if parent is None else parent.lease)
+        grant = self._grant(requested, submit.lease_constraints)
+        _check_features(submit, grant, session.features)
+        if parent is not None:
+            grant = parent.grant.derive(grant, parent.budget)
+        size = _input_size(submit.input)
+        self._jobs.check_room(session.principal, size)
+        request = JobRequest(
+            agent=agent,
+            function=function,
+            input=submit.input,
+            grant=grant,
+            trace_id=_trace(trace_id) or (parent.trace_id if parent else new_trace_id()),
+            max_runtime=_seconds(submit.max_runtime_sec),
+            parent=parent,
+            delegate_id=submit.delegate_id,
+            size=size,
+        )
+        origin = JobOrigin.of(session)
+        if self._vault is not None and dialect.CREDENTIALS in session.features:
+            return self._enter_with_credentials(self._vault, request, origin)
+        return self._enter(request, origin)
+
+    def _grant(self, request: Mapping[str, Any], constraints: Mapping[str, Any] | None) -> Grant:
+        limits = self._limits
+        return parse_grant(
+            request,
+            constraints,
+            datetime.now(UTC),
+            patterns=limits.lease_patterns,
+            size=limits.lease_bytes,
+        )
+
+    def _enter(
+        self, request: JobRequest, origin: JobOrigin, *credentials: Credential
+    ) -> Acceptance:
+        job = self._jobs.enter(request, datetime.now(UTC), origin)
+        job.credentials = {credential.id: credential for credential in credentials}
+        payload = job.accept([credential_wire(credential) for credential in credentials])
+        job.note()
+        return Acceptance(payload, job)
+
+    async def _enter_with_credentials(
+        self, vault: Vault, request: JobRequest, origin: JobOrigin
+    ) -> Acceptance:
+        """Issue what the job needs, no later than its acceptance (§9.8)."""
+        request.job_id = job_id = new_prefixed_id("job")
+        lease, expires_at = request.grant.lease, request.grant.expires_at
+        wanted = Provision(job_id, origin.principal, request.agent, lease, expires_at)
+        issued = await vault.issue(wanted, request.grant)
+        try:
+            self._jobs.check_room(origin.principal, request.size)
+            if request.parent is not None and request.parent.ended:
+                raise InvalidRequest("the parent job has ended")
+        except RequestError:
+            vault.revoke_later(job_id, [credential.id for credential in issued])
+            raise
+        if origin.session is not None and origin.session.expired:
+            origin.session = None
+        return self._enter(request, origin, *issued)
+
+    def _parent(self, session: ServerSession, submit: Submit) -> ServerJob | None:
+        if submit.parent_job_id is None:
+            return None
+        parent = self._jobs.controlled(session, submit.parent_job_id)
+        if parent.ended:
+            raise InvalidRequest("the parent job has ended")
+        return parent
+
+    # --------------------------------------------------------------------- delegating
+
+    async def delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
+        """Accept what a job asks of another agent, with a part of its own lease.
+
+        The agent's right to delegate was checked before.
+
+        Raises:
+            AgentNotFound: there is no such agent.
+            AgentVersionNotFound: not in that version.
+            InvalidRequest: the lease does not follow the grammar.
+            LeaseSubsetViolation: it goes beyond the parent's (§9.4).
+        """
+        agent, function = self._resolve(wish.agent)
+        requested = _inherited(parent.lease) if wish.lease is None else _plain(wish.lease)
+        constraints = None if wish.expires_at is None else {"expires_at": _moment(wish.expires_at)}
+        asked = self._grant(requested, constraints)
+        grant = parent.grant.derive(asked, parent.budget)
+        self._jobs.check_room(parent.principal)
+        request = JobRequest(
+            agent=agent,
+            function=function,
+            input=wish.input,
+            grant=grant,
+            trace_id=parent.trace_id,
+            max_runtime=wish.max_runtime,
+            parent=parent,
+            delegate_id=wish.delegate_id or new_prefixed_id("del"),
+        )
+        if self._vault is not None and parent.credentials:
+            accepted = await self._enter_with_credentials(self._vault, request, parent.origin)
+        else:
+            accepted = self._enter(request, parent.origin)
+        assert accepted.job is not None
+        return accepted.job
+
+
+def _input_size(value: Any) -> int:
+    return 0 if value is None else len(canonical(value))
+
+
+def _inherited(lease: Lease) -> dict[str, list[str]]:
+    """All of a lease but its budget: the child's costs count against the parent's anyway."""
+    return {name: list(lease[name]) for name in lease.namespaces() if name != BUDGET}
+
+
+def _plain(lease: Lease | Mapping[str, Any]) -> Mapping[str, Any]:
+    return lease.root if isinstance(lease, Lease) else Lease.model_validate(lease).root
+
+
+def _moment(value: datetime) -> str:
+    if value.tzinfo is None:
+        raise InvalidRequest("expires_at needs a time zone")
+    return time_text(value)
+
+
+_GATED = (dialect.BUDGETS, dialect.MODEL_USE)
+
+
+def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> None:
+    """Refuse what the session did not negotiate (§6.2)."""
+    asked = submit.lease_request or {}
+    missing = [feature for feature in _GATED if feature in asked]
+    if grant.expires_at is not None:
+        missing.append(dialect.LEASE_EXPIRY)
+    if "@" in submit.agent:
+        missing.append(dialect.AGENT_VERSIONS)
+    for feature in missing:
+        if feature not in features:
+            raise InvalidRequest(f"the feature {feature} was not negotiated")
+
+
+def _seconds(value: int | None) -> float | None:
+    # Above some decades a timer is none; an integer may be too large for a float.
+    return None if value is None else float(min(value, 10**9))
+
+
+def _trace(value: str | None) -> str | None:
+    """A trace id from the envelope: bare, or inside a traceparent (§11)."""
+    if value is None:
+        return None
+    parts = value.split("-")
+    if len(parts) == 4:
+        value = parts[1]
+    return value if is_trace_id(value) else None

@@ -1,0 +1,413 @@
+"""One job of a runtime: its state, and the events that it emits into sessions (§7.3).
+
+A job belongs to the runtime. Sessions come and go; the job keeps references to those that receive
+its events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
+from arcp_client._wire.stamp import (
+    ENVELOPE,
+    EventIds,
+    Record,
+    event_payload,
+    job_part,
+    payload_bytes,
+)
+from arcp_client.errors import LocalProtocolError
+from arcp_client.models import Credential, Lease
+from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
+from arcp_client.runtime._jobs.outcomes import Cancellation, Failure, Streamed, Success, Timers
+from arcp_client.runtime._leases.grant import Budget, Grant
+from arcp_client.runtime._log.entries import Appended, JobState, Trimmed
+from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._log.replay_buffers import JobHistory
+from arcp_client.runtime._sessions.session import JobFeed, ServerSession
+from arcp_client.runtime.limits import Limits
+
+__all__ = ["JobOrigin", "JobRequest", "ServerJob"]
+
+PENDING = "pending"
+RUNNING = "running"
+
+_TRIM_AT_ONCE = 1024
+_JOB_BYTES = 4096
+_EVENT = dialect.EVENT.encode()
+_NEEDS = {"progress": dialect.PROGRESS, "result_chunk": dialect.RESULT_CHUNKS}
+
+
+@dataclass(slots=True)
+class JobRequest:
+    """What was asked for: the parts of a ``job.submit`` that the job needs."""
+
+    agent: str
+    function: Callable[..., Any]
+    input: Any
+    grant: Grant
+    trace_id: str
+    max_runtime: float | None = None
+    parent: ServerJob | None = None
+    delegate_id: str | None = None
+    job_id: str | None = None
+    size: int = 0
+    """Bytes of the input, as JSON."""
+
+
+@dataclass(slots=True)
+class JobOrigin:
+    """Who a job was started for: its principal, and the session its events go to.
+
+    Attributes:
+        principal: whose job it is.
+        session_id: the session that submitted it, or the job that delegated it.
+        session: that session, if it still exists.
+        authorities: ids of the sessions that may cancel it; shared by a job and its children.
+    """
+
+    principal: str
+    session_id: str
+    session: ServerSession | None
+    authorities: set[str]
+
+    @classmethod
+    def of(cls, session: ServerSession) -> JobOrigin:
+        """The origin of a job that a session submits."""
+        return cls(session.principal, session.id, session, {session.id})
+
+
+class ServerJob:
+    """One job.
+
+    Attributes:
+        id: the job's id.
+        number: its place among all jobs of this runtime.
+        principal: who submitted it.
+        owner: the session that submitted it, until that expires or the job ends.
+        owner_id: that session's id.
+        authorities: ids of the sessions that may cancel it (§7.4).
+        status: ``pending``, ``running`` or how it ended.
+        parent: the job that delegated it, while both run.
+        children: the jobs it delegated to that have not ended.
+        outcome: how it ended.
+        history: its events.
+        feeds: its subscriptions, by session.
+        last_seq: number of its last event in the submitting session.
+    """
+
+    def __init__(
+        self,
+        request: JobRequest,
+        *,
+        number: int,
+        origin: JobOrigin,
+        ids: EventIds,
+        limits: Limits,
+        created: datetime,
+        compat: Compat = SPECIFICATION,
+        journal: Journal | None = None,
+        id: str | None = None,
+    ) -> None:
+        self._compat = compat
+        self.id = id or request.job_id or new_prefixed_id("job")
+        self._journal = journal
+        self.number = number
+        self.principal = origin.principal
+        self.request: JobRequest | None = request
+        self.agent = request.agent
+        self.grant = request.grant
+        parent = request.parent
+        self.parent = parent
+        self.parent_id = None if parent is None else parent.id
+        self.children: set[ServerJob] = set()
+        if parent is not None:
+            parent.children.add(self)
+        self.delegate_id = request.delegate_id
+        above: Budget | None = None if parent is None else parent.budget
+        self.budget: Budget = Budget(request.grant.limits, above)
+        self.trace_id = request.trace_id
+        self.created = created
+        self.owner = origin.session
+        self.owner_id = origin.session_id
+        self.authorities = origin.authorities
+        self.status = PENDING
+        self.history = JobHistory(limits.history_events, limits.history_bytes)
+        self.feeds: dict[ServerSession, JobFeed] = {}
+        self.last_seq = 0
+        self.accepted: dict[str, Any] = {}
+        self.cancelled = Cancellation()
+        self.cooperative = False
+        self.stopping: Failure | None = None
+        self.violated: Failure | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.timers = Timers()
+        self.deadline: float | None = None
+        self.streamed: Streamed | None = None
+        self.outcome: Success | Failure | None = None
+        self.ended_at = 0.0
+        self.done = asyncio.Event()
+        self._trimmed = 0
+        self.credentials: dict[str, Credential] = {}
+        self.ending = False
+        self._ids = ids
+        self._wire = job_part(self.id, self.trace_id)
+        self._max_payload = limits.event_bytes
+
+    @property
+    def held(self) -> int:
+        """About how many bytes are kept of it once it has ended."""
+        value = self.outcome.value if isinstance(self.outcome, Success) else None
+        result = len(bytes(value)) if isinstance(value, msgspec.Raw) else 0
+        return self.history.bytes + 2 * self.grant.size + result + _JOB_BYTES
+
+    @property
+    def ended(self) -> bool:
+        """Whether its terminal was emitted."""
+        return self.status in dialect.ENDED
+
+    @property
+    def behind(self) -> bool:
+        """Whether the event log has more to write than it may have."""
+        return self._journal is not None and self._journal.full
+
+    async def room(self) -> None:
+        """Wait until the event log has room for more events."""
+        if self._journal is not None:
+            await self._journal.room()
+
+    # ---------------------------------------------------------------------- emitting
+
+    def emit(self, kind: str, body: dict[str, Any]) -> None:
+        """Number, log and queue one event in every session that sees the job. Never waits.
+
+        Raises:
+            ValueError: the body holds what JSON cannot, or is too large.
+            LocalProtocolError: the job has ended.
+        """
+        payload = event_payload(kind, body)
+        if len(payload) > self._max_payload:
+            raise ValueError(
+                f"an event of {len(payload)} bytes is over the limit of {self._max_payload} bytes"
+            )
+        if self.ended:
+            raise LocalProtocolError("the job has ended; nothing can be emitted any more")
+        self._publish(_EVENT, payload, _NEEDS.get(kind))
+
+    def _publish(
+        self, type: bytes, payload: bytes, needs: str | None = None, secret: bytes | None = None
+    ) -> None:
+        history = self.history
+        record = Record(
+            self._ids.next(),
+            type,
+            self._wire,
+            payload,
+            asyncio.get_running_loop().time(),
+            needs,
+            self.id,
+            history.end,
+            len(payload) + ENVELOPE,
+        )
+        owner = self.owner
+        if owner is None:
+            self.last_seq += 1
+        else:
+            mine = record if secret is None else msgspec.structs.replace(record, payload=secret)
+            self.last_seq = owner.take(mine)
+        history.append(self.last_seq, record)
+        if self._journal is not None:
+            self._store(self._journal, record)
+        if self.feeds:
+            for feed in tuple(self.feeds.values()):
+                feed.push()
+                if feed.ended:
+                    self.feeds.pop(feed.session, None)
+
+    def _store(self, journal: Journal, record: Record) -> None:
+        journal.put(
+            Appended(
+                self.id,
+                record.index,
+                self.last_seq,
+                record.id,
+                record.type,
+                record.payload,
+                record.needs,
+            )
+        )
+        if self.history.floor - self._trimmed >= _TRIM_AT_ONCE:
+            self._trimmed = self.history.floor
+            journal.put(Trimmed(self.id, self._trimmed))
+
+    def note(self) -> None:
+        """Store what it is and how it stands."""
+        if self._journal is None:
+            return
+        expires_at = self.grant.expires_at
+        ended = now_text() if self.ended else None
+        plain = {k: v for k, v in self.accepted.items() if k != "credentials"}
+        self._journal.put(
+            JobState(
+                self.id,
+                self.number,
+                self.principal,
+                self.agent,
+                self.owner_id,
+                tuple(sorted(self.authorities)),
+                self.parent_id,
+                self.delegate_id,
+                self.trace_id,
+                dict(self.grant.lease.root),
+                None if expires_at is None else time_text(expires_at),
+                time_text(self.created),
+                self.status,
+                payload_bytes(plain),
+                {unit: str(left) for unit, left in self.budget.remaining.items()},
+                ended,
+            )
+        )
+
+    def end(self, outcome: Success | Failure) -> None:
+        """Emit the terminal. The first call decides."""
+        if self.ended:
+            return
+        type, payload = self._terminal(outcome)
+        # A job that ends while it waits for nothing still has its state and its terminal change
+        # in one step: whoever sees the one sees the other.
+        self.status = outcome.status
+        self.outcome = outcome
+        self.timers.stop()
+        self._publish(type, payload)
+        self.note()
+        self.ended_at = asyncio.get_running_loop().time()
+        self.request = None
+        self.streamed = None
+        self.credentials.clear()
+        self.accepted.pop("credentials", None)
+        if self.owner is not None:
+            self.owner.jobs.discard(self.id)
+            self.owner = None
+        self.done.set()
+
+    def _terminal(self, outcome: Success | Failure) -> tuple[bytes, bytes]:
+        if isinstance(outcome, Success):
+            payload: dict[str, Any] = {"final_status": outcome.status}
+            if outcome.result_id is not None:
+                payload |= {"result_id": outcome.result_id, "result_size": outcome.size}
+            else:
+                payload |= self._compat.inline(outcome.value)
+            payload["completed_at"] = now_text()
+            return dialect.RESULT.encode(), payload_bytes(payload)
+        payload = {
+            "final_status": self._compat.final_status(outcome.status),
+            "code": outcome.code,
+            "message": outcome.message,
+            "retryable": outcome.retryable,
+            "completed_at": now_text(),
+        }
+        if outcome.details is not None:
+            payload["details"] = outcome.details
+        return dialect.JOB_ERROR.encode(), payload_bytes(payload)
+
+    # ------------------------------------------------------------------- descriptions
+
+    @property
+    def lease(self) -> Lease:
+        """What it may do."""
+        return self.grant.lease
+
+    @property
+    def origin(self) -> JobOrigin:
+        """What a job delegated by this one is started for."""
+        return JobOrigin(self.principal, self.owner_id, self.owner, self.authorities)
+
+    def budget_wire(self) -> dict[str, Decimal] | None:
+        """The present counters (§9.6), if there are any."""
+        return dict(self.budget.remaining) if self.grant.limits else None
+
+    def rotate(self, credential: Credential) -> None:
+        """A credential has a new value: only the submitting session is told which (§9.8).
+
+        The history that observers are fed from, and the event log, hold the event without it. It
+        has one number and one id in every session all the same.
+        """
+        self.credentials[credential.id] = credential
+        body = {"phase": dialect.CREDENTIAL_ROTATED, "id": credential.id}
+        secret = body | {"value": credential.value.get_secret_value()}
+        owner = self.owner
+        told = owner is not None and dialect.CREDENTIALS in owner.features
+        self._publish(
+            _EVENT,
+            event_payload("status", body),
+            secret=event_payload("status", secret) if told else None,
+        )
+
+    def accept(self, credentials: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The payload of its acceptance (§7.1), made once and the same for every repeat (§7.2)."""
+        payload: dict[str, Any] = {
+            "job_id": self.id,
+            "agent": self.agent,
+            "lease": self.grant.wire(),
+            "accepted_at": time_text(self.created),
+            "trace_id": self.trace_id,
+        }
+        constraints = self.grant.wire_constraints()
+        if constraints is not None:
+            payload["lease_constraints"] = constraints
+        if self.grant.limits:
+            payload["budget"] = self._compat.counters(self.grant.limits)
+        if credentials:
+            payload["credentials"] = credentials
+        if self.parent_id is not None:
+            payload["parent_job_id"] = self.parent_id
+        if self.delegate_id is not None:
+            payload["delegate_id"] = self.delegate_id
+        self.accepted = payload
+        return payload
+
+    def entry(self) -> dict[str, Any]:
+        """Its entry in a listing (§6.6)."""
+        entry: dict[str, Any] = {
+            "job_id": self.id,
+            "agent": self.agent,
+            "status": self.status,
+            "lease": self.grant.wire(),
+            "parent_job_id": self.parent_id,
+            "created_at": time_text(self.created),
+            "submitted_at": time_text(self.created),
+            "trace_id": self.trace_id,
+            "last_event_seq": self.last_seq,
+        }
+        constraints = self.grant.wire_constraints()
+        if constraints is not None:
+            entry["lease_constraints"] = constraints
+        return entry
+
+    def description(self) -> dict[str, Any]:
+        """What a subscriber is told of it (§7.6)."""
+        described: dict[str, Any] = {
+            "job_id": self.id,
+            "current_status": self.status,
+            "agent": self.agent,
+            "lease": self.grant.wire(),
+            "parent_job_id": self.parent_id,
+            "trace_id": self.trace_id,
+            "subscribed_from": self.last_seq,
+        }
+        constraints = self.grant.wire_constraints()
+        if constraints is not None:
+            described["lease_constraints"] = constraints
+        budget = self.budget_wire()
+        if budget is not None:
+            described["budget"] = budget
+        return described

@@ -1,0 +1,70 @@
+"""Pages through the jobs that a principal may see, for `session.list_jobs` (§6.6)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from arcp_client._wire.messages import JobFilter, ListJobs
+from arcp_client.errors import InvalidRequest
+from arcp_client.runtime._jobs.job import ServerJob
+
+__all__ = ["page", "start_of"]
+
+DEFAULT_LIMIT = 100
+MAX_BYTES = 1024 * 1024
+ENTRY_BYTES = 512
+
+
+def start_of(request: ListJobs) -> int:
+    """The number of the last job of the previous page; 0 for the first page.
+
+    Raises:
+        InvalidRequest: the cursor is not one of ours.
+    """
+    if not request.cursor:
+        return 0
+    try:
+        text = base64.urlsafe_b64decode(request.cursor.encode("ascii")).decode("ascii")
+        prefix, _, number = text.partition(":")
+        if prefix != "after":
+            raise ValueError
+        return int(number)
+    except (ValueError, UnicodeError, binascii.Error):
+        raise InvalidRequest("the cursor is not one of this runtime's") from None
+
+
+def page(
+    request: ListJobs,
+    jobs: Iterable[ServerJob],
+    credentials: Callable[[ServerJob], dict[str, Any]],
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The entries of one page and the cursor of the next, in the order of acceptance.
+
+    A job that is accepted while a client pages comes last, so paging neither misses nor repeats.
+    """
+    limit = request.limit or DEFAULT_LIMIT
+    wanted = request.filter or JobFilter()
+    entries: list[dict[str, Any]] = []
+    last = size = 0
+    for job in jobs:
+        if not _matches(wanted, job):
+            continue
+        if len(entries) == limit or size > MAX_BYTES:
+            return entries, base64.urlsafe_b64encode(f"after:{last}".encode()).decode("ascii")
+        entries.append(job.entry() | credentials(job))
+        last = job.number
+        size += job.grant.size + ENTRY_BYTES
+    return entries, None
+
+
+def _matches(wanted: JobFilter, job: ServerJob) -> bool:
+    if wanted.status and job.status not in wanted.status:
+        return False
+    if wanted.agent and wanted.agent not in (job.agent, job.agent.partition("@")[0]):
+        return False
+    since: datetime | None = wanted.created_after
+    return since is None or job.created > since

@@ -1,0 +1,109 @@
+"""Values of a job's life: cancellation, success, failure, streamed result, timers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from arcp_client._wire import dialect
+from arcp_client._wire.halves import TextJoiner
+
+__all__ = [
+    "LEASE_RAN_OUT",
+    "NOT_WRITTEN",
+    "PARENT_ENDED",
+    "Cancellation",
+    "Failure",
+    "Streamed",
+    "Success",
+    "Timers",
+]
+
+
+class Cancellation:
+    """Whether, and why, a job is to end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.reason: str | None = None
+
+    def is_set(self) -> bool:
+        """Whether the job is to end."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Return once the job is to end."""
+        await self._event.wait()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def set(self, reason: str) -> None:
+        """Ask the agent to end."""
+        if not self._event.is_set():
+            self.reason = reason
+            self._event.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A job ended well: its inline value as JSON, or the id and size of a streamed result."""
+
+    value: Any = None
+    result_id: str | None = None
+    size: int | None = None
+
+    status = dialect.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job ended without success (§7.3, §12)."""
+
+    status: str
+    code: str
+    message: str
+    retryable: bool = False
+    details: Any = None
+
+
+LEASE_RAN_OUT = Failure(dialect.ERROR, dialect.LEASE_EXPIRED, "the lease expired during execution")
+NOT_WRITTEN = Failure(
+    dialect.ERROR, dialect.INTERNAL_ERROR, "the event log cannot be written", retryable=True
+)
+PARENT_ENDED = Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, "the delegating job ended")
+
+
+@dataclass(slots=True)
+class Streamed:
+    """What was streamed of a result so far (§8.4)."""
+
+    result_id: str
+    count: int = 0
+    size: int = 0
+    done: bool = False
+    text: TextJoiner = field(default_factory=TextJoiner)
+    kept: list[str | bytes] | None = None
+    """The pieces themselves, for a client that cannot take them one by one."""
+
+
+@dataclass(slots=True)
+class Timers:
+    """The timers of one job that may end it."""
+
+    handles: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def arm(self, delay: float, callback: Callable[[], None]) -> None:
+        """Call back after a delay, unless the job ends before."""
+        self.handles.append(asyncio.get_running_loop().call_later(delay, callback))
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for handle in self.handles:
+            handle.cancel()
+        self.handles.clear()

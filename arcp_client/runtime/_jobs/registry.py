@@ -1,0 +1,336 @@
+"""Keeps the jobs of a runtime: who may see and cancel them, and for how long (§7.4, §7.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+
+from arcp_client._budget import ByteBudget
+from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import parse_time
+from arcp_client._wire.stamp import EventIds
+from arcp_client.errors import JobNotFound, PermissionDenied, request_error
+from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
+from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
+from arcp_client.runtime._jobs.outcomes import LEASE_RAN_OUT, NOT_WRITTEN, PARENT_ENDED
+from arcp_client.runtime._jobs.retained import RetainedJobs
+from arcp_client.runtime._jobs.runner import AgentContext, Runner
+from arcp_client.runtime._leases.grant import Budget
+from arcp_client.runtime._log.entries import Gone, JobState
+from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime.limits import Limits, Observation, Policy
+
+__all__ = ["JobRegistry"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+
+class JobRegistry:
+    """All jobs of a runtime: those that run, and ended ones for a while.
+
+    Args:
+        limits: how many, and how long.
+        tasks: owns the jobs' tasks.
+        policy: widens who may watch.
+        journal: stores jobs, if they are to survive the process.
+        before_end: ends a job's credentials.
+        context: makes what an agent is given, from its job and the holders of budgets.
+        compat: how jobs speak.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        tasks: TaskOwner,
+        *,
+        policy: Policy | None,
+        journal: Journal | None,
+        before_end: Callable[[ServerJob], Awaitable[None]] | None,
+        context: Callable[[ServerJob, Callable[[Budget], ServerJob | None]], AgentContext],
+        compat: Compat = SPECIFICATION,
+    ) -> None:
+        self._compat = compat
+        self._limits = limits
+        self._policy = policy
+        self._journal = journal
+        self._ids = EventIds()
+        self._jobs: dict[str, ServerJob] = {}
+        self._number = 0
+        self._open: Counter[str] = Counter()
+        self._inputs: dict[str, ByteBudget] = {}
+        self._input_sizes: dict[ServerJob, int] = {}
+        self._of: dict[str, dict[str, ServerJob]] = {}
+        self._retained = RetainedJobs(limits)
+        self._pruning: asyncio.TimerHandle | None = None
+        self._budgets: dict[Budget, ServerJob] = {}
+        self.runner = Runner(
+            limits,
+            tasks,
+            context=lambda job: context(job, self._budgets.get),
+            on_ended=self._on_ended,
+            before_end=before_end,
+        )
+        self.closing = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    # ----------------------------------------------------------------------- entering
+
+    def check_room(self, principal: str, size: int = 0) -> None:
+        """Refuse a job that cannot be had now.
+
+        Raises:
+            RequestError: the runtime closes, its event log takes nothing, or the principal has
+                too many jobs.
+        """
+        if self.closing:
+            raise request_error(
+                dialect.INTERNAL_ERROR, "the runtime is shutting down", retryable=True
+            )
+        self.check_log()
+        if self._open[principal] >= self._limits.jobs_per_principal:
+            raise request_error(
+                dialect.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
+            )
+
+        inputs = self._inputs.get(principal)
+        if inputs is not None and not inputs.fits(size):
+            raise request_error(
+                dialect.INTERNAL_ERROR,
+                f"the inputs of this principal's open jobs are over {inputs.limit} bytes",
+                retryable=True,
+            )
+
+    def check_log(self) -> None:
+        """Refuse what would have to be stored.
+
+        Raises:
+            RequestError: the event log takes nothing.
+        """
+        if self._journal is not None:
+            self._journal.check()
+
+    def enter(self, request: JobRequest, now: datetime, origin: JobOrigin) -> ServerJob:
+        """A new job, known from now on and not yet started."""
+        self._number += 1
+        job = ServerJob(
+            request,
+            number=self._number,
+            origin=origin,
+            ids=self._ids,
+            limits=self._limits,
+            created=now,
+            compat=self._compat,
+            journal=self._journal,
+        )
+        self._add(job)
+        self._open[job.principal] += 1
+        if request.size:
+            self._input_sizes[job] = request.size
+            inputs = self._inputs.setdefault(job.principal, ByteBudget(self._limits.input_bytes))
+            inputs.add(request.size)
+        if job.owner is not None:
+            job.owner.jobs.add(job.id)
+        if job.grant.limits:
+            self._budgets[job.budget] = job
+        if job.grant.expires_at is not None:
+            seconds = (job.grant.expires_at - now).total_seconds()
+            job.deadline = asyncio.get_running_loop().time() + seconds
+            job.timers.arm(seconds + self._limits.lease_grace, partial(self._on_lease_end, job))
+        _log.info("job %s (%s) accepted for %s", job.id, job.agent, job.principal)
+        return job
+
+    def reenter(self, state: JobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
+        """A job that was stored. `restored` tells when its history is complete."""
+        job = ServerJob(
+            request,
+            number=state.number,
+            origin=origin,
+            ids=self._ids,
+            limits=self._limits,
+            created=parse_time(state.created) or datetime.now(UTC),
+            compat=self._compat,
+            journal=self._journal,
+            id=state.id,
+        )
+        self._add(job)
+        self._number = max(self._number, state.number)
+        return job
+
+    def _add(self, job: ServerJob) -> None:
+        self._jobs[job.id] = job
+        self._of.setdefault(job.principal, {})[job.id] = job
+
+    def restored(self, job: ServerJob, age: float) -> None:
+        """A stored job is as it was; it ended ``age`` seconds ago."""
+        job.ended_at = asyncio.get_running_loop().time() - age
+        self._keep(job)
+
+    def withdraw(self, job: ServerJob) -> None:
+        """End a job that could not be stored, and of which nobody was told."""
+        if job.owner is not None:
+            job.owner.jobs.discard(job.id)
+            job.owner = None
+        self.runner.stop(job, NOT_WRITTEN)
+
+    def _on_lease_end(self, job: ServerJob) -> None:
+        _log.info("the lease of job %s (%s) expired", job.id, job.agent)
+        self.runner.stop(job, LEASE_RAN_OUT)
+
+    # ------------------------------------------------------------------------- access
+
+    def get(self, job_id: str) -> ServerJob | None:
+        """A job, whoever asks."""
+        return self._jobs.get(job_id)
+
+    def watched(self, session: ServerSession, job_id: str) -> ServerJob:
+        """A job that the session's principal may observe (§7.6).
+
+        Raises:
+            JobNotFound: there is no such job.
+            PermissionDenied: it is another principal's, and the policy does not open it.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise JobNotFound(f"there is no job {job_id[:80]}")
+        allowed = self.visible(session.principal, job)
+        _log.info(
+            "%s asks to observe job %s of %s: %s",
+            session.principal,
+            job.id,
+            job.principal,
+            "allowed" if allowed else "denied",
+        )
+        if not allowed:
+            # Ids are 80 random bits: who knows one has been told of it.
+            raise PermissionDenied("this job belongs to another principal")
+        return job
+
+    def controlled(self, session: ServerSession, job_id: str) -> ServerJob:
+        """A job that the session may cancel (§7.4).
+
+        Raises:
+            JobNotFound: there is no such job.
+            PermissionDenied: another session submitted it.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise JobNotFound(f"there is no job {job_id[:80]}")
+        if job.principal != session.principal or session.id not in job.authorities:
+            raise PermissionDenied("this job was submitted by another session")
+        return job
+
+    def visible(self, principal: str, job: ServerJob) -> bool:
+        """Whether the principal may know of the job."""
+        if job.principal == principal:
+            return True
+        if self._policy is None:
+            return False
+        try:
+            return bool(self._policy(Observation(principal, job.principal, job.id, job.agent)))
+        except BaseException as error:  # noqa: BLE001 - a broken policy opens nothing
+            pass_on(error)
+            _log.exception("the policy failed; access to job %s denied", job.id)
+            return False
+
+    def open(self) -> list[ServerJob]:
+        """The jobs that have not ended."""
+        return [job for job in self._jobs.values() if not job.ended]
+
+    def after(self, number: int, principal: str) -> Iterator[ServerJob]:
+        """Jobs above a number that a principal may know of, in the order of their acceptance.
+
+        Without a policy the jobs of others are not even looked at, however many they are.
+        """
+        jobs = self._jobs if self._policy is not None else self._of.get(principal, {})
+        return (
+            job
+            for job in tuple(jobs.values())
+            if job.number > number and self.visible(principal, job)
+        )
+
+    def unwatch(self, session: ServerSession, job_id: str) -> None:
+        """A session's subscription has ended."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            job.feeds.pop(session, None)
+
+    def released(self, session: ServerSession) -> None:
+        """A session is gone: its jobs go on without it."""
+        for job_id in tuple(session.jobs):
+            job = self._jobs.get(job_id)
+            if job is not None and job.owner is session:
+                job.owner = None
+        for feed in tuple(session.feeds.values()):
+            job = self._jobs.get(feed.job_id)
+            if job is not None:
+                job.feeds.pop(session, None)
+            feed.end()
+
+    # ----------------------------------------------------------------------- keeping
+
+    def _on_ended(self, job: ServerJob) -> None:
+        _log.info("job %s (%s) of %s: %s", job.id, job.agent, job.principal, job.status)
+        self._open[job.principal] -= 1
+        if self._open[job.principal] <= 0:
+            del self._open[job.principal]
+        size = self._input_sizes.pop(job, 0)
+        if size:
+            inputs = self._inputs[job.principal]
+            inputs.release(size)
+            if not inputs.used:
+                del self._inputs[job.principal]
+        self._budgets.pop(job.budget, None)
+        if job.status != dialect.SUCCESS:
+            self._end_children(job)
+        parent = job.parent
+        if parent is not None:
+            parent.children.discard(job)
+        job.parent = None
+        self._keep(job)
+
+    def _keep(self, job: ServerJob) -> None:
+        self._retained.add(job, job.held)
+        self._prune()
+
+    def _end_children(self, parent: ServerJob) -> None:
+        """A job that was stopped or failed takes along what still runs under its lease."""
+        for child in tuple(parent.children):
+            self.runner.stop(child, PARENT_ENDED, grace=self._limits.cancel_grace)
+
+    def _prune(self) -> None:
+        loop = asyncio.get_running_loop()
+        for job in self._retained.overdue(loop.time()):
+            self._forget(job)
+        due = self._retained.due()
+        if due is not None and self._pruning is None:
+            self._pruning = loop.call_at(due, self._prune_again)
+
+    def _prune_again(self) -> None:
+        self._pruning = None
+        self._prune()
+
+    def _forget(self, job: ServerJob) -> None:
+        del self._jobs[job.id]
+        theirs = self._of[job.principal]
+        del theirs[job.id]
+        if not theirs:
+            del self._of[job.principal]
+        if self._journal is not None:
+            self._journal.put(Gone(job_id=job.id))
+        for feed in tuple(job.feeds.values()):
+            feed.cut()
+        job.feeds.clear()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        if self._pruning is not None:
+            self._pruning.cancel()
+            self._pruning = None

@@ -1,0 +1,215 @@
+"""Runs the agents of accepted jobs within the limit of concurrent jobs, and stops them.
+
+The tasks belong to the runtime, not to a session or connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client._wire import dialect
+from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
+from arcp_client.runtime._jobs.abandonable import Abandonable
+from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
+from arcp_client.runtime._jobs.outcomes import Failure, Success
+from arcp_client.runtime._jobs.output import JobOutput
+from arcp_client.runtime._jobs.shares import TurnQueue
+from arcp_client.runtime.limits import Limits
+
+__all__ = ["AgentContext", "Runner"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+
+class AgentContext(Protocol):
+    """What an agent is called with, as far as the runner uses it: a `JobContext`."""
+
+    async def chunk(self, data: Any, more: bool = True) -> None:
+        """Emit a piece of the result."""
+
+
+class Runner:
+    """Runs jobs, at most ``max_concurrent_jobs`` at once.
+
+    Those that wait are started in the order of their acceptance; principals take turns.
+
+    Args:
+        limits: how many, and how much grace.
+        tasks: owns the jobs' tasks.
+        context: makes the context that an agent is given.
+        on_ended: told of every job that ended, after its terminal was emitted.
+        before_end: ends the credentials of a job; its terminal waits for that (§9.8).
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        tasks: TaskOwner,
+        *,
+        context: Callable[[ServerJob], AgentContext],
+        on_ended: Callable[[ServerJob], None],
+        before_end: Callable[[ServerJob], Awaitable[None]] | None = None,
+    ) -> None:
+        self._before_end = before_end
+        self._limits = limits
+        self._tasks = tasks
+        self._context = context
+        self._on_ended = on_ended
+        self._waiting: TurnQueue[ServerJob] = TurnQueue()
+        self._running: set[ServerJob] = set()
+        self._abandonable: dict[ServerJob, Abandonable[Any]] = {}
+
+    def admit(self, job: ServerJob) -> None:
+        """Start a job, now or when there is a slot.
+
+        A delegated job shares its parent's slot: one that waited for a slot of its own while its
+        parent waits for it would wait for ever.
+        """
+        if job.ended or job.stopping is not None:
+            return  # stopped before it was announced
+        if job.parent is not None and job.parent in self._running:
+            self._start(job)
+            return
+        self._waiting.push(job.principal, job)
+        self._fill()
+
+    def _fill(self) -> None:
+        bound = self._limits.max_concurrent_jobs
+        while self._waiting and (bound is None or self._slots_taken() < bound):
+            self._start(self._waiting.pop())
+
+    def _slots_taken(self) -> int:
+        return sum(job.parent is None for job in self._running)
+
+    def _start(self, job: ServerJob) -> None:
+        job.status = RUNNING
+        self._running.add(job)
+        request = job.request
+        assert request is not None
+        if request.max_runtime is not None:
+            job.timers.arm(
+                request.max_runtime,
+                partial(
+                    self.stop,
+                    job,
+                    Failure(
+                        dialect.TIMED_OUT,
+                        dialect.TIMEOUT,
+                        f"the job ran longer than {request.max_runtime:g} seconds",
+                    ),
+                ),
+            )
+        # An empty context: what the submitting client's task keeps there is not the agent's.
+        job.task = contextvars.Context().run(self._tasks.spawn, self._run(job), name=job.id)
+
+    # ------------------------------------------------------------------------ ending
+
+    def stop(self, job: ServerJob, failure: Failure, *, grace: float = 0.0) -> None:
+        """End a job with that failure: at once, or after some grace if its agent cooperates."""
+        if job.ended or job.stopping is not None:
+            return
+        job.stopping = failure
+        job.cancelled.set(failure.message)
+        if job.status == PENDING:
+            self._waiting.discard(job.principal, job)
+            self._close(job, failure)
+        elif grace > 0 and job.cooperative:
+            job.timers.arm(grace, partial(self._interrupt, job))
+        else:
+            self._interrupt(job)
+
+    def _interrupt(self, job: ServerJob) -> None:
+        if job.ended or job.task is None:
+            return
+        job.task.cancel()
+        job.timers.arm(self._limits.kill_grace, partial(self._abandon, job))
+
+    def _abandon(self, job: ServerJob) -> None:
+        if job.ended or job.stopping is None:
+            return
+        _log.error("job %s (%s) does not end when interrupted; abandoned", job.id, job.agent)
+        running = self._abandonable.get(job)
+        if running is not None and job.task is not None:
+            running.abandon()
+            job.task.cancel()
+        self._close(job, job.stopping)
+
+    def _close(self, job: ServerJob, outcome: Success | Failure) -> None:
+        if job.ended or job.ending:
+            return
+        if job.credentials and self._before_end is not None:
+            job.ending = True
+            self._tasks.spawn(self._close_later(job, outcome, self._before_end), name="end")
+        else:
+            self._end(job, outcome)
+
+    async def _close_later(
+        self,
+        job: ServerJob,
+        outcome: Success | Failure,
+        before_end: Callable[[ServerJob], Awaitable[None]],
+    ) -> None:
+        try:
+            await before_end(job)
+        finally:
+            self._end(job, outcome)
+
+    def _end(self, job: ServerJob, outcome: Success | Failure) -> None:
+        job.end(outcome)
+        self._running.discard(job)
+        self._on_ended(job)
+        self._fill()
+
+    # ----------------------------------------------------------------------- running
+
+    async def _run(self, job: ServerJob) -> None:
+        outcome: Success | Failure
+        task = asyncio.current_task()
+        context = self._context(job)
+        try:
+            running = self._abandonable[job] = Abandonable(
+                self._call(job, context), f"job {job.id}"
+            )
+            try:
+                value = await running
+            finally:
+                del self._abandonable[job]
+            outcome = JobOutput(job, self._limits).success(value)
+        except asyncio.CancelledError:
+            outcome = Failure(
+                dialect.ERROR, dialect.INTERNAL_ERROR, "the agent was interrupted", retryable=True
+            )
+        except (JobFailed, PermissionDenied, LeaseSubsetViolation) as error:
+            outcome = JobOutput(job, self._limits).failure(error)
+        except BaseException as error:  # noqa: BLE001 - an agent's failure is that of its job alone
+            pass_on(error, task)
+            _log.error("the agent of job %s (%s) failed", job.id, job.agent, exc_info=error)
+            text = "the agent failed"
+            if not isinstance(error, Exception):  # a name says more than nothing, and no secret
+                text = f"the agent raised {type(error).__name__}"
+            outcome = Failure(dialect.ERROR, dialect.INTERNAL_ERROR, text, retryable=True)
+        self._close(job, job.stopping or job.violated or outcome)
+
+    async def _call(self, job: ServerJob, context: AgentContext) -> Any:
+        request = job.request
+        assert request is not None
+        made = request.function(request.input, context)
+        value = await made if inspect.isawaitable(made) else made
+        if not hasattr(value, "__aiter__"):
+            return value
+        try:
+            async for piece in value:
+                await context.chunk(piece)
+        finally:
+            # A generator that is left early does not clean up by itself.
+            if hasattr(value, "aclose"):
+                await value.aclose()
+        JobOutput(job, self._limits).finish()
+        return None

@@ -1,0 +1,1 @@
+"""Leases: what a grant covers, what its budgets have left, and its credentials (§9)."""

@@ -1,0 +1,133 @@
+"""Keeps the recent events of each session and job in memory, for sending, resumes and subscribers.
+
+A connection has no queue of events: its writer reads the session's buffer by number. So the order
+on the wire is the order of the numbers on every connection, and a slow connection costs no memory
+beyond the buffer's bounds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from arcp_client._wire.stamp import Record
+
+__all__ = ["JobHistory", "SessionLog"]
+
+
+class SessionLog:
+    """The numbered events of one session (§8.3): gap-free from ``floor + 1`` to ``last``.
+
+    Attributes:
+        floor: the highest number that is no longer held.
+        last: the highest number given.
+        settled: the highest number that may be sent.
+    """
+
+    def __init__(self, max_events: int, max_bytes: int) -> None:
+        self.floor = 0
+        self.last = 0
+        self.settled = 0
+        self._records: deque[Record] = deque()
+        self._bytes = 0
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+
+    def append(self, record: Record) -> int:
+        """Give the next number. Evicts the oldest events where the bounds ask for it."""
+        self._records.append(record)
+        self._bytes += record.size
+        self.last += 1
+        while len(self._records) > self._max_events or (
+            self._bytes > self._max_bytes and len(self._records) > 1
+        ):
+            self._drop()
+        return self.last
+
+    def __getitem__(self, seq: int) -> Record:
+        """The event of a number in ``floor + 1 … last``."""
+        if seq <= self.floor:
+            raise KeyError(seq)
+        return self._records[seq - self.floor - 1]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def oldest(self) -> float:
+        """When the oldest event that is held was emitted. Not for an empty log."""
+        return self._records[0].at
+
+    def restore(self, floor: int) -> None:
+        """Start an empty log above a number."""
+        self._records.clear()
+        self._bytes = 0
+        self.floor = self.last = self.settled = floor
+
+    def free(self, upto: int) -> None:
+        """Forget what the client has acknowledged."""
+        while self.floor < upto and self._records:
+            self._drop()
+
+    def free_older(self, moment: float, upto: int) -> None:
+        """Forget what was emitted before a moment, as far as ``upto``."""
+        while self.floor < upto and self._records[0].at < moment:
+            self._drop()
+
+    def bytes_after(self, seq: int) -> int:
+        """Bytes of all events above a number."""
+        skip = max(seq - self.floor, 0)
+        return sum(record.size for record in islice(self._records, skip, None))
+
+    def _drop(self) -> None:
+        self._bytes -= self._records.popleft().size
+        self.floor += 1
+
+
+class JobHistory:
+    """One job's events for its subscribers, by index from 0, the oldest evicted beyond bounds.
+
+    Each is kept with its number in the submitting session, which `job.subscribe` counts in.
+    """
+
+    def __init__(self, max_events: int, max_bytes: int) -> None:
+        self.floor = 0
+        self.bytes = 0
+        self._items: deque[tuple[int, Record]] = deque()
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+
+    @property
+    def end(self) -> int:
+        """The index of the next event."""
+        return self.floor + len(self._items)
+
+    def append(self, seq: int, record: Record) -> None:
+        """Add an event and its number in the submitter's space."""
+        self._items.append((seq, record))
+        self.bytes += record.size
+        while len(self._items) > self._max_events or (
+            self.bytes > self._max_bytes and len(self._items) > 1
+        ):
+            _, gone = self._items.popleft()
+            self.bytes -= gone.size
+            self.floor += 1
+
+    def restore(self, index: int, seq: int, record: Record) -> None:
+        """Add an event that was stored; the first one says where the history starts."""
+        if not self._items:
+            self.floor = index
+        if index == self.end:
+            self.append(seq, record)
+
+    def __getitem__(self, index: int) -> Record:
+        return self._items[index - self.floor][1]
+
+    def __iter__(self) -> Iterator[tuple[int, Record]]:
+        return iter(self._items)
+
+    def after(self, seq: int) -> int:
+        """The index of the first event above a number of the submitter's space."""
+        return self.floor + bisect_right(self._items, seq, key=lambda item: item[0])

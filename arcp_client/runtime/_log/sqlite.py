@@ -1,0 +1,392 @@
+"""A durable event log in a SQLite file (§6.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from arcp_client import _arguments as check
+from arcp_client._storage import storage_errors
+from arcp_client.errors import StorageError, StoreLocked
+from arcp_client.runtime._log.entries import (
+    Appended,
+    CredentialState,
+    Entry,
+    Freed,
+    Gone,
+    JobState,
+    KeyState,
+    Numbered,
+    SessionState,
+    Stored,
+    Trimmed,
+    Watch,
+)
+
+__all__ = ["SqliteEventLog"]
+
+T = TypeVar("T")
+
+MIB = 1024 * 1024
+_VERSION = 1
+_WHAT = "event log"
+_HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+_SCHEMA = """
+CREATE TABLE sessions (id TEXT PRIMARY KEY, floor INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE jobs (id TEXT PRIMARY KEY, number INTEGER NOT NULL, state BLOB NOT NULL,
+    gone INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE events (
+    job_id TEXT NOT NULL, idx INTEGER NOT NULL, seq INTEGER NOT NULL, id BLOB NOT NULL,
+    type BLOB NOT NULL, payload BLOB NOT NULL, needs TEXT, PRIMARY KEY (job_id, idx)
+) WITHOUT ROWID;
+CREATE TABLE numbers (
+    session_id TEXT NOT NULL, seq INTEGER NOT NULL, job_id TEXT NOT NULL, idx INTEGER NOT NULL,
+    PRIMARY KEY (session_id, seq)
+) WITHOUT ROWID;
+CREATE INDEX numbers_of_job ON numbers (job_id, idx);
+CREATE TABLE watches (
+    session_id TEXT NOT NULL, job_id TEXT NOT NULL, next INTEGER NOT NULL,
+    first INTEGER NOT NULL, PRIMARY KEY (session_id, job_id)
+) WITHOUT ROWID;
+CREATE TABLE keys (
+    principal TEXT NOT NULL, key TEXT NOT NULL, parameters BLOB NOT NULL,
+    accepted BLOB NOT NULL, at TEXT NOT NULL, PRIMARY KEY (principal, key)
+) WITHOUT ROWID;
+CREATE TABLE credentials (
+    job_id TEXT NOT NULL, credential_id TEXT NOT NULL, PRIMARY KEY (job_id, credential_id)
+) WITHOUT ROWID;
+"""
+
+_UNUSED = (
+    "NOT EXISTS (SELECT 1 FROM numbers"
+    " WHERE numbers.job_id = events.job_id AND numbers.idx = events.idx)"
+)
+
+
+class SqliteEventLog:
+    """Keeps sessions, jobs and events in a file, so that they survive the runtime's process.
+
+    An event is stored before it is sent. After a restart clients resume their sessions, with the
+    tokens they have; jobs that were running then have ended with INTERNAL_ERROR, retryable.
+    What is kept in memory meanwhile has the bounds of `MemoryEventLog`.
+
+    While the file cannot be written, because the disk is full say, new sessions, jobs and
+    subscriptions are refused with INTERNAL_ERROR, retryable, agents that emit wait, and writing is
+    tried again and again. A file that proves damaged is given up: what runs goes on in memory,
+    nothing new is taken, and the log says so at level CRITICAL (R9).
+
+    One runtime at a time: the file is locked as long as it is open, also by a process that is
+    killed, no longer than it lives.
+
+    Args:
+        path: the file; made with access for its owner only.
+        max_events: events kept for one session.
+        max_bytes: bytes of events kept for one session.
+        full_sync: also survive a loss of power, for some milliseconds a batch.
+    """
+
+    durable = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_events: int = 100_000,
+        max_bytes: int = 64 * MIB,
+        full_sync: bool = False,
+    ) -> None:
+        check.a_number("max_events", max_events, least=1)
+        check.a_number("max_bytes", max_bytes, least=1)
+        self.max_events = max_events
+        self.max_bytes = max_bytes
+        check.a_path("path", path)
+        check.a_flag("full_sync", full_sync)
+        self.path = Path(path)
+        self._full_sync = full_sync
+        self._thread: ThreadPoolExecutor | None = None
+        self._database: sqlite3.Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"<SqliteEventLog {self.path}>"
+
+    async def open(self) -> Stored:
+        """Open the file, making it if need be; what it holds.
+
+        Raises:
+            StoreLocked: another runtime has it open.
+            StorageError: it is no event log, one of a newer version, or damaged; or it cannot be
+                read or written. Nothing is held then: the file can be opened again.
+        """
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="arcp event log")
+        try:
+            return await self._call(self._open)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """Store entries, all or none.
+
+        Raises:
+            StorageError: they could not be stored; ``permanent`` if the file is damaged.
+        """
+        await self._call(lambda: self._write(entries))
+
+    async def close(self) -> None:
+        """Close the file. Idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(thread, self._close)
+            thread.shutdown(wait=False)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        if self._thread is None:
+            raise RuntimeError("the event log is not open")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # ------------------------------------------------------------- in the log's own thread
+
+    def _open(self) -> Stored:
+        with storage_errors(self.path, _WHAT):
+            self.path.touch(mode=0o600)
+            database = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+            self._database = database
+            try:
+                version = self._prepare(database)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _HELD:
+                    raise StoreLocked(f"another runtime has {self.path} open") from None
+                raise
+            if version > _VERSION:
+                raise StorageError(
+                    f"the event log {self.path} was written by a newer version of this package",
+                    path=str(self.path),
+                    permanent=True,
+                )
+            return self._load(database)
+
+    def _prepare(self, database: sqlite3.Connection) -> int:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
+        database.execute("BEGIN IMMEDIATE")
+        ((version,),) = database.execute("PRAGMA user_version").fetchall()
+        if version == 0:
+            for statement in _SCHEMA.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("COMMIT")
+        return int(version)
+
+    def _load(self, database: sqlite3.Connection) -> Stored:
+        database.execute(
+            f"DELETE FROM events WHERE job_id IN (SELECT id FROM jobs WHERE gone) AND {_UNUSED}"
+        )
+        database.execute(
+            "DELETE FROM jobs WHERE gone AND id NOT IN (SELECT DISTINCT job_id FROM events)"
+        )
+
+        def rows(statement: str) -> list[Any]:
+            # All at once: a statement that was not read to its end holds the file open.
+            return database.execute(statement).fetchall()
+
+        return Stored(
+            sessions=[
+                msgspec.structs.replace(_decode_session(state), floor=_number(floor))
+                for floor, state in rows("SELECT floor, state FROM sessions")
+            ],
+            jobs=_job_states(rows("SELECT state FROM jobs WHERE NOT gone ORDER BY number")),
+            forgotten=_job_states(rows("SELECT state FROM jobs WHERE gone")),
+            appended=_typed(
+                Appended,
+                rows(
+                    "SELECT job_id, idx, seq, id, type, payload, needs FROM events"
+                    " ORDER BY job_id, idx"
+                ),
+            ),
+            numbered=_typed(
+                Numbered,
+                rows("SELECT session_id, seq, job_id, idx FROM numbers ORDER BY session_id, seq"),
+            ),
+            watches=_typed(Watch, rows("SELECT session_id, job_id, next, first FROM watches")),
+            keys=_typed(
+                KeyState, rows("SELECT principal, key, parameters, accepted, at FROM keys")
+            ),
+            credentials=_typed(
+                CredentialState,
+                [(*row, True) for row in rows("SELECT job_id, credential_id FROM credentials")],
+            ),
+        )
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        with storage_errors(self.path, _WHAT):
+            self._store(entries)
+
+    def _store(self, entries: Sequence[Entry]) -> None:
+        database = self._database
+        assert database is not None
+        # Within one batch the kinds do not depend on each other's order, only on their own.
+        kinds: dict[type, list[Any]] = defaultdict(list)
+        for entry in entries:
+            kinds[type(entry)].append(entry)
+        database.execute("BEGIN")
+        try:
+            for kind, apply in _APPLY:
+                if kind in kinds:
+                    apply(database, kinds[kind])
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:  # SQLite ends it by itself when the disk is full
+                database.execute("ROLLBACK")
+            raise
+
+    def _close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed all the same
+                database.close()
+
+
+_encode = msgspec.msgpack.encode
+_decode_session = msgspec.msgpack.Decoder(SessionState).decode
+_decode_job = msgspec.msgpack.Decoder(JobState).decode
+
+
+def _number(value: object) -> int:
+    return msgspec.convert(value, int)
+
+
+S = TypeVar("S", Appended, Numbered, Watch, KeyState, CredentialState)
+
+
+def _typed(kind: type[S], rows: list[Any]) -> list[S]:
+    """Rows as values whose types are checked: SQLite keeps any type in any column."""
+    names = kind.__struct_fields__
+    return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
+
+
+def _job_states(rows: Iterable[tuple[bytes]]) -> list[JobState]:
+    return [_decode_job(state) for (state,) in rows]
+
+
+def _sessions(database: sqlite3.Connection, entries: list[SessionState]) -> None:
+    database.executemany(
+        "INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE"
+        " SET state = excluded.state, floor = max(floor, excluded.floor)",
+        [(e.id, e.floor, _encode(e)) for e in entries],
+    )
+
+
+def _jobs(database: sqlite3.Connection, entries: list[JobState]) -> None:
+    database.executemany(
+        "INSERT OR REPLACE INTO jobs (id, number, state) VALUES (?, ?, ?)",
+        [(e.id, e.number, _encode(e)) for e in entries],
+    )
+
+
+def _appended(database: sqlite3.Connection, entries: list[Appended]) -> None:
+    database.executemany(
+        "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(e.job_id, e.index, e.seq, e.id, e.type, e.payload, e.needs) for e in entries],
+    )
+
+
+def _numbered(database: sqlite3.Connection, entries: list[Numbered]) -> None:
+    database.executemany(
+        "INSERT OR REPLACE INTO numbers VALUES (?, ?, ?, ?)",
+        [(e.session_id, e.seq, e.job_id, e.index) for e in entries],
+    )
+    latest = {(e.session_id, e.job_id): e.index + 1 for e in entries}
+    database.executemany(
+        "UPDATE watches SET next = ? WHERE session_id = ? AND job_id = ?",
+        [(following, *watch) for watch, following in latest.items()],
+    )
+
+
+def _watches(database: sqlite3.Connection, entries: list[Watch]) -> None:
+    for e in entries:
+        if e.next is None:
+            database.execute(
+                "DELETE FROM watches WHERE session_id = ? AND job_id = ?", (e.session_id, e.job_id)
+            )
+        else:
+            database.execute(
+                "INSERT OR REPLACE INTO watches VALUES (?, ?, ?, ?)",
+                (e.session_id, e.job_id, e.next, e.first),
+            )
+
+
+def _keys(database: sqlite3.Connection, entries: list[KeyState]) -> None:
+    for e in entries:
+        if e.accepted is None:
+            database.execute(
+                "DELETE FROM keys WHERE principal = ? AND key = ?", (e.principal, e.key)
+            )
+        else:
+            database.execute(
+                "INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?)",
+                (e.principal, e.key, e.parameters, e.accepted, e.at),
+            )
+
+
+def _credentials(database: sqlite3.Connection, entries: list[CredentialState]) -> None:
+    for e in entries:
+        database.execute(
+            "INSERT OR REPLACE INTO credentials VALUES (?, ?)"
+            if e.live
+            else "DELETE FROM credentials WHERE job_id = ? AND credential_id = ?",
+            (e.job_id, e.credential_id),
+        )
+
+
+def _freed(database: sqlite3.Connection, entries: list[Freed]) -> None:
+    latest = {e.session_id: e.floor for e in entries}
+    for session_id, floor in latest.items():
+        database.execute("UPDATE sessions SET floor = ? WHERE id = ?", (floor, session_id))
+        database.execute(
+            "DELETE FROM numbers WHERE session_id = ? AND seq <= ?", (session_id, floor)
+        )
+
+
+def _trimmed(database: sqlite3.Connection, entries: list[Trimmed]) -> None:
+    latest = {e.job_id: e.floor for e in entries}
+    for job_id, floor in latest.items():
+        database.execute(
+            f"DELETE FROM events WHERE job_id = ? AND idx < ? AND {_UNUSED}", (job_id, floor)
+        )
+
+
+def _gone(database: sqlite3.Connection, entries: list[Gone]) -> None:
+    for e in entries:
+        if e.job_id is not None:
+            database.execute("UPDATE jobs SET gone = 1 WHERE id = ?", (e.job_id,))
+            database.execute("DELETE FROM watches WHERE job_id = ?", (e.job_id,))
+            database.execute(f"DELETE FROM events WHERE job_id = ? AND {_UNUSED}", (e.job_id,))
+        if e.session_id is not None:
+            database.execute("DELETE FROM sessions WHERE id = ?", (e.session_id,))
+            database.execute("DELETE FROM watches WHERE session_id = ?", (e.session_id,))
+            database.execute("DELETE FROM numbers WHERE session_id = ?", (e.session_id,))
+
+
+_APPLY: tuple[tuple[type, Callable[[sqlite3.Connection, Any], None]], ...] = (
+    (SessionState, _sessions),
+    (JobState, _jobs),
+    (Watch, _watches),
+    (Appended, _appended),
+    (Numbered, _numbered),
+    (KeyState, _keys),
+    (CredentialState, _credentials),
+    (Freed, _freed),
+    (Trimmed, _trimmed),
+    (Gone, _gone),
+)

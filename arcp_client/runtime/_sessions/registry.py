@@ -1,0 +1,181 @@
+"""Opens, resumes and expires the sessions of a runtime (§6.2, §6.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from arcp_client._wire import dialect
+from arcp_client._wire.ids import new_prefixed_id
+from arcp_client.errors import PermissionDenied, RequestError, request_error
+from arcp_client.runtime._log.entries import Gone, SessionState
+from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._log.replay_buffers import SessionLog
+from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime.limits import Limits
+
+__all__ = ["SessionRegistry"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+
+class _Bounds(Protocol):
+    @property
+    def max_events(self) -> int: ...
+
+    @property
+    def max_bytes(self) -> int: ...
+
+
+class SessionRegistry:
+    """The sessions of a runtime: with a connection, or waiting for the next one.
+
+    Args:
+        limits: how many one principal may have.
+        bounds: what the log of each holds.
+        window: seconds that a session without connection and running job is kept.
+        on_gone: told of a session that nothing can resume any more.
+        journal: stores sessions, if they are to survive the process.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        bounds: _Bounds,
+        *,
+        window: float,
+        on_gone: Callable[[ServerSession], None],
+        journal: Journal | None = None,
+    ) -> None:
+        self._limits = limits
+        self._bounds = bounds
+        self._window = window
+        self._on_gone = on_gone
+        self._journal = journal
+        self._sessions: dict[str, ServerSession] = {}
+        self._of: dict[str, dict[str, ServerSession]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, principal: str) -> ServerSession:
+        """A new session.
+
+        Raises:
+            RequestError: the principal has too many, or the event log takes nothing.
+        """
+        if self._journal is not None:
+            self._journal.check()
+        theirs = self._of.setdefault(principal, {})
+        if len(theirs) >= self._limits.sessions_per_principal:
+            self._make_room(theirs)
+        session = self._add(new_prefixed_id("sess"), principal)
+        _log.info("session %s opened for %s", session.id, principal)
+        return session
+
+    def restore(self, state: SessionState) -> ServerSession:
+        """A session that was stored, waiting for its client."""
+        session = self._add(state.id, state.principal)
+        session.features = frozenset(state.features)
+        session.tokens.hashes = list(state.tokens)
+        session.log.restore(state.floor)
+        self.left(session)
+        return session
+
+    def _add(self, id: str, principal: str) -> ServerSession:
+        log = SessionLog(self._bounds.max_events, self._bounds.max_bytes)
+        session = ServerSession(
+            id, principal, log, lag_events=self._limits.lag_events, journal=self._journal
+        )
+        self._sessions[id] = session
+        self._of.setdefault(principal, {})[id] = session
+        return session
+
+    def _make_room(self, theirs: dict[str, ServerSession]) -> None:
+        for session in theirs.values():
+            if session.outlet is None and not session.jobs:
+                self.expire(session)
+                return
+        raise request_error(
+            dialect.INTERNAL_ERROR, "too many sessions of this principal", retryable=True
+        )
+
+    def resume(
+        self, principal: str, session_id: str | None, token: str, last: int
+    ) -> ServerSession:
+        """The session that a client goes on with, if it is the client's to go on with (§6.3).
+
+        Nothing changes by a refusal: who guesses can neither take a session nor spoil it.
+
+        Raises:
+            PermissionDenied: the token or the principal is not the session's.
+            RequestError: RESUME_WINDOW_EXPIRED; the session, or an event above ``last``, is gone.
+        """
+        session = self._find(principal, session_id, token)
+        if session is None:
+            raise _gone("the session is not known, or no longer")
+        if not session.tokens.valid(token) or session.principal != principal:
+            _log.warning("%s may not resume session %s", principal, session.id)
+            raise PermissionDenied("the resume token is not this session's")
+        if last < session.log.floor:
+            raise _gone("the events after last_event_seq are no longer held")
+        if last > session.log.last:
+            raise _gone("last_event_seq was never reached in this session")
+        return session
+
+    def _find(self, principal: str, session_id: str | None, token: str) -> ServerSession | None:
+        if session_id:
+            return self._sessions.get(session_id)
+        for session in self._of.get(principal, {}).values():
+            if session.tokens.valid(token):
+                return session
+        return None
+
+    def left(self, session: ServerSession) -> None:
+        """A session has lost its connection: from now on it is kept for the window."""
+        if session.expired:
+            return
+        if session.expiry is not None:
+            session.expiry.cancel()
+        loop = asyncio.get_running_loop()
+        session.expiry = loop.call_later(self._window, partial(self._due, session))
+
+    def _due(self, session: ServerSession) -> None:
+        session.expiry = None
+        if session.outlet is not None:
+            return
+        if session.jobs:
+            self.left(session)  # its jobs run on, and somebody will want to know how they ended
+        else:
+            self.expire(session)
+
+    def expire(self, session: ServerSession) -> None:
+        """End a session. Its jobs are not touched."""
+        session.expired = True
+        if session.expiry is not None:
+            session.expiry.cancel()
+            session.expiry = None
+        self._sessions.pop(session.id, None)
+        theirs = self._of.get(session.principal)
+        if theirs is not None:
+            theirs.pop(session.id, None)
+            if not theirs:
+                del self._of[session.principal]
+        self._on_gone(session)
+        if self._journal is not None:
+            self._journal.put(Gone(session_id=session.id))
+        _log.info("session %s of %s expired", session.id, session.principal)
+
+    def close(self) -> None:
+        """Stop the timers."""
+        for session in self._sessions.values():
+            if session.expiry is not None:
+                session.expiry.cancel()
+                session.expiry = None
+
+
+def _gone(message: str) -> RequestError:
+    return request_error(dialect.RESUME_WINDOW_EXPIRED, message)

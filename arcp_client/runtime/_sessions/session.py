@@ -1,0 +1,324 @@
+"""Numbers the events of one session and keeps them, with or without a connection (§8.3).
+
+`ServerSession.append` numbers, logs and queues an event in one synchronous step. `JobFeed` copies
+the events of a job into a session that subscribed to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from arcp_client._wire import dialect
+from arcp_client._wire.stamp import Record
+from arcp_client.runtime._log.entries import Freed, Numbered, SessionState, Watch
+from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
+from arcp_client.runtime._sessions.resume_tokens import ResumeTokens
+
+__all__ = ["AttachedConnection", "JobFeed", "ServerSession"]
+
+_ROOM_EVENTS = 1024
+_FREE_AT_ONCE = 1024
+_ROOM_BYTES = 4 * 1024 * 1024
+
+
+class AttachedConnection(Protocol):
+    """The connection that a session's stream goes out by."""
+
+    cursor: int
+    """The highest number handed to the link."""
+
+    def wake(self) -> None:
+        """There is something to send."""
+
+    def control(self, frame: bytes) -> None:
+        """Queue a frame without a number, ahead of all events."""
+
+    def displace(self) -> None:
+        """Another connection has taken the session over."""
+
+    def overrun(self) -> None:
+        """The log has evicted what this connection had not sent yet."""
+
+
+class ServerSession:
+    """One client's session: what survives its connections.
+
+    Attributes:
+        id: the session's id.
+        principal: whose it is.
+        features: what both sides offered in the last hello (§6.2).
+        tokens: what resumes it.
+        log: its numbered events.
+        outlet: the attached connection, if any.
+        jobs: ids of the jobs submitted in it that have not ended.
+        feeds: the subscriptions, by job id.
+        acked: the highest number that the client says it has processed.
+        sent: the highest number that any connection was handed.
+        keep_for: seconds that what was sent is kept for a client that acknowledges nothing;
+            ``None`` for one that may acknowledge, whose events are never freed for their age.
+        slow: it was told that its client is behind, and has not caught up since.
+        expired: it is gone; nothing resumes it.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        principal: str,
+        log: SessionLog,
+        *,
+        lag_events: int = 1000,
+        journal: Journal | None = None,
+    ) -> None:
+        self.id = id
+        self._journal = journal
+        self._lag_end = lag_events / 2
+        self.wire_id = id.encode("ascii")
+        self.principal = principal
+        self.features: frozenset[str] = frozenset()
+        self.client = ""
+        self.tokens = ResumeTokens()
+        self.log = log
+        self.outlet: AttachedConnection | None = None
+        self.jobs: set[str] = set()
+        self.feeds: dict[str, JobFeed] = {}
+        self.acked = 0
+        self.sent = 0
+        self.slow = False
+        self.expired = False
+        self.expiry: asyncio.TimerHandle | None = None
+        self.keep_for: float | None = None
+        self._freed = 0
+        self._unsent_bytes = 0
+        self._hungry: dict[JobFeed, None] = {}
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    # ------------------------------------------------------------------------- in
+
+    def append(self, record: Record) -> int:
+        """Number, log and queue an event. No await may ever come between these three."""
+        log = self.log
+        seq = log.append(record)
+        if self._journal is None:
+            log.settled = seq
+        else:
+            self._journal.number(self, Numbered(self.id, seq, record.job_id, record.index))
+            self._evicted()
+        self._unsent_bytes += record.size
+        outlet = self.outlet
+        if outlet is not None:
+            if self.keep_for is not None and record.at - log.oldest > self.keep_for:
+                log.free_older(record.at - self.keep_for, outlet.cursor)
+            if outlet.cursor < log.floor:
+                outlet.overrun()
+            else:
+                outlet.wake()
+        return seq
+
+    def take(self, record: Record) -> int:
+        """Append an event if the session negotiated what it needs; the last number either way."""
+        if record.needs is None or record.needs in self.features:
+            return self.append(record)
+        return self.log.last
+
+    def settle(self, seq: int) -> None:
+        """All up to a number is stored and may be sent."""
+        self.log.settled = max(self.log.settled, seq)
+        if self.outlet is not None:
+            self.outlet.wake()
+
+    def _evicted(self) -> None:
+        log = self.log
+        if self._journal is not None and log.floor - self._freed >= _FREE_AT_ONCE:
+            self._freed = log.floor
+            self._journal.put(Freed(self.id, log.floor))
+
+    def note(self) -> None:
+        """Store who may resume the session, and how."""
+        if self._journal is not None:
+            features, tokens = tuple(sorted(self.features)), tuple(self.tokens.hashes)
+            state = SessionState(self.id, self.principal, features, tokens, self.log.floor)
+            self._journal.put(state)
+
+    def control(self, frame: bytes) -> None:
+        """Send a frame without a number, if a connection is there to take it."""
+        if self.outlet is not None:
+            self.outlet.control(frame)
+
+    # ------------------------------------------------------------------------ out
+
+    @property
+    def unsent(self) -> int:
+        """Events that no connection has been handed."""
+        outlet = self.outlet
+        return self.log.last - (self.sent if outlet is None else outlet.cursor)
+
+    @property
+    def lag(self) -> int:
+        """Events kept that the client has not acknowledged; 0 if it negotiated no `ack` (§6.5)."""
+        if dialect.ACKS not in self.features:
+            return 0
+        return self.log.last - max(self.acked, self.log.floor)
+
+    @property
+    def room(self) -> bool:
+        """Whether events may be copied from a job's history into the log."""
+        return self.unsent < _ROOM_EVENTS and self._unsent_bytes < _ROOM_BYTES
+
+    def sending(self, seq: int, record: Record) -> bytes:
+        """The frame of an event that is being handed to the link now."""
+        if seq > self.sent:
+            self.sent = seq
+        self._unsent_bytes -= record.size
+        return record.frame(self.wire_id, seq)
+
+    def attach(self, outlet: AttachedConnection) -> None:
+        """Let a connection send from its cursor on; one that was attached is displaced."""
+        previous, self.outlet = self.outlet, outlet
+        if previous is not None and previous is not outlet:
+            previous.displace()
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+        self._unsent_bytes = self.log.bytes_after(outlet.cursor)
+        outlet.wake()
+
+    def detach(self, outlet: AttachedConnection) -> bool:
+        """Note that a connection has ended; False if another one had taken over before."""
+        if self.outlet is not outlet:
+            return False
+        self.outlet = None
+        self._unsent_bytes = self.log.bytes_after(self.sent)
+        self.progress()
+        return True
+
+    def acknowledge(self, seq: int) -> bool:
+        """Free what the client has processed (§6.5); False for a number that was never sent."""
+        if seq > self.sent:
+            return False
+        if seq > self.acked:
+            self.acked = seq
+            self.log.free(seq)
+            if self._journal is not None:
+                self._freed = seq
+                self._journal.put(Freed(self.id, seq))
+            if self.outlet is not None and self.outlet.cursor < seq:
+                self.outlet.cursor = seq  # it has them already, from an earlier connection
+            if self.slow and self.lag < self._lag_end:
+                self.slow = False
+            self.progress()
+        return True
+
+    def progress(self) -> None:
+        """The connection or the client moved on: fill up from histories, release who waits."""
+        if self._hungry and self.room:
+            for feed in tuple(self._hungry):
+                feed.push()
+        if self._waiters:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+
+    async def moved(self, timeout: float) -> None:
+        """Wait for progress, at most ``timeout`` seconds."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiters.add(waiter)
+        timer = loop.call_later(timeout, _release, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    def watch(self, feed: JobFeed, ended: bool = False) -> None:
+        """Store that a feed has begun or ended."""
+        if self._journal is not None:
+            following = None if ended else feed.next
+            self._journal.put(Watch(self.id, feed.job_id, following, feed.first))
+
+    def hunger(self, feed: JobFeed, hungry: bool) -> None:
+        """Note whether a feed waits for room."""
+        if hungry:
+            self._hungry[feed] = None
+        else:
+            self._hungry.pop(feed, None)
+
+
+def _release(waiter: asyncio.Future[Any]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class JobFeed:
+    """One job's events on their way into a session that did not submit it (§7.6).
+
+    It is pulled: an event is numbered in the session when there is room, from the job's history.
+    So history and live stream are one walk over the same list, with no border to get wrong, and a
+    slow observer holds nothing but its place. One that falls out of the history is told.
+
+    Args:
+        session: the observer.
+        job_id: the job.
+        history: its events.
+        start: index of the first event to give.
+        on_broken: called when the history no longer holds the next event.
+        stop: index of the first event not to give; ``None`` goes on to the terminal.
+    """
+
+    __slots__ = ("_on_broken", "_stop", "ended", "first", "history", "job_id", "next", "session")
+
+    def __init__(
+        self,
+        session: ServerSession,
+        job_id: str,
+        history: JobHistory,
+        start: int,
+        on_broken: Callable[[JobFeed], None],
+        stop: int | None = None,
+    ) -> None:
+        self.session = session
+        self.job_id = job_id
+        self.history = history
+        self.first = start
+        self.next = start
+        self.ended = False
+        self._stop = stop
+        self._on_broken = on_broken
+
+    def push(self) -> None:
+        """Give the session all it has room for."""
+        session, history = self.session, self.history
+        while self.next < history.end and not self.ended:
+            if self.next == self._stop:
+                self.end()
+                break
+            if self.next < history.floor:
+                self.cut()
+                return
+            if not session.room:
+                session.hunger(self, True)
+                return
+            record = history[self.next]
+            self.next += 1
+            session.take(record)
+            if record.terminal:
+                self.end()
+        session.hunger(self, False)
+
+    def cut(self) -> None:
+        """The history is gone before it was given: end, and say so."""
+        if not self.ended:
+            self.end()
+            self._on_broken(self)
+
+    def end(self) -> None:
+        """Give nothing more. Idempotent."""
+        self.ended = True
+        self.session.hunger(self, False)
+        if self.session.feeds.get(self.job_id) is self:
+            del self.session.feeds[self.job_id]
+            self.session.watch(self, ended=True)
