@@ -10,7 +10,7 @@ from typing import Any
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
 from arcp_client._wire.messages import Submit
-from arcp_client._wire.stamp import canonical
+from arcp_client._wire.stamp import payload_bytes
 from arcp_client.errors import InvalidRequest, RequestError
 from arcp_client.models import Credential, Lease
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
@@ -257,7 +257,8 @@ class Admission:
 
 
 def _input_size(value: Any) -> int:
-    return 0 if value is None else len(canonical(value))
+    """Bytes of an input as JSON."""
+    return 0 if value is None else len(payload_bytes({"": value})) - len('{"":}')
 
 
 def _inherited(lease: Lease) -> dict[str, list[str]]:
