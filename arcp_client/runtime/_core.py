@@ -51,16 +51,16 @@ _LAST_WRITES = 5.0
 
 
 class Core:
-    """What a `Runtime` is inside; also what its connections turn to.
+    """The parts of a `Runtime`, and the `SessionHandler` of its connections.
 
     Args:
-        identity: what clients are told of the runtime.
-        gate: who may come in.
-        event_log: where what clients may come back for is kept.
-        limits: every bound.
-        policy: who may watch whose jobs.
+        identity: what the welcome says of the runtime.
+        gate: authenticates clients.
+        event_log: keeps events for resumes.
+        limits: every limit.
+        policy: lets principals observe the jobs of others.
         provisioner: issues credentials.
-        compat: what clients can read.
+        compat: adapts payloads to the SDKs that connect.
     """
 
     def __init__(
@@ -128,14 +128,14 @@ class Core:
         if self.heartbeat_interval is None:
             offered.discard(dialect.HEARTBEAT)
         if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
-            # Who cannot promise revocation, or not keep the value secret, offers none (§9.8).
+            # Credentials need revocation that survives a restart, and a private link (§9.8).
             offered.discard(dialect.CREDENTIALS)
         return frozenset(offered)
 
     # ------------------------------------------------------------------- connections
 
     async def begin(self) -> None:
-        """Open the event log, once, whoever comes first.
+        """Open the event log, at the first call.
 
         Raises:
             ConnectFailed: the runtime was closed.
@@ -182,7 +182,10 @@ class Core:
             if self.vault is not None:
                 self.vault.revoke_later(left.job_id, [left.credential_id])
             else:
-                _log.error("job %s left a credential, and nobody to revoke it", left.job_id)
+                _log.error(
+                    "job %s left a credential; no provisioner can revoke it",
+                    left.job_id,
+                )
 
     def connection(self, transport: Transport, arrival: Arrival) -> Connection:
         """A connection that serves a link, once it is run."""

@@ -66,15 +66,15 @@ class Runtime:
     Args:
         name: the runtime's name in the welcome.
         version: its version; by default this package's.
-        auth: ``None`` lets anybody in, as one principal; a mapping names the principal of each
+        auth: ``None`` accepts every client, as one principal; a mapping names the principal of each
             bearer token; an async callable is given the token and returns the principal, or
             ``None`` to refuse (§6.1).
         event_log: how much of each session is kept for a resume, and where.
         heartbeat_interval: seconds (§6.4); ``None`` turns heartbeats off.
         resume_window: seconds that a session without connection and running job is kept (§6.3).
         limits: every other bound.
-        policy: widens who may watch whose jobs; by default only the principal that submitted
-            them (§14).
+        policy: lets principals observe the jobs of others; by default only the principal that
+            submitted a job may (§14).
         provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
             clients only with a durable event log, and over TLS, stdio or in this process.
         dialect: ``python`` also serves clients of the Python SDK (1.1.3), which cannot read three
@@ -210,7 +210,7 @@ class Runtime:
 
     @property
     def open(self) -> bool:
-        """Whether anybody may come in, because it was made without ``auth`` (§6.1)."""
+        """Whether every client is accepted, because there is no ``auth`` (§6.1)."""
         return self._gate.open
 
     async def connect(self) -> Transport:

@@ -22,10 +22,10 @@ Authentication = Mapping[str, str] | Authenticator | None
 
 
 class Gate:
-    """Knows who may come in.
+    """Authenticates clients.
 
     Args:
-        auth: ``None`` lets anybody in; a mapping names the principal of each token; an async
+        auth: ``None`` accepts every client; a mapping names the principal of each token; an async
             callable is given the token and returns the principal, or ``None`` to refuse it.
     """
 
@@ -40,14 +40,14 @@ class Gate:
 
     @property
     def open(self) -> bool:
-        """Whether anybody may come in."""
+        """Whether every client is accepted."""
         return self._auth is None
 
     async def principal(self, auth: Auth) -> str:
-        """Who presents the token.
+        """The principal of a token.
 
         Raises:
-            Unauthenticated: nobody known does.
+            Unauthenticated: the token is missing or unknown.
         """
         if self._auth is None:
             return ANYBODY

@@ -56,7 +56,7 @@ class Arrival:
     """How a link reached the runtime.
 
     Attributes:
-        secure: nobody else can read the link: TLS, or this machine.
+        secure: the link is private: TLS, or within this machine.
         address: the client's, by which wrong tokens are counted; ``None`` within this machine.
         welcomed: called when the link has a session.
     """
@@ -346,7 +346,7 @@ class Connection:
             self._start()
 
     def _let_by(self) -> None:
-        """Nobody is to take a runtime for dead whose disk is slow."""
+        """Send overdue pongs: a slow disk must not look like a dead runtime."""
         self._overdue = None
         settled = 0 if self.session is None else self.session.log.settled
         while self._in_turn and self._in_turn[-1][0] > settled:

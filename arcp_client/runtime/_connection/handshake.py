@@ -29,7 +29,7 @@ _log = logging.getLogger("arcp_client.runtime")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a runtime says it is, and what it offers."""
+    """What the welcome says of the runtime."""
 
     name: str
     version: str
@@ -117,7 +117,7 @@ class ServerHandshake:
             session.client = f"{hello.client.name} {hello.client.version}"[:200]
             try:
                 await self._enter(connection, session, 0, session.tokens.rotate())
-            except RequestError:  # nobody was told of it
+            except RequestError:  # no client knows the session
                 self._sessions.expire(session)
                 raise
         else:
@@ -125,7 +125,7 @@ class ServerHandshake:
 
     async def _resume_first(self, connection: Connection, frame: ControlFrame) -> None:
         request = checked(Resume, frame)
-        # The token resumes a session of its principal; who asks still has to say who it is.
+        # A resume token belongs to a principal; the client must authenticate as well.
         principal = await self._gate.principal(request.auth or Auth())
         await self._resume(
             connection, principal, _block(request, frame), self._offered(connection, request)

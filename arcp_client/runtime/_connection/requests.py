@@ -101,7 +101,7 @@ class RequestHandler:
     # ----------------------------------------------------------------------- session
 
     def _ping(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        # Behind what was emitted before it: whoever asks to end something knows what comes after.
+        # After the events emitted before it: a client that waits for the pong has read them all.
         nonce = checked(Ping, frame).nonce
         if len(nonce) > dialect.MAX_NONCE:
             raise InvalidRequest(f"session.ping: nonce: at most {dialect.MAX_NONCE} characters")

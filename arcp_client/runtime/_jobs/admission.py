@@ -60,7 +60,7 @@ class Admission:
         limits: the default lease.
         keys: the idempotency keys.
         vault: issues credentials to sessions that negotiated them.
-        compat: how clients speak.
+        compat: adapts payloads to the SDKs that connect.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ __all__ = ["IdempotencyKeys", "KeyEntry", "fingerprint"]
 
 MIB = 1024 * 1024
 
-# What the key is for, and what only says who asks: no parameters of the job.
+# These fields identify the request; they are no parameters of the job.
 _NOT_PARAMETERS = frozenset({"idempotency_key", "request_id"})
 
 

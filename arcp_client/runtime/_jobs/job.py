@@ -66,7 +66,7 @@ class JobRequest:
 
 @dataclass(slots=True)
 class JobOrigin:
-    """Who a job was started for: its principal, and the session its events go to.
+    """The principal of a job, and the session that receives its events.
 
     Attributes:
         principal: whose job it is.
@@ -92,7 +92,7 @@ class ServerJob:
     Attributes:
         id: the job's id.
         number: its place among all jobs of this runtime.
-        principal: who submitted it.
+        principal: the one that submitted it.
         owner: the session that submitted it, until that expires or the job ends.
         owner_id: that session's id.
         authorities: ids of the sessions that may cancel it (§7.4).
@@ -283,7 +283,7 @@ class ServerJob:
             return
         type, payload = self._terminal(outcome)
         # A job that ends while it waits for nothing still has its state and its terminal change
-        # in one step: whoever sees the one sees the other.
+        # in one step: no observer sees one without the other.
         self.status = outcome.status
         self.outcome = outcome
         self.timers.stop()

@@ -37,11 +37,11 @@ class JobRegistry:
     Args:
         limits: how many, and how long.
         tasks: owns the jobs' tasks.
-        policy: widens who may watch.
+        policy: lets principals observe the jobs of others.
         journal: stores jobs, if they are to survive the process.
         before_end: ends a job's credentials.
         context: makes what an agent is given, from its job and the holders of budgets.
-        compat: how jobs speak.
+        compat: adapts payloads to the SDKs that connect.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class JobRegistry:
         self._keep(job)
 
     def withdraw(self, job: ServerJob) -> None:
-        """End a job that could not be stored, and of which nobody was told."""
+        """End a job that could not be stored and was not announced."""
         if job.owner is not None:
             job.owner.jobs.discard(job.id)
             job.owner = None
@@ -187,7 +187,7 @@ class JobRegistry:
     # ------------------------------------------------------------------------- access
 
     def get(self, job_id: str) -> ServerJob | None:
-        """A job, whoever asks."""
+        """A job, without a check of access."""
         return self._jobs.get(job_id)
 
     def watched(self, session: ServerSession, job_id: str) -> ServerJob:
@@ -209,7 +209,7 @@ class JobRegistry:
             "allowed" if allowed else "denied",
         )
         if not allowed:
-            # Ids are 80 random bits: who knows one has been told of it.
+            # Ids are 80 random bits: a principal that sends one has been given it.
             raise PermissionDenied("this job belongs to another principal")
         return job
 

@@ -51,7 +51,7 @@ class Vault:
     """Knows which credentials are alive, and ends them with their jobs.
 
     Args:
-        provisioner: who makes them.
+        provisioner: issues and revokes them.
         tasks: owns revocations that take longer.
         journal: stores which ones are alive, so that a restart can still end them.
         grace: seconds that a job's terminal waits for its revocations.

@@ -180,8 +180,8 @@ class _Span:
 def normal_path(path: str) -> str | None:
     """A path without ``.``, ``..`` and repeated slashes; ``None`` if it leaves where it starts.
 
-    Symbolic links are not looked at: the text alone decides. Who opens files resolves the path
-    first, asks for the resolved one and opens that.
+    Symbolic links are not looked at: the text alone decides. Code that opens files resolves the
+    path first, asks for the resolved one and opens that.
     """
     if not path or "\0" in path or "\\" in path:
         return None

@@ -214,7 +214,7 @@ class Journal:
         _log.error("the event log failed, %d entries wait: %s", count, why)
 
     def _refuse(self) -> None:
-        """Let nobody wait for a log that takes nothing."""
+        """Refuse the requests that wait for a log that cannot be written."""
         for waiters in (self._writing, self._then):
             for waiter in waiters:
                 if waiter.failed is not None:

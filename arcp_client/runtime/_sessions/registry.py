@@ -108,7 +108,7 @@ class SessionRegistry:
     ) -> ServerSession:
         """The session that a client goes on with, if it is the client's to go on with (§6.3).
 
-        Nothing changes by a refusal: who guesses can neither take a session nor spoil it.
+        A refusal changes nothing: a client that guesses tokens cannot disturb the session.
 
         Raises:
             PermissionDenied: the token or the principal is not the session's.
@@ -148,7 +148,7 @@ class SessionRegistry:
         if session.outlet is not None:
             return
         if session.jobs:
-            self.left(session)  # its jobs run on, and somebody will want to know how they ended
+            self.left(session)  # its jobs run on; their client may resume to learn how they ended
         else:
             self.expire(session)
 

@@ -136,7 +136,7 @@ class ServerSession:
             self._journal.put(Freed(self.id, log.floor))
 
     def note(self) -> None:
-        """Store who may resume the session, and how."""
+        """Store what a resume of the session needs."""
         if self._journal is not None:
             features, tokens = tuple(sorted(self.features)), tuple(self.tokens.hashes)
             state = SessionState(self.id, self.principal, features, tokens, self.log.floor)
@@ -212,7 +212,7 @@ class ServerSession:
         return True
 
     def progress(self) -> None:
-        """The connection or the client moved on: fill up from histories, release who waits."""
+        """Copy events from histories and release waiting agents, after the client moved on."""
         if self._hungry and self.room:
             for feed in tuple(self._hungry):
                 feed.push()
