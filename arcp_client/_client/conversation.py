@@ -28,8 +28,8 @@ from arcp_client._link.durability import Durability
 from arcp_client._link.intake import Intake
 from arcp_client._link.outcomes import event_of
 from arcp_client._link.reconnect import ReconnectManager, TokenSource
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import Request
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client.errors import ArcpError
 from arcp_client.models import Checkpoint, OpenJob, SessionInfo, Stats
@@ -306,11 +306,11 @@ class Conversation:
     def lossy(self) -> bool:
         """Whether events may be gone with a lost link, of a runtime that does not replay them."""
         lost = self._line is not None and self._line.manager.links > 1
-        return lost and not self._session.dialect.jobs_survive_drop
+        return lost and self._session.may_lose_events
 
     def exact_sizes(self) -> bool:
         """Whether the runtime states the sizes of results in bytes, and truly."""
-        return self._session.dialect.exact_sizes
+        return self._session.peer.exact_sizes
 
     async def kept(self) -> None:
         """Return when a restart would know of what is known here."""
@@ -348,37 +348,37 @@ class Conversation:
 
     # ------------------------------------------------------------------ what the session decides
 
-    def _tell(self, effect: effects.Effect) -> None:
+    def _tell(self, effect: actions.Action) -> None:
         match effect:
-            case effects.Answered(request, value):
+            case actions.Answered(request, value):
                 _resolve(request, value)
-            case effects.Refused(request, error):
+            case actions.Refused(request, error):
                 _reject(request, error)
-            case effects.JobKnown():
+            case actions.JobKnown():
                 self._job_known(effect)
-            case effects.JobGone():
+            case actions.JobGone():
                 if self._durability is not None:
                     self._durability.after(partial(self._job_gone, effect))
                 else:
                     self._job_gone(effect)
-            case effects.Rotated(job_id, name, value):
+            case actions.Rotated(job_id, name, value):
                 self._jobs.record(job_id).rotate(name, value)
-            case effects.Opened(_, resumed):
+            case actions.Opened(_, resumed):
                 self._opened(resumed)
-            case effects.Ended(cause):
+            case actions.Ended(cause):
                 self._ended(cause)
-            case effects.Report(message, _):
+            case actions.Report(message, _):
                 _log.warning("%s", message)
             case _:
                 raise AssertionError(f"an effect without a place: {effect!r}")
 
-    def _job_known(self, effect: effects.JobKnown) -> None:
+    def _job_known(self, effect: actions.JobKnown) -> None:
         told = effect.job
         record = self._jobs.known(told, mine=effect.mine)
         if effect.mine and not record.over:
             if self._session.jobs.has_ended(told.job_id):
                 assert self._line is not None
-                self._session.wanted(told.job_id, self._line.driver.now)
+                self._session.request_outcome(told.job_id, self._line.driver.now)
             request = effect.request
             if self._durability is not None and request is not None:
                 payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
@@ -386,7 +386,7 @@ class Conversation:
                     OpenJob(told.job_id, record.agent, request.key or "", payload)
                 )
 
-    def _job_gone(self, effect: effects.JobGone) -> None:
+    def _job_gone(self, effect: actions.JobGone) -> None:
         self._jobs.record(effect.job_id).lose(lambda: effect.error, status=effect.status)
         self._jobs.forget(effect.job_id)
         if self._durability is not None:

@@ -25,11 +25,11 @@ from arcp_client._client.jobs import JobTable
 from arcp_client._client.life import Life
 from arcp_client._client.requester import Requester
 from arcp_client._client.states import States
+from arcp_client._dialects import DIALECTS, recognise
 from arcp_client._jobrecord import JobOwner
 from arcp_client._link.reconnect import TokenSource
 from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect as wire
-from arcp_client._wire.dialect import DIALECTS
 from arcp_client.models import ClientInfo
 from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
 from arcp_client.stores.base import CheckpointStore
@@ -91,7 +91,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             info=self.info or ClientInfo(name="arcp-client", version=__version__),
             features=wire.FEATURES if chosen is None else check.texts("features", chosen),
             limit=self.buffer.hard,
-            spoken=DIALECTS[self.dialect] if self.dialect is not None else None,
+            recognise=recognise,
+            peer=DIALECTS[self.dialect] if self.dialect is not None else None,
             silence=self.timeouts.silence,
         )
 

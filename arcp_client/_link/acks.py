@@ -34,7 +34,7 @@ class Acknowledger:
     def mark(self) -> int:
         """Every number up to it was processed by every consumer."""
         session = self._driver.session
-        return session.told(self._subject.mark(session.session_id or "", session.received))
+        return session.ackable(self._subject.mark(session.session_id or "", session.received))
 
     def plan(self) -> None:
         """Something may have been processed."""

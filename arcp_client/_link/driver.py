@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from arcp_client._protocol import effects
+from arcp_client._protocol import actions
 from arcp_client._protocol.session import Session
 from arcp_client.errors import ArcpError, ClientClosed, LinkLost, RemoteProtocolError
 from arcp_client.events import Event, Gap
@@ -25,7 +25,7 @@ _log = logging.getLogger("arcp_client.link")
 class Outlet(Protocol):
     """The link that is up, as the driver sees it."""
 
-    def send(self, effect: effects.Send) -> None:
+    def send(self, effect: actions.Send) -> None:
         """Queue a frame."""
 
     def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
@@ -46,7 +46,7 @@ class Driver:
         session: Session,
         *,
         publish: Callable[[list[Event]], None],
-        tell: Callable[[effects.Effect], None],
+        tell: Callable[[actions.Action], None],
     ) -> None:
         self.session = session
         self._publish = publish
@@ -60,16 +60,16 @@ class Driver:
         self._published = 0
         self._gaps = 0
         self._routes: dict[type, Callable[[Any], None]] = {
-            effects.Send: self._send,
-            effects.Relink: self._relink,
-            effects.Opened: tell,
-            effects.Ended: self._ended,
-            effects.Answered: tell,
-            effects.Refused: tell,
-            effects.JobKnown: tell,
-            effects.JobGone: tell,
-            effects.Rotated: tell,
-            effects.Report: tell,
+            actions.Send: self._send,
+            actions.Relink: self._relink,
+            actions.Opened: tell,
+            actions.Ended: self._ended,
+            actions.Answered: tell,
+            actions.Refused: tell,
+            actions.JobKnown: tell,
+            actions.JobGone: tell,
+            actions.Rotated: tell,
+            actions.Report: tell,
         }
 
     @property
@@ -132,7 +132,7 @@ class Driver:
 
     def heard(self) -> None:
         """A frame came that the session is not given yet."""
-        self.session.heard(self.now)
+        self.session.frame_seen(self.now)
 
     def unreadable(self, error: RemoteProtocolError) -> None:
         """The transport dropped a frame."""
@@ -161,7 +161,7 @@ class Driver:
             self._carrying = False
         self._arm()
 
-    def _do(self, out: list[effects.Effect]) -> None:
+    def _do(self, out: list[actions.Action]) -> None:
         for effect in out:
             route = self._routes.get(type(effect))
             if route is None:
@@ -172,15 +172,15 @@ class Driver:
                 route(effect)
         self.flush()
 
-    def _send(self, effect: effects.Send) -> None:
+    def _send(self, effect: actions.Send) -> None:
         if self._link is not None:
             self._link.send(effect)
 
-    def _relink(self, effect: effects.Relink) -> None:
+    def _relink(self, effect: actions.Relink) -> None:
         if self._link is not None:
             self._link.drop(effect.cause)
 
-    def _ended(self, effect: effects.Ended) -> None:
+    def _ended(self, effect: actions.Ended) -> None:
         self._tell(effect)
         if self._link is not None:
             self._link.drop(effect.cause or LinkLost("the session was closed here"), flush=True)

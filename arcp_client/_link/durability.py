@@ -140,7 +140,7 @@ class Durability:
             saved=self._was_saved,
             fenced=self._was_fenced,
             publish=self._publish,
-            whole=driver.session.whole,
+            whole=driver.session.reorder_block_end,
             idle=lambda: self._subject.backlog == 0,
             urgent=lambda: self._pressure.urgent,
             every=self._store.every,
@@ -310,7 +310,7 @@ class Durability:
         if first_held is not None:
             received = min(received, first_held - 1)
         mark = self._subject.mark(session_id, received)
-        told = session.told(mark)
+        told = session.ackable(mark)
         if told < mark:
             mark = received = told
         processed = self._subject.processed_above(session_id, received) if mark < received else ()

@@ -19,7 +19,7 @@ from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
 from arcp_client._link.intake import Intake
 from arcp_client._link.waking import watch
-from arcp_client._protocol import effects
+from arcp_client._protocol import actions
 from arcp_client._protocol.session import State
 from arcp_client._tasks import TaskOwner, cancel_and_wait, pass_on
 from arcp_client.errors import (
@@ -83,7 +83,7 @@ class Link:
         )
         self._driver = driver
         self._intake = intake
-        self._outbox: deque[effects.Send] = deque()
+        self._outbox: deque[actions.Send] = deque()
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -153,7 +153,7 @@ class Link:
 
     # -- for the driver
 
-    def send(self, effect: effects.Send) -> None:
+    def send(self, effect: actions.Send) -> None:
         self._outbox.append(effect)
         if effect.request is None:  # a request is its caller's, and its caller waits for it
             self._unsent.add(len(effect.data))
@@ -239,7 +239,7 @@ class Link:
             self._news.clear()
             await self._news.wait()
 
-    def _too_large(self, effect: effects.Send, error: LocalProtocolError) -> None:
+    def _too_large(self, effect: actions.Send, error: LocalProtocolError) -> None:
         """One frame did not fit the link; sending it again on the next one would not help."""
         if effect.request is not None:
             self._driver.session.refuse(effect.request, error, self._driver.now)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from arcp_client._link.driver import Driver
-from arcp_client._protocol.requests import Request
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import State
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_id, now_text

@@ -3,7 +3,7 @@
 An answer names its request by an id, by the trace of a submit, by its job or by a nonce. One that
 names something belongs to that request or to none. Only an answer that names nothing goes to the
 oldest request that it can answer; of submits, to the oldest for the agent that was accepted.
-Requests whose time is over are among them, so a late answer never reaches a newer request.
+Requests that are out of time are among them, so a late answer never reaches a newer request.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from arcp_client._protocol.jobs import KnownJobs
-from arcp_client._protocol.requests import Request, Requests
+from arcp_client._protocol.jobs import Jobs
+from arcp_client._protocol.pending import PendingRequests, Request
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.replies import reply_to
@@ -46,11 +46,11 @@ class Correlation:
     """Finds the request of an answer.
 
     Args:
-        requests: those that wait for an answer, and those whose time is over.
+        requests: those that wait for an answer, and those that are out of time.
         jobs: the jobs that the session knows.
     """
 
-    def __init__(self, requests: Requests, jobs: KnownJobs) -> None:
+    def __init__(self, requests: PendingRequests, jobs: Jobs) -> None:
         self._requests = requests
         self._jobs = jobs
 
@@ -59,7 +59,7 @@ class Correlation:
         kind = _ANSWERS[frame.type]
         named = reply_to(frame)
         if named is not None:
-            return self._by_id(named)
+            return self._requests.named(named)
         sent = [request for request in self._requests.sent() if request.kind == kind]
         if kind == dialect.SUBMIT:
             return self._accepted(frame, sent)
@@ -83,7 +83,7 @@ class Correlation:
         if traces:  # some runtimes make a trace for a submit that has none
             sent = [request for request in sent if request.trace_id is None]
         job = self._jobs.get(_job_of(frame))
-        if job is not None and job.mine and job.key is not None:
+        if job is not None and job.submitted and job.key is not None:
             sent = [request for request in sent if request.key == job.key]  # it is told once more
         agent = dialect.text_of(frame.payload.get("agent"))
         if agent:
@@ -130,10 +130,7 @@ class Correlation:
 
     def named_by(self, frame: ControlFrame) -> Request | None:
         """The request whose id a frame names, or, if it names none, bears itself."""
-        return self._by_id(reply_to(frame) or frame.id)
-
-    def _by_id(self, envelope_id: str) -> Request | None:
-        return _first(r for r in self._requests.known() if envelope_id and envelope_id in r.ids)
+        return self._requests.named(reply_to(frame) or frame.id)
 
     def _traced(self, trace_id: str) -> Request | None:
         submits = (r for r in self._requests.known() if r.kind == dialect.SUBMIT)

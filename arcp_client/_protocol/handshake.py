@@ -1,20 +1,22 @@
-"""First frames of each link in, the hello, the welcome or the reason of a refusal out (§6.1–§6.3).
+"""Opens and resumes sessions: the hello, the welcome, and what follows a refusal (§6.1–§6.3, S5).
 
-One `Handshake` serves all links of a client: it knows what to present, and what became of it.
+One `Handshake` serves all links of a client. The newest resume token counts. A refused resume is
+followed by another try where that can help, and by a fresh session where it cannot; so is a link
+that ends without an answer. Each is counted, so that a session is given up after a bounded time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from pydantic import SecretStr
 
-from arcp_client._protocol.resume import Next, ResumeState
+from arcp_client._protocol.peer import Next, Peer
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import ControlFrame, encode
-from arcp_client._wire.dialect import Dialect
 from arcp_client._wire.ids import new_id, new_prefixed_id
-from arcp_client._wire.messages import Auth, Capabilities, Hello
+from arcp_client._wire.messages import Auth, Capabilities, Hello, ResumeBlock
 from arcp_client._wire.replies import Refusal, Welcome, read_refusal, read_welcome, reply_to
 from arcp_client.errors import (
     ArcpError,
@@ -26,7 +28,15 @@ from arcp_client.errors import (
 )
 from arcp_client.models import Checkpoint, ClientInfo
 
-__all__ = ["Handshake"]
+__all__ = ["CUTS", "REFUSALS", "Handshake", "Recognise", "ResumeState"]
+
+REFUSALS: Final = 3
+"""Refusals that may pass by themselves, until a session is given up."""
+CUTS: Final = 8
+"""Links that may end without an answer to the resume. With the default delays, most of a minute."""
+
+Recognise = Callable[[Mapping[str, Any], str], type[Peer]]
+"""Gives the kind of runtime that wrote a welcome, from its payload and envelope id."""
 
 
 class Handshake:
@@ -35,12 +45,13 @@ class Handshake:
     Args:
         client: who the client says it is.
         features: what it offers.
+        recognise: tells the kind of the runtime.
         checkpoint: the session to go on with.
-        spoken: the runtime's dialect, where it is known before the first welcome.
+        spoken: the kind of the runtime, where it must not be recognised.
 
     Attributes:
-        had_session: there was a session before; the next one goes on with it or takes its place.
-        spoken: the runtime's dialect, ``None`` before the first welcome.
+        had_session: there was a session before; the next one resumes it or takes its place.
+        spoken: the kind of the runtime, once known.
     """
 
     def __init__(
@@ -48,11 +59,13 @@ class Handshake:
         client: ClientInfo,
         features: Iterable[str],
         *,
+        recognise: Recognise,
         checkpoint: Checkpoint | None = None,
-        spoken: Dialect | None = None,
+        spoken: type[Peer] | None = None,
     ) -> None:
         self._client = client
         self._features = tuple(features)
+        self._recognise = recognise
         self._override = spoken
         self.spoken = spoken
         self.had_session = checkpoint is not None
@@ -76,11 +89,11 @@ class Handshake:
 
     @property
     def resumable(self) -> bool:
-        """Whether a new link could go on with this session."""
+        """Whether a new link could resume this session."""
         return self._resume.possible
 
     def hello(self, token: SecretStr, cursor: int) -> bytes:
-        """The first frame of a link; asks to resume after ``cursor`` if there is something to."""
+        """The first frame of a link; asks to resume after ``cursor`` if there is a session."""
         block = self._resume.block(cursor, token)
         if block is None:
             self._own_id = new_prefixed_id("sess")
@@ -95,28 +108,29 @@ class Handshake:
         session_id = self._own_id if block is None else block.session_id
         return encode(dialect.HELLO, hello.wire(), id=self._hello_id, session_id=session_id)
 
-    def read(self, frame: ControlFrame) -> Welcome | ArcpError | None:
+    def read(self, frame: ControlFrame, peer: Peer) -> Welcome | ArcpError | None:
         """The welcome; or why this link is of no use; or nothing, for what says neither."""
         if frame.type == dialect.WELCOME:
-            welcome = read_welcome(frame, frozenset(self._features))
-            return (
-                welcome if welcome.info.id else RemoteProtocolError("the welcome names no session")
-            )
+            recognised = self._recognise(frame.payload, frame.id)
+            welcome = read_welcome(frame, frozenset(self._features), recognised.name)
+            if not welcome.info.id:
+                return RemoteProtocolError("the welcome names no session")
+            self.spoken = self._override or recognised
+            return welcome
         if frame.type in dialect.LEGACY_TYPES:
             return RemoteProtocolError(
                 f"the peer speaks another protocol ({frame.type}) under the same version:"
                 " its family (session.open, tool.invoke) is not supported"
             )
         if frame.type in (dialect.SESSION_ERROR, dialect.JOB_ERROR):
-            return self._refused(read_refusal(frame))
+            return self._refused(read_refusal(frame), peer)
         if frame.type in (dialect.CLOSED, dialect.BYE):
             return SessionClosed("the runtime closed the session during the handshake")
         return None
 
     def welcomed(self, welcome: Welcome) -> bool:
-        """The welcome is taken; True if the session went on (§6.3)."""
+        """The welcome is taken; True if the session was resumed (§6.3)."""
         self._resumed = self._resume.welcomed(welcome)
-        self.spoken = self._override or welcome.dialect
         self.had_session = True
         return self._resumed
 
@@ -144,8 +158,9 @@ class Handshake:
         self._resumed = False
         self._resume.left(now)
 
-    def _refused(self, refusal: Refusal) -> ArcpError:
-        step = self._resume.refused(refusal, self.spoken)
+    def _refused(self, refusal: Refusal, peer: Peer) -> ArcpError:
+        # Before the first welcome it is not known how this runtime refuses a resume.
+        step = self._resume.refused(refusal, peer if self.spoken is not None else None)
         if step is not Next.GIVE_UP:
             if step is Next.FRESH:
                 self._resume.forget()
@@ -158,6 +173,121 @@ class Handshake:
         return request_error(
             refusal.code, refusal.message, retryable=refusal.retryable, details=refusal.details
         )
+
+
+class ResumeState:
+    """What is needed to resume a session on another link.
+
+    Args:
+        session_id: the session, ``None`` before the first welcome.
+        token: its newest resume token.
+        refusals: how many refusals that may pass it takes to give the session up.
+        cuts: how many links may end without an answer before it is given up; once the runtime
+            may have dropped the session, one is enough.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_id: str | None = None,
+        token: SecretStr | None = None,
+        refusals: int = REFUSALS,
+        cuts: int = CUTS,
+    ) -> None:
+        self.session_id = session_id
+        self.token = token
+        self._limits = refusals, cuts
+        self._window: float | None = None
+        self._left_at: float | None = None
+        self._fresh_refused = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._refused = 0
+        self._cut = 0
+        self._presented = False
+        self._stepped_back = False
+        self._bearer: SecretStr | None = None
+        self._doubted: SecretStr | None = None
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is a session to resume."""
+        return self.session_id is not None and self.token is not None
+
+    def block(self, cursor: int, bearer: SecretStr) -> ResumeBlock | None:
+        """The resume block of a hello with that bearer token, ``None`` for a fresh session."""
+        self._bearer = bearer
+        if self._doubted is not None and self._doubted == bearer:
+            # A hello with it was refused, as if it were no good, and there is no other one. The
+            # resume token may be meant: a hello without one tells which.
+            self.forget()
+        if self.session_id is None or self.token is None:
+            return None
+        self._presented = True
+        if self._stepped_back:
+            cursor = max(cursor - 1, 0)
+        return ResumeBlock(
+            session_id=self.session_id, resume_token=self.token, last_event_seq=cursor
+        )
+
+    def welcomed(self, welcome: Welcome) -> bool:
+        """A welcome came; True if the session was resumed."""
+        resumed = self.possible and welcome.info.id == self.session_id
+        self.session_id = welcome.info.id
+        # One runtime does not rotate and may leave it out: then the old one still counts.
+        if welcome.resume_token is not None or not resumed:
+            self.token = welcome.resume_token
+        self._window = welcome.info.resume_window
+        self._left_at = None
+        self._fresh_refused = False
+        self._clear()
+        return resumed
+
+    def refused(self, refusal: Refusal, peer: Peer | None) -> Next:
+        """The runtime refused the hello; after `Next.FRESH`, `forget` is the caller's to do."""
+        presented, self._presented = self._presented, False
+        if not presented:
+            if refusal.code != dialect.RESUME_WINDOW_EXPIRED or self._fresh_refused:
+                return Next.GIVE_UP
+            self._fresh_refused = True  # it may not have noticed that nothing was to be resumed
+            return Next.FRESH
+        if refusal.code == dialect.UNAUTHENTICATED and self._doubted is None:
+            self._doubted = self._bearer
+            return Next.AGAIN
+        if refusal.code == dialect.RESUME_WINDOW_EXPIRED and peer is not None:
+            step = peer.resume_refused()
+            if step is Next.STEP_BACK:
+                if not self._stepped_back:
+                    self._stepped_back = True
+                    return Next.AGAIN
+                step = Next.FRESH
+            transient = step is Next.AGAIN
+        else:
+            transient = refusal.code == dialect.PERMISSION_DENIED or refusal.retryable
+        self._refused += 1
+        if transient and self._refused < self._limits[0]:
+            return Next.AGAIN
+        return Next.FRESH
+
+    def left(self, now: float) -> None:
+        """The link is gone. One that ended without an answer to the resume counts as a cut."""
+        if self._left_at is None:
+            self._left_at = now
+        if not self._presented:
+            return
+        self._presented = False
+        self._cut += 1
+        expired = self._window is not None and now - self._left_at > self._window
+        if expired or self._cut >= self._limits[1]:
+            self.forget()
+
+    def forget(self) -> None:
+        """The session is gone: id and token go together."""
+        self.session_id = None
+        self.token = None
+        self._window = None
+        self._clear()
 
 
 def _text(refusal: Refusal) -> str:

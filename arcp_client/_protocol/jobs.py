@@ -1,103 +1,223 @@
-"""Job ids in, what this session knows of them out: whose they are and whether they ended."""
+"""Keeps one `JobState` for each job of a session: everything that the session knows of it."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from datetime import datetime
+from typing import Any, Final
 
 import msgspec
 
+from arcp_client._wire.codec import ControlFrame
 from arcp_client.models import OpenJob
 
-__all__ = ["KnownJob", "KnownJobs"]
+__all__ = ["JobState", "Jobs", "Recovering", "Terminal"]
+
+Terminal = tuple[ControlFrame, bytes]
+"""A terminal message of a job and its bytes."""
 
 
-class KnownJob(msgspec.Struct):
-    """A job that has not ended, as far as this session knows.
+class Recovering(msgspec.Struct, eq=False):
+    """The recovery plan that runs for a job; see `plans` and `recovery`.
+
+    Attributes:
+        plan: the plan, a generator of steps.
+        again: begins the plan again after a lost link.
+        needs: the `Recover` that the peer chose the plan by, if it did.
+        step: the step whose answer the plan waits for.
+        lossy: events may be gone, which is yet to be announced.
+        only_outcome: only events of the result are delivered.
+        deadline: when the step ends by time; None while an answer is awaited.
+        came: an event of the job came during this step.
+        waits_since: when the wait for the terminal message began.
+        probes: how often the link was probed meanwhile.
+        held: the terminal message that waits until the history is there.
+    """
+
+    plan: Generator[Any, Any, None]
+    again: Callable[..., Generator[Any, Any, None]]
+    needs: Any = None
+    step: Any = None
+    lossy: bool = False
+    only_outcome: bool = False
+    deadline: float | None = None
+    came: bool = False
+    waits_since: float = 0.0
+    probes: int = 0
+    held: Terminal | None = None
+
+
+class JobState(msgspec.Struct, eq=False):
+    """Everything that a session knows of one job.
 
     Attributes:
         job_id: its id.
-        mine: this client submitted it.
-        watched: this session subscribed to it.
-        live: without its history: of its past nothing is wanted.
-        heard: its runtime told of it unasked, and its events come in any case.
-        home: the session that submitted it, if that is known; its numbers are the ones that count.
-        since: its events up to this number of that session are known; set once that is gone.
+        open: the session knows of it, and it has not ended.
+        submitted: this client submitted it.
+        subscribed: this session subscribed to it.
+        from_now_on: subscribed without its history: only later events are wanted.
+        announced: the runtime announced it; its events come without a subscription.
+        origin_session: the session that submitted it, where known; its numbers are the job's.
+        resume_after: the last number received in the origin session, once that session is gone.
         agent: name or name@version, once known.
-        key: the idempotency key that it was submitted with.
-        payload: what was submitted; sent again where only that brings a lost outcome back.
-        trace_id: what it was submitted with.
+        key: the idempotency key of its submit.
+        payload: what was submitted; sent again where only that brings a lost outcome.
+        trace_id: of its submit.
+        cancelled: the runtime accepted a cancel of it.
+        first_missing: the first number of a gap in which its end may be lost.
+        began_at: the time of its first event, for a job that is watched from now on.
+        skips_past: a history of it is on its way, whose events before that time are not wanted.
+        delivered: marks of its delivered events, where a history may bring them again.
+        histories: how many histories of it were asked for and have not come to their end.
+        history_requested: a subscription with history waits for its confirmation.
+        unsubscribing: its unsubscribe is not known to have been read by the runtime.
+        unsubscribe_barrier: the barrier behind the unsubscribe, once that was sent.
+        recovering: the recovery plan that runs for it.
+        interrupted: the plan that a lost link interrupted; it is begun again on the next one.
+        stored_end: its terminal message, which came behind a hole of a session that is gone.
+        peer: what the peer's repairs keep about it.
     """
 
     job_id: str
-    mine: bool = False
-    watched: bool = False
-    live: bool = False
-    heard: bool = False
-    home: str = ""
-    since: int | None = None
+    open: bool = False
+    submitted: bool = False
+    subscribed: bool = False
+    from_now_on: bool = False
+    announced: bool = False
+    origin_session: str = ""
+    resume_after: int | None = None
     agent: str = ""
     key: str | None = None
     payload: object = None
     trace_id: str | None = None
+    cancelled: bool = False
+    first_missing: int | None = None
+    began_at: datetime | None = None
+    skips_past: bool = False
+    delivered: OrderedDict[str, None] | None = None
+    histories: int = 0
+    history_requested: bool = False
+    unsubscribing: bool = False
+    unsubscribe_barrier: str | None = None
+    recovering: Recovering | None = None
+    interrupted: Recovering | None = None
+    stored_end: Terminal | None = None
+    peer: Any = None
 
     @property
-    def ours(self) -> bool:
-        """Whether somebody here is interested in it."""
-        return self.mine or self.watched
+    def wanted(self) -> bool:
+        """Whether this client wants its events."""
+        return self.submitted or self.subscribed
+
+    @property
+    def plain(self) -> bool:
+        """Whether its next event needs no look at the job."""
+        return self.delivered is None and self.recovering is None and not self.unsubscribing
 
 
-class KnownJobs:
-    """The open jobs, and the ids of the last ones that ended.
+REMEMBERED: Final = 4096
+"""Ended jobs that are remembered, so that a second terminal message is recognised."""
+
+
+class Jobs:
+    """The jobs of one session: the open ones, and the last ones that ended.
 
     Args:
-        remember: how many ended ones are remembered, so that a second terminal is recognised.
+        remember: how many ended ones are remembered.
+
+    Attributes:
+        table: every job by its id; looked at for each event, so a plain dict.
     """
 
-    def __init__(self, *, remember: int = 4096) -> None:
-        self._open: dict[str, KnownJob] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+    def __init__(self, *, remember: int = REMEMBERED) -> None:
+        self.table: Final[dict[str | None, JobState]] = {}
+        self._ended: OrderedDict[str, JobState] = OrderedDict()
         self._remember = remember
 
-    def __iter__(self) -> Iterator[KnownJob]:
-        return iter(tuple(self._open.values()))
+    def __iter__(self) -> Iterator[JobState]:
+        """The open jobs."""
+        return iter([job for job in self.table.values() if job.open])
 
-    def get(self, job_id: str | None) -> KnownJob | None:
+    @property
+    def ended(self) -> list[JobState]:
+        """The ended jobs that are remembered, oldest first."""
+        return list(self._ended.values())
+
+    def get(self, job_id: str | None) -> JobState | None:
         """The open job of that id."""
-        return self._open.get(job_id) if job_id is not None else None
+        job = self.table.get(job_id)
+        return None if job is None or not job.open else job
 
-    def learn(self, job_id: str) -> KnownJob:
-        """The open job of that id, made known if need be."""
-        job = self._open.get(job_id)
+    def state(self, job_id: str) -> JobState:
+        """The state of that job, open or not; a new one if there is none."""
+        job = self.table.get(job_id)
         if job is None:
-            job = self._open[job_id] = KnownJob(job_id)
-            self._ended.pop(job_id, None)
+            job = self.table[job_id] = JobState(job_id)
         return job
 
-    def resume(self, job: OpenJob, *, home: str) -> None:
-        """A job that had not ended when a checkpoint was taken; its submit is not repeated."""
-        known = self.learn(job.job_id)
-        known.mine = True
-        known.home, known.agent, known.key = home, job.agent, job.idempotency_key
+    def learn(self, job_id: str) -> JobState:
+        """The open job of that id; it becomes one if it was not known, or had ended."""
+        job = self.state(job_id)
+        self._ended.pop(job_id, None)
+        job.open = True
+        return job
+
+    def resume(self, open_job: OpenJob, *, origin: str) -> None:
+        """Take over a job that was open at the checkpoint; its submit is not repeated."""
+        job = self.learn(open_job.job_id)
+        job.submitted = True
+        job.origin_session, job.agent = origin, open_job.agent
+        job.key = open_job.idempotency_key
 
     def end(self, job_id: str) -> bool:
-        """It ended; False if that was known."""
+        """The job has ended: what is kept of an open job goes. False if it had ended before.
+
+        The events that a later history may bring again stay known: see `dedup`.
+        """
         if job_id in self._ended:
             return False
-        self._open.pop(job_id, None)
-        self._ended[job_id] = None
+        self._ended[job_id] = self._reset(job_id)
         if len(self._ended) > self._remember:
-            self._ended.popitem(last=False)
+            oldest, _ = self._ended.popitem(last=False)
+            del self.table[oldest]
         return True
 
-    def again(self, job_id: str) -> None:
-        """It is told once more from its beginning, its end included."""
-        self._ended.pop(job_id, None)
-
     def forget(self, job_id: str) -> None:
-        """Nothing more is wanted of it."""
-        self._open.pop(job_id, None)
+        """Nothing more is wanted of an open job; what is still on its way stays recognised."""
+        if self.get(job_id) is not None:
+            self.tidy(self._reset(job_id))
+
+    def reopen(self, job_id: str) -> None:
+        """An ended job is told again from its beginning, its end included."""
+        job = self._ended.pop(job_id, None)
+        if job is not None:
+            self.tidy(job)
+
+    def tidy(self, job: JobState) -> None:
+        """Drop the state of a job of which nothing needs to be known."""
+        if not job.open and job.job_id not in self._ended and job.plain and job.peer is None:
+            self.table.pop(job.job_id, None)
 
     def has_ended(self, job_id: str) -> bool:
-        """Whether its end was seen, not too long ago."""
+        """Whether its end was seen, and is remembered."""
         return job_id in self._ended
+
+    def _reset(self, job_id: str) -> JobState:
+        """Keep only what concerns frames that are still on their way."""
+        job = self.state(job_id)
+        if job.recovering is not None:
+            job.recovering.plan.close()
+            job.recovering = None
+        kept = JobState(
+            job_id,
+            delivered=job.delivered,
+            histories=job.histories,
+            history_requested=job.history_requested,
+            unsubscribing=job.unsubscribing,
+            unsubscribe_barrier=job.unsubscribe_barrier,
+            peer=job.peer,
+        )
+        for field in JobState.__struct_fields__:
+            setattr(job, field, getattr(kept, field))
+        return job

@@ -1,232 +1,550 @@
-"""Answers, events and time in, steps towards the outcomes of jobs out (S4, S5, S6).
+"""Runs recovery plans: after a lost link, a gap or an old acceptance, each job gets to its outcome.
 
-The jobs that are on their way back, each a `Case` with the rung that it stands on. Here stands
-which of them an answer, an event or a moment concerns.
+The session says what happened, the `Peer` says which jobs need a plan, and `plans` says how a plan
+goes. Here the steps become requests, and answers, events and time lead to the next step (S4, S5,
+S6). A plan that a lost link interrupted is begun again from its first step on the next link.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
-from arcp_client._protocol.case import PATIENCE, QUIET, TRIES, Case, Rung
-from arcp_client._protocol.steps import Asking, Means, Plan, Step
-from arcp_client.errors import RequestError
+import msgspec
 
-__all__ = ["PATIENCE", "QUIET", "TRIES", "Recovery", "Rung"]
+from arcp_client._protocol import actions
+from arcp_client._protocol.jobs import JobState, Recovering
+from arcp_client._protocol.peer import Peer, View
+from arcp_client._protocol.pending import Request
+from arcp_client._protocol.plans import (
+    PATIENCE,
+    QUIET,
+    TRIES,
+    AwaitTerminal,
+    Backoff,
+    EventsLost,
+    GiveUp,
+    ListJobs,
+    Means,
+    OnlyOutcome,
+    Plan,
+    Recover,
+    ReleaseTerminal,
+    Resubmit,
+    Step,
+    StepRefused,
+    Subscribe,
+    Watch,
+    await_outcome,
+    expect_first_event,
+    recover,
+    watch_cancelled,
+)
+from arcp_client._protocol.receiver import Receiver
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.messages import Cancel
+from arcp_client._wire.messages import ListJobs as ListJobsMessage
+from arcp_client._wire.messages import Subscribe as SubscribeMessage
+from arcp_client._wire.replies import Accepted, JobPage, Subscribed
+from arcp_client.errors import (
+    ArcpError,
+    JobLost,
+    RequestError,
+    ResultUnavailable,
+    job_error,
+    request_error,
+)
 
-T = TypeVar("T")
+__all__ = ["OWN_TIMEOUT", "Recovery"]
+
+OWN_TIMEOUT: Final = 30.0
+"""Seconds that the runtime has to answer a request of a plan."""
+
+_CODES: Final = {
+    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
+    dialect.TIMED_OUT: dialect.TIMEOUT,
+    dialect.ERROR: dialect.INTERNAL_ERROR,
+}
+"""Codes for jobs of which nothing is known but how they ended."""
 
 
-class Recovery(Generic[T]):
-    """The jobs of one session that are on their way back.
+Begin = Callable[[JobState, Means], Plan]
+"""Begins a plan for a job, by what the runtime of the present link can be asked."""
 
-    Every verb gives the steps to take, in order. A job that has ended, in whatever way, is to be
-    reported with `ended`; steps about it may still be answered, and are ignored then.
 
-    Attributes:
-        busy: whether any job is on its way.
+class _Asked(msgspec.Struct, eq=False):
+    """Marks a request of plans: each job whose step it is, with that step."""
+
+    steps: list[tuple[str, Step]]
+
+
+class Recovery:
+    """The recovery plans of one session.
+
+    Args:
+        view: the session.
+        receiver: delivers terminal messages, announces lost events.
+        ended: called with a job for which there is no outcome, once it is given up.
     """
 
-    def __init__(self) -> None:
-        self.busy = False
-        self._cases: dict[str, Case[T]] = {}
-
-    def rung(self, job_id: str) -> Rung | None:
-        """Where a job stands; ``None`` if nothing needs to be done for it."""
-        case = self._cases.get(job_id)
-        return None if case is None else case.rung
-
-    def fetching(self, job_id: str) -> bool:
-        """Whether the outcome of a job is asked for under its key."""
-        return self.rung(job_id) in (Rung.FETCHING, Rung.WAITING)
-
-    def interrupted(self) -> dict[str, Plan]:
-        """The plans that must be begun again if the link is lost now."""
-        plans = ((case.job_id, case.interrupted) for case in self._cases.values())
-        return {job_id: plan for job_id, plan in plans if plan is not None}
-
-    @property
-    def deadline(self) -> float | None:
-        """When `tick` must be called."""
-        moments = [case.deadline for case in self._cases.values() if case.deadline is not None]
-        return min(moments, default=None)
+    def __init__(self, view: View, receiver: Receiver, ended: Callable[[str, float], None]) -> None:
+        self._view = view
+        self._out = view.out
+        self._jobs = view.jobs
+        self._pending = view.pending
+        self._negotiated = view.negotiated
+        self._receiver = receiver
+        self._ended = ended
+        self._active: set[JobState] = set()
 
     # -- beginnings
 
-    def begin(
+    def opened(self, peer: Peer, now: float, *, resumed: bool) -> None:
+        """A link is live, not the first one: begin the plan of each job that needs one."""
+        for job in self._jobs:
+            interrupted, job.interrupted = job.interrupted, None
+            needs = self._needs_on(peer, job, resumed=resumed)
+            if needs is None and interrupted is None:
+                continue
+            if not resumed and self._is_unreachable(peer, job, now):
+                continue
+            before = interrupted.needs if interrupted is not None else None
+            if needs is None:
+                assert interrupted is not None
+                self._start(peer, job, interrupted.again, now, needs=before)
+                continue
+            if before is not None:
+                needs = _combined(needs, before, resumed=resumed)
+            self.begin(peer, job, needs, now)
+
+    def _needs_on(self, peer: Peer, job: JobState, *, resumed: bool) -> Recover | None:
+        if not job.wanted:
+            return None
+        if resumed:
+            return peer.after_resume(job)
+        return peer.after_new_session(job)
+
+    def check(self, peer: Peer, jobs: list[JobState], now: float) -> None:
+        """After a gap: find out whether these jobs still run (S4)."""
+        blind = False
+        for job in jobs:
+            first, job.first_missing = job.first_missing, None
+            if job.recovering is not None:
+                continue
+            means = peer.means(job)
+            if not means.any:
+                blind = True
+                continue
+            position = job.resume_after
+            if job.origin_session == self._negotiated.session_id and first is not None:
+                position = first - 1
+            needs = peer.after_gap(job, position)
+            if needs is not None:
+                self.begin(peer, job, needs, now)
+        if blind:
+            text = "events were lost, and the runtime cannot be asked whether their jobs still run"
+            self._out.report(text)
+
+    def accepted(
         self,
-        job_id: str,
+        peer: Peer,
+        job: JobState,
+        accepted: Accepted,
+        request: Request,
         now: float,
         *,
-        means: Means,
-        plan: Plan,
-        lossy: bool = False,
-        renew: bool = False,
-    ) -> list[Step[T]]:
-        """Lead a job back whose outcome is not known here.
-
-        Args:
-            job_id: which job.
-            now: the time.
-            means: what may be asked.
-            plan: how.
-            lossy: events may have gone nowhere, which is announced once it is clear that the job
-                had begun, and before anything that came after them.
-            renew: the runtime may hold a subscription of a link that is dead.
-        """
-        case: Case[T] = Case(
-            job_id=job_id,
-            means=means,
-            plan=plan,
-            history=plan.history,
-            from_seq=plan.from_seq,
-            lossy=lossy,
-            renew=renew,
-            held_back=plan.hold,
-            watchful=plan.watchful,
-            live=plan.live,
-            only_outcome=plan.only_outcome,
-            look_first=plan.look_first and means.look,
-            cancelled=plan.cancelled,
+        elsewhere: bool,
+    ) -> None:
+        """A job was accepted; one that is not new may have run without this session (S6)."""
+        welcomed_at = self._negotiated.welcomed_at
+        if accepted.accepted_at is not None and welcomed_at is not None:
+            before = accepted.accepted_at < welcomed_at
+        else:
+            before = len(request.ids) > 1
+        elsewhere = elsewhere or (before and request.session_id != self._negotiated.session_id)
+        if elsewhere and self._is_unreachable(peer, job, now):
+            return
+        traced = request.own_trace and accepted.job_trace == request.trace_id
+        fresh = request.fresh or (peer.repeats_trace and traced)
+        needs = peer.after_acceptance(
+            job,
+            elsewhere=elsewhere,
+            sent_before=before,
+            resent=len(request.ids) > 1,
+            fresh=fresh,
+            now=now,
         )
-        self._add(case)
-        return self._settled(case, case.start(now))
+        if needs is not None:
+            self.begin(peer, job, needs, now)
+        elif not fresh and peer.doubts_acceptances:
+            again = partial(recover, needs=Recover(history=True))
+            self._start(peer, job, again, now, first=expect_first_event)
 
-    def told_ended(
-        self, job_id: str, status: str, now: float, *, means: Means, history: bool
-    ) -> list[Step[T]]:
-        """A subscription, with ``history`` or without, was confirmed for a job that has ended.
-
-        Without, only its outcome is wanted.
-        """
-        case: Case[T] = Case(
-            job_id=job_id,
-            means=means,
-            plan=Plan(history=history, only_outcome=not history),
-            rung=Rung.WAITING,
-            confirmed=True,
-            history=history,
-            only_outcome=not history,
-            status=status,
+    def watched(self, peer: Peer, request: Request, subscribed: Subscribed, now: float) -> None:
+        """The application's subscription was confirmed (§7.6)."""
+        job = self._confirmed(subscribed.job_id)
+        if job is None:
+            return  # its history brought its end
+        history = bool(request.payload.get("history"))
+        job.from_now_on = (
+            not history and not job.submitted and (job.from_now_on or not job.subscribed)
         )
-        self._add(case)
-        return self._settled(case, case.want_outcome(now))
+        job.subscribed = True
+        job.agent = subscribed.agent
+        if subscribed.status in dialect.ENDED:
+            plan = partial(await_outcome, status=subscribed.status, history=history)
+            self._start(peer, job, plan, now)
 
-    def doubt(self, job_id: str, now: float, *, means: Means) -> None:
-        """A job was accepted that may be an old one: so it is, if nothing comes of it soon."""
-        self._add(
-            Case(
-                job_id=job_id,
-                means=means,
-                plan=Plan(history=True),
-                rung=Rung.FOLLOWING,
-                doubtful=True,
-                deadline=now + PATIENCE,
-            )
-        )
+    def outcome_wanted(self, peer: Peer, job_id: str, now: float) -> None:
+        """The outcome is wanted of a job whose end was seen, and forgotten, long ago."""
+        job = self._jobs.learn(job_id)
+        self.begin(peer, job, peer.outcome_wanted(job), now)
 
-    def cancelled(self, job_id: str, now: float, *, means: Means) -> None:
-        """The runtime took a cancel in. One that forgets cancelled jobs before they began is asked.
+    def cancelled(self, peer: Peer, job_id: str, now: float) -> None:
+        """A cancel was accepted, and nothing says that the job will send an end."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        job.cancelled = True
+        running = job.recovering
+        if running is None:
+            self._start(peer, job, watch_cancelled, now)
+        elif isinstance(running.step, Watch):
+            running.deadline = now + PATIENCE
 
-        Args:
-            job_id: which job.
-            now: the time.
-            means: what may be asked of a job whose events come; it must not be subscribed to.
-        """
-        case = self._cases.get(job_id)
-        if case is None:
-            plan = Plan(history=False)
-            case = Case(job_id=job_id, means=means, plan=plan, rung=Rung.FOLLOWING)
-            self._add(case)
-        case.cancelled = True
-        if case.rung is Rung.FOLLOWING:
-            case.deadline = now + PATIENCE
+    def begin(self, peer: Peer, job: JobState, needs: Recover, now: float) -> None:
+        """Begin a plan for a job, in place of the one that runs."""
+        self._start(peer, job, partial(recover, needs=needs), now, needs=needs)
 
-    # -- answers
+    def _start(
+        self,
+        peer: Peer,
+        job: JobState,
+        again: Begin,
+        now: float,
+        *,
+        first: Begin | None = None,
+        needs: Recover | None = None,
+    ) -> None:
+        if job.recovering is not None:
+            job.recovering.plan.close()
+        plan = (first or again)(job, peer.means(job))
+        lossy = needs is not None and needs.lossy
+        job.recovering = Recovering(plan, again, needs, lossy=lossy)
+        self._active.add(job)
+        self._go_on(job, now)
 
-    def attached(self, job_id: str, status: str, now: float) -> list[Step[T]]:
-        """The subscription was confirmed; what the runtime held came before this."""
-        case = self._cases.get(job_id)
-        return [] if case is None else self._settled(case, case.attached(status, now))
+    # -- answers to the requests of plans
 
-    def looked(
-        self, job_id: str, status: str | None, now: float, *, cursor: str | None = None
-    ) -> list[Step[T]]:
-        """A page of the listing came; ``status`` is ``None`` if the job is not on it."""
-        case = self._cases.get(job_id)
-        return [] if case is None else self._settled(case, case.looked(status, now, cursor=cursor))
+    def answered(self, request: Request, value: object, now: float) -> None:
+        """A request of plans was answered."""
+        for job_id, step in request.token.steps:
+            if isinstance(value, Subscribed):
+                self._confirmed(job_id)
+            job = self._jobs.get(job_id)
+            if isinstance(value, Accepted) and value.job_id != job_id:
+                self._cancel_unasked(value.job_id, now)
+            if job is None or job.recovering is None or job.recovering.step is not step:
+                continue
+            if isinstance(value, Subscribed):
+                self._go_on(job, now, value.status)
+            elif isinstance(value, Accepted):
+                self._go_on(job, now, value.job_id)
+            elif isinstance(value, JobPage):
+                self._listed(job, value, now)
 
-    def fetched(self, job_id: str, accepted_id: str, now: float) -> list[Step[T]]:
-        """The submit under the same key was accepted, as this job."""
-        case = self._cases.get(job_id)
-        return [] if case is None else self._settled(case, case.fetched(accepted_id, now))
+    def accepted_late(self, request: Request, accepted: Accepted, now: float) -> None:
+        """A submit under an old key was accepted after its time."""
+        if all(accepted.job_id != job_id for job_id, _ in request.token.steps):
+            self._cancel_unasked(accepted.job_id, now)
 
-    def refused(self, asking: Asking, error: RequestError, now: float) -> list[Step[T]]:
-        """A step was refused, or not answered in time."""
-        case = self._cases.get(asking.job_id)
-        return [] if case is None else self._settled(case, case.refused(asking.ask, error, now))
+    def _listed(self, job: JobState, page: JobPage, now: float) -> None:
+        status = next((one.status for one in page.jobs if one.job_id == job.job_id), None)
+        if status is None and page.next_cursor is not None:
+            self._perform(job, ListJobs(page.next_cursor), now)
+        else:
+            self._go_on(job, now, status)
+
+    def refused(self, request: Request, error: ArcpError, now: float) -> None:
+        """A request of plans was refused, or not answered in time."""
+        if not isinstance(error, RequestError):
+            error = request_error(dialect.INVALID_REQUEST, str(error))
+        for job_id, step in request.token.steps:
+            job = self._jobs.get(job_id)
+            if job is not None and job.recovering is not None and job.recovering.step is step:
+                self._go_on(job, now, StepRefused(error))
 
     # -- events
 
-    def seen(self, job_id: str | None, now: float) -> None:
-        """Something of the job came."""
-        case = self._cases.get(job_id) if job_id is not None else None
-        if case is not None:
-            case.seen(now)
-            self._settled(case, [])
+    def seen(self, job: JobState, now: float) -> None:
+        """Something of a job with a plan came."""
+        running = job.recovering
+        assert running is not None
+        if isinstance(running.step, AwaitTerminal):
+            running.deadline = now + PATIENCE
+        elif isinstance(running.step, Watch):
+            if running.step.until_first:
+                running.plan.close()
+                job.recovering = None
+            else:
+                running.came = True
+                running.deadline = now + QUIET
 
-    def wants(self, job_id: str | None, *, of_result: bool) -> bool:
-        """Whether an event is to be delivered: of an ended job, only what makes up its result."""
-        case = self._cases.get(job_id) if job_id is not None else None
-        return case is None or not case.only_outcome or of_result
-
-    def keep(self, job_id: str | None, item: T, *, here: bool) -> bool:
-        """Keep a terminal message back; False if it may be delivered at once.
-
-        Args:
-            job_id: whose end it is.
-            item: the message.
-            here: it was sent for this session. In a history, that shows that nothing is missing.
-        """
-        case = self._cases.get(job_id) if job_id is not None else None
-        return case is not None and case.keep(item, here=here)
-
-    def ended(self, job_id: str) -> None:
-        """The job's end was delivered."""
-        self._drop(job_id)
+    def holds(self, job: JobState | None, frame: ControlFrame, data: bytes) -> bool:
+        """Hold a terminal message while its job's history is awaited; False: deliver it."""
+        running = job.recovering if job is not None else None
+        if running is None or not isinstance(running.step, Subscribe):
+            return False
+        if not running.step.hold_terminal:
+            return False
+        if running.step.history and frame.session_id == self._negotiated.session_id:
+            running.lossy = False  # sent in a history of this session: nothing is missing
+        running.held = frame, data
+        return True
 
     # -- time, and the link
 
-    def tick(self, now: float, *, heard_at: float | None = None) -> list[Step[T]]:
-        """Time has passed.
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` must be called; ``None`` while time says nothing about any job."""
+        if not self._active or self._view.blind:
+            return None
+        moments = [running.deadline for _, running in self._running()]
+        return min((moment for moment in moments if moment is not None), default=None)
 
-        Args:
-            now: the time.
-            heard_at: when anything was heard last.
+    def _running(self) -> list[tuple[JobState, Recovering]]:
+        """The jobs with a plan."""
+        running = []
+        for job in tuple(self._active):
+            if job.recovering is None:
+                self._active.discard(job)
+            else:
+                running.append((job, job.recovering))
+        return running
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if not self._active or self._view.blind:
+            return
+        for job, running in self._running():
+            if job.recovering is not running:
+                continue
+            if running.deadline is None or now < running.deadline:
+                continue
+            running.deadline = None
+            if isinstance(running.step, Watch):
+                self._go_on(job, now, running.came)
+            elif isinstance(running.step, AwaitTerminal) and self._is_link_silent(running, now):
+                running.probes += 1
+                running.waits_since = now
+                running.deadline = now + PATIENCE
+                if self._negotiated.offers(dialect.HEARTBEAT):
+                    self._out.ping(now)
+            else:
+                self._go_on(job, now)
+
+    def _is_link_silent(self, running: Recovering, now: float) -> bool:
+        """Whether the link, and not the job, may be what is silent: then it is probed."""
+        heard_at = self._out.heartbeat.heard_at
+        quiet = not running.probes and heard_at <= now - PATIENCE / 2
+        return running.probes < TRIES and (quiet or heard_at <= running.waits_since)
+
+    def link_lost(self, now: float) -> None:
+        """The link is gone: every plan is interrupted, its requests are withdrawn."""
+        for job, running in self._running():
+            job.recovering = None
+            running.plan.close()
+            watched = isinstance(running.step, Watch) and running.step.confirmed
+            job.interrupted = None if watched else running
+            if isinstance(running.step, Subscribe) and running.step.hold_terminal:
+                # The resume may bring its stored end, which must not look like the whole of it.
+                if running.lossy:
+                    self._receiver.events_lost(job.job_id)
+                if running.held is not None:
+                    self._receiver.end(*running.held)
+        for request in self._pending:
+            if request.owner is self:
+                self._pending.remove(request)
+
+    def job_ended(self, job: JobState) -> None:
+        """A job has ended, or nothing more is wanted of it: its plan was closed."""
+        self._active.discard(job)
+        for request in self._pending.waiting():
+            if request.owner is self and [job_id for job_id, _ in request.token.steps] == [
+                job.job_id
+            ]:
+                self._pending.remove(request)
+
+    # -- steps
+
+    def _go_on(self, job: JobState, now: float, answer: object = None) -> None:
+        """Give a plan the answer to its step, and perform what it yields, until it waits."""
+        running = job.recovering
+        assert running is not None
+        while True:
+            try:
+                if isinstance(answer, StepRefused):
+                    step = running.plan.throw(answer)
+                else:
+                    step = running.plan.send(answer if running.step is not None else None)
+            except StopIteration:
+                if job.recovering is running:
+                    job.recovering = None
+                return
+            running.step, running.deadline, running.came = step, None, False
+            answer = None
+            if self._perform(job, step, now) or job.recovering is not running:
+                return
+
+    def _perform(self, job: JobState, step: Step, now: float) -> bool:
+        """Perform a step; whether its plan has to wait for an answer."""
+        running = job.recovering
+        assert running is not None
+        match step:
+            case EventsLost():
+                if running.lossy:
+                    running.lossy = False
+                    self._receiver.events_lost(job.job_id)
+                return False
+            case ReleaseTerminal():
+                if running.held is not None:
+                    self._receiver.end(*running.held)
+                return False
+            case OnlyOutcome():
+                running.only_outcome = True
+                return False
+            case GiveUp(status, why):
+                self._give_up(job, _no_outcome(job.job_id, status, why), status, now)
+            case Backoff(seconds) | Watch(seconds):
+                running.deadline = now + seconds
+            case AwaitTerminal():
+                running.probes, running.waits_since = 0, now
+                running.deadline = now + PATIENCE
+            case ListJobs() if self._joins(job, step):
+                running.step = step
+            case _:
+                running.step = step
+                self._pending.add(self._request(job, step, now))
+        return True
+
+    def _joins(self, job: JobState, step: ListJobs) -> bool:
+        """Whether a listing that has yet to be sent serves this job, too, from now on."""
+        for request in self._pending:
+            if (
+                request.owner is self
+                and request.kind == dialect.LIST_JOBS
+                and not request.ids
+                and request.payload.get("cursor") == step.cursor
+            ):
+                request.token.steps.append((job.job_id, step))
+                return True
+        return False
+
+    def _request(self, job: JobState, step: Step, now: float) -> Request:
+        """The request that takes a step."""
+        asked = _Asked([(job.job_id, step)])
+        deadline = now + OWN_TIMEOUT
+        if isinstance(step, Subscribe):
+            message = SubscribeMessage(
+                job_id=job.job_id, history=step.history, from_event_seq=step.after
+            )
+            return Request(
+                kind=dialect.SUBSCRIBE,
+                payload=message.wire(),
+                deadline=deadline,
+                job_id=job.job_id,
+                token=asked,
+                owner=self,
+                renew=step.renew,
+            )
+        if isinstance(step, ListJobs):
+            return Request(
+                kind=dialect.LIST_JOBS,
+                payload=ListJobsMessage(limit=1000, cursor=step.cursor).wire(),
+                deadline=deadline,
+                token=asked,
+                owner=self,
+            )
+        assert isinstance(step, Resubmit)
+        return Request(
+            kind=dialect.SUBMIT,
+            payload=job.payload,
+            deadline=deadline,
+            trace_id=job.trace_id,
+            key=job.key,
+            token=asked,
+            owner=self,
+        )
+
+    # -- ends
+
+    def unfetchable(self, why: ArcpError, now: float) -> bool:
+        """Links end over the answers to interrupted plans: their jobs have no outcome here.
+
+        To be called after `link_lost`. False if there are none.
         """
-        steps: list[Step[T]] = []
-        for case in tuple(self._cases.values()):
-            steps += self._settled(case, case.tick(now, heard_at))
-        return steps
+        jobs = [job for job in self._jobs if job.interrupted is not None]
+        for job in jobs:
+            text = f"the outcome of job {job.job_id} cannot be received: {why}"
+            self._give_up(job, ResultUnavailable(text, job_id=job.job_id), "", now)
+        return bool(jobs)
 
-    def lost(self) -> list[Step[T]]:
-        """The link is gone: what is not known by now begins anew on the next one."""
-        steps = [step for case in self._cases.values() for step in case.lost()]
-        self._cases.clear()
-        self.busy = False
-        return steps
+    def _is_unreachable(self, peer: Peer, job: JobState, now: float) -> bool:
+        """Whether nothing of a job can come in this session; then it is given up."""
+        means = peer.means(job)
+        if means.subscribe or means.resubmit:
+            return False
+        text = (
+            f"job {job.job_id} runs in a session that is gone, and the runtime has no"
+            " subscriptions (§6.2): its result is not available any more"
+        )
+        self._give_up(job, ResultUnavailable(text, job_id=job.job_id), "", now)
+        return True
 
-    # -- pieces
+    def _confirmed(self, job_id: str) -> JobState | None:
+        """A subscription was confirmed; gives its job, if that has not ended."""
+        self._receiver.subscribed(job_id)
+        return None if self._jobs.has_ended(job_id) else self._jobs.learn(job_id)
 
-    def _add(self, case: Case[T]) -> None:
-        self._cases[case.job_id] = case
-        self.busy = True
+    def _give_up(self, job: JobState, error: ArcpError, status: str, now: float) -> None:
+        """The runtime has no outcome for a job: report that in place of an end."""
+        if job.stored_end is not None:
+            self._receiver.end(*job.stored_end)
+        elif self._jobs.end(job.job_id):
+            self._receiver.forget(job.job_id)
+            self._out.emit(actions.JobGone(job.job_id, error, status or None))
+            self._ended(job.job_id, now)
 
-    def _drop(self, job_id: str) -> None:
-        self._cases.pop(job_id, None)
-        self.busy = bool(self._cases)
+    def _cancel_unasked(self, job_id: str, now: float) -> None:
+        """The runtime has forgotten a key and started a new job: cancel it."""
+        text = f"job {job_id} was started by mistake: its key was forgotten; cancelling it"
+        self._out.report(text)
+        cancel = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for")
+        self._out.control(dialect.CANCEL, cancel.wire(), now, job_id=job_id)
 
-    def _settled(self, case: Case[T], steps: list[Step[T]]) -> list[Step[T]]:
-        if case.over and self._cases.get(case.job_id) is case:
-            self._drop(case.job_id)
-        return steps
+
+def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
+    """What a job needs on this link whose plan was interrupted on the one before (S13)."""
+    history = before.history if resumed else needs.history
+    return msgspec.structs.replace(
+        needs,
+        history=history,
+        after=before.after if resumed else needs.after,
+        lossy=needs.lossy and not history,
+        hold_terminal=before.hold_terminal,
+        only_outcome=before.only_outcome,
+        list_first=before.list_first and resumed,
+    )
+
+
+def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
+    """The error of a job of which the runtime tells its status at the most."""
+    if status == dialect.SUCCESS:
+        text = f"job {job_id} succeeded, but its result is not available any more ({why})"
+        return ResultUnavailable(text, job_id=job_id)
+    if status:
+        text = f"the runtime tells no more than its status ({why})"
+        return job_error(_CODES.get(status, ""), text, status=status, job_id=job_id)
+    return JobLost(f"job {job_id}: the runtime no longer knows it ({why})", job_id=job_id)

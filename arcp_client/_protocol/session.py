@@ -1,16 +1,15 @@
-"""Frames and the time in, events and effects out: one session across all its links (§6).
+"""The protocol engine: one session across all its links (§6). Verbs in, actions out.
 
 A `Session` holds no socket, no loop and no clock; ``now`` is an argument, in seconds of any
-monotonic clock. Call a verb, then do what `take` gives, in that order. Where a session can stand,
-and what moves it, is the table in ``states``.
+monotonic clock. Call a verb, then carry out what `take` gives, in that order. The layer above is
+``_link``, which moves the frames. The states of a session are the table in ``states``.
 
-Its parts, each with a state of its own::
+The path of a frame, and what it may cause::
 
-    frame ─▶ decode ─▶ Session ─┬─▶ Handshake      what to present, what was refused
-                                ├─▶ Ordering       order, repeats, gaps, what is an event
-                                ├─▶ Answers        whose answer is it
-                                ├─▶ Returns        jobs on their way back to their outcome
-                                └─▶ Outbox         what is to be done; pings and silence
+    frame ─▶ decode ─▶ peer ─▶ receiver ─▶ reassembly ─▶ events and gaps ─┐
+                        │         ▲ ended, lost, silent                   ├─▶ actions
+                        │         └── recovery ─▶ plans ─▶ requests ──────┤
+                        └─▶ exchange ─▶ correlation ─▶ pending requests ──┘
 """
 
 from __future__ import annotations
@@ -19,26 +18,22 @@ from collections.abc import Callable, Mapping
 
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.answers import Answers, error_of
-from arcp_client._protocol.delivery import Delivery, Terminal
-from arcp_client._protocol.effects import Effect
-from arcp_client._protocol.farewell import Farewell
-from arcp_client._protocol.handshake import Handshake
-from arcp_client._protocol.jobs import KnownJobs
-from arcp_client._protocol.leaving import Leaving
+from arcp_client._protocol import actions
+from arcp_client._protocol.actions import Action, ActionQueue
+from arcp_client._protocol.barriers import Barriers
+from arcp_client._protocol.exchange import Exchange, error_of
+from arcp_client._protocol.handshake import Handshake, Recognise
+from arcp_client._protocol.jobs import Jobs
+from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.obstacle import Finding, Obstacle
-from arcp_client._protocol.ordering import Ordering
-from arcp_client._protocol.outbox import Outbox
+from arcp_client._protocol.peer import Peer, View
+from arcp_client._protocol.pending import PendingRequests, Request
+from arcp_client._protocol.receiver import Receiver
 from arcp_client._protocol.recovery import Recovery
-from arcp_client._protocol.requests import Request, Requests
-from arcp_client._protocol.returns import Returns
 from arcp_client._protocol.silence import SILENCE, Silence
 from arcp_client._protocol.states import State, following
-from arcp_client._protocol.terms import Terms
 from arcp_client._wire import dialect
 from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode_control, decode_event
-from arcp_client._wire.dialect import DIALECTS, Dialect
 from arcp_client._wire.messages import Ack, Unsubscribe
 from arcp_client._wire.replies import Welcome, read_refusal
 from arcp_client.errors import (
@@ -52,7 +47,15 @@ from arcp_client.errors import (
 from arcp_client.events import Event
 from arcp_client.models import Checkpoint, ClientInfo, SessionInfo
 
-__all__ = ["Session", "State"]
+__all__ = ["CONFIRMS_WITHIN", "Session", "State"]
+
+CONFIRMS_WITHIN = 5.0
+"""Seconds that the runtime has to confirm the end of a session."""
+
+
+def _specification(payload: Mapping[str, object], envelope_id: str) -> type[Peer]:
+    """Take every runtime at the specification's word."""
+    return Peer
 
 
 class Session:
@@ -64,15 +67,18 @@ class Session:
     Args:
         info: who the client says it is.
         features: what to offer; only what both sides offer is used (§6.2).
-        checkpoint: go on with this session.
+        checkpoint: resume this session.
         limit: how many events may wait behind a hole.
-        spoken: the runtime's dialect, where it must not be recognised from the welcome.
+        recognise: tells the kind of the runtime from its welcome.
+        peer: the kind of the runtime, where it must not be recognised.
         silence: seconds after which a job is reported of which nothing comes since a link was lost.
 
     Attributes:
-        state: where it stands.
-        requests: those that wait for an answer.
-        jobs: the jobs that it knows and that have not ended.
+        state: the state of the session.
+        requests: the requests that wait for an answer.
+        jobs: the jobs that it knows.
+        peer: the runtime.
+        view: the session as its peer sees it.
     """
 
     def __init__(
@@ -82,104 +88,107 @@ class Session:
         features: tuple[str, ...] = dialect.FEATURES,
         checkpoint: Checkpoint | None = None,
         limit: int = 8192,
-        spoken: Dialect | None = None,
+        recognise: Recognise = _specification,
+        peer: type[Peer] | None = None,
         silence: float = SILENCE,
     ) -> None:
         self.state = State.DOWN
-        self.requests = Requests()
-        self.jobs = KnownJobs()
-        self._terms = terms = Terms(dialect=spoken or DIALECTS["unknown"])
-        self._out = out = Outbox(terms)
-        self._effects = out.effects
-        self._recovery = recovery = Recovery[Terminal]()
+        self.requests = PendingRequests()
+        self.jobs = Jobs()
+        self._negotiated = negotiated = Negotiated()
+        self._out = out = ActionQueue(negotiated)
+        self._actions = out.actions
+        self._barriers = Barriers(out)
+        self.view = view = View(
+            negotiated,
+            out,
+            self.jobs,
+            self.requests,
+            self._barriers,
+            lambda request, now: self._exchange.cancel_read(request, now),
+        )
+        self.peer = (peer or Peer)(view)
         self._handshake = Handshake(
-            info or ClientInfo(), features, checkpoint=checkpoint, spoken=spoken
+            info or ClientInfo(),
+            features,
+            recognise=recognise,
+            checkpoint=checkpoint,
+            spoken=peer,
         )
-        self._delivery = Delivery(terms, out, self.jobs, recovery, checkpoint=checkpoint)
-        self._leaving = leaving = Leaving()
-        self._order = Ordering(
-            terms, out, self._delivery, self.jobs, recovery, leaving, limit=limit
+        self._receiver = receiver = Receiver(
+            negotiated, out, self.jobs, self.peer, limit=limit, checkpoint=checkpoint
         )
-        self._returns = Returns(
-            terms, out, self.jobs, self.requests, recovery, self._order, self._delivery
-        )
-        self._answers = Answers(
-            terms, out, self.jobs, self.requests, self._order, self._returns, leaving
-        )
-        self._farewell = Farewell(out)
+        view.receiver = receiver
+        self._recovery = Recovery(view, receiver, self._job_ended)
+        self._exchange = Exchange(view, receiver, self._recovery)
+        receiver.ended = self._job_ended
+        receiver.seen = self._recovery.seen
+        receiver.holds = self._recovery.holds
         self._obstacle = Obstacle()
         self._silence = Silence(silence, runs=lambda job_id: self.jobs.get(job_id) is not None)
         self._stepped = False  # over a frame, and no replay has come to its end since
         self._replaying = False
+        self._closes_at: float | None = None
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
-            **self._answers.readers,
+            **self._exchange.readers,
             dialect.PING: out.pong,
             dialect.CLOSED: self._closed,
             dialect.BYE: self._closed,
-            dialect.SESSION_ERROR: self._session_error,
+            dialect.SESSION_ERROR: self._refused,
         }
         if checkpoint is not None:
-            self._order.begin(checkpoint.mark)
-            terms.session_id = checkpoint.session_id
+            negotiated.session_id = checkpoint.session_id
             for job in checkpoint.jobs:
-                self.jobs.resume(job, home=checkpoint.session_id)
-                self._delivery.repeats.restore(job.job_id, job.seen)
+                self.jobs.resume(job, origin=checkpoint.session_id)
+                receiver.dedup.restore(self.jobs.learn(job.job_id), job.seen)
             for ended in checkpoint.ended:
                 self.jobs.end(ended.job_id)
 
-    def take(self) -> list[Effect]:
-        """What is to be done, in order; each effect is given once."""
+    # -- questions
+
+    def take(self) -> list[Action]:
+        """The actions to carry out, in order; each is given once."""
         return self._out.take()
 
     @property
     def info(self) -> SessionInfo | None:
-        """What the last welcome agreed on, ``None`` before the first."""
-        return self._terms.info
+        """The terms of the last welcome, ``None`` before the first."""
+        return self._negotiated.info
 
     @property
     def session_id(self) -> str | None:
         """The last session's id, ``None`` before the first welcome."""
-        return self._terms.session_id or None
+        return self._negotiated.session_id or None
 
     @property
     def resume_token(self) -> SecretStr | None:
-        """The newest resume token, ``None`` if there is no session to go on with."""
+        """The newest resume token, ``None`` if there is no session to resume."""
         return self._handshake.token
 
     @property
     def received(self) -> int:
         """Every number up to it was received and delivered, as far as numbers count."""
-        return self._order.received
-
-    def told(self, mark: int) -> int:
-        """How far the runtime may be told that everything was processed, if this is the mark.
-
-        A history that was put in order has other numbers there: it counts once all of it does.
-        """
-        return self._order.told(mark)
-
-    def whole(self, number: int) -> int:
-        """The last number of the history that was put in order around this one, else this one."""
-        return self._order.whole(number)
+        return self._receiver.cursor
 
     def remembers(self, job_id: str) -> bool:
-        """Whether events of a job may come again, known by nothing but their envelope ids."""
-        return self._delivery.repeats.remembers(job_id)
+        """Whether events of a job may come again, recognised by their envelope ids only."""
+        job = self.jobs.table.get(job_id)
+        return self.peer.recognises_by_id or (job is not None and job.delivered is not None)
 
     @property
     def reserved(self) -> int:
         """Events up to this number may have been seen before a restart: they are redelivered."""
-        return self._delivery.reserved
+        return self._receiver.reserved
 
     @property
     def repeated(self) -> int:
         """How many repeats were dropped."""
-        return self._order.repeated
+        return self._receiver.repeated
 
     @property
     def gaps(self) -> int:
         """How many gaps were delivered."""
-        return self._delivery.gaps
+        return self._receiver.gaps
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -187,27 +196,41 @@ class Session:
         return self._silence.silent
 
     @property
-    def dialect(self) -> Dialect:
-        """How the runtime speaks; ``unknown`` before the first welcome."""
-        return self._terms.dialect
+    def may_lose_events(self) -> bool:
+        """Whether events that jobs emit while the link is down may be gone."""
+        return self.peer.may_lose_events
 
     @property
     def heard_at(self) -> float:
         """When the last message came."""
-        return self._out.liveness.heard_at
+        return self._out.heartbeat.heard_at
 
     @property
     def deadline(self) -> float | None:
         """When `tick` must be called next."""
-        moments = [self.requests.deadline, self._farewell.deadline]
+        moments = [self.requests.deadline, self._closes_at]
         if self.state is State.LIVE:
-            moments += [self._returns.deadline, self._silence.deadline]
+            moments += [self._recovery.deadline, self.peer.deadline, self._silence.deadline]
             if not self._out.relinking:
-                moments += [self._order.deadline, self._out.liveness.deadline]
+                moments += [self._receiver.deadline, self._out.heartbeat.deadline]
         return min((moment for moment in moments if moment is not None), default=None)
 
+    def ackable(self, mark: int) -> int:
+        """The highest number that may be acknowledged once all up to ``mark`` is processed."""
+        return self.peer.ackable(mark)
+
+    def reorder_block_end(self, number: int) -> int:
+        """The last number of the events that were put in order together with this one."""
+        return self.peer.reorder_block_end(number)
+
+    def negotiated(self, feature: str) -> bool:
+        """Whether both sides offered a feature."""
+        return self._negotiated.offers(feature)
+
+    # -- the link
+
     def greet(self, token: SecretStr, now: float, *, lines: bool = False) -> None:
-        """A link is open: say hello, and ask to resume if there is something to.
+        """A link is open: say hello, and ask to resume if there is a session.
 
         Args:
             token: the bearer token.
@@ -215,12 +238,12 @@ class Session:
             lines: frames go over this link as lines, of which some runtimes read only short ones.
         """
         self._move("greet")
-        self._terms.lines = lines
+        self._negotiated.lines = lines
         self._out.linked(now)
-        self._out.frame(self._handshake.hello(token, self._order.cursor), now)
+        self._out.frame(self._handshake.hello(token, self._receiver.cursor), now)
 
     def lost(self, now: float, refusal: ArcpError | None = None) -> None:
-        """The link is gone. What waits for an answer waits for the next link.
+        """The link is gone. Requests and jobs wait for the next one.
 
         Args:
             now: the time.
@@ -232,40 +255,34 @@ class Session:
         if before is State.ENDED:
             return
         self._handshake.left(now)
-        self._note_silence(before, now)
-        self._order.lost()
-        self._leaving.lost()
-        self._follow_ends(now)
-        self._returns.lost(now)
-        self.requests.unsend()
+        if before is State.LIVE and self.peer.may_fall_silent:
+            self._silence.lost((job.job_id for job in self.jobs if job.wanted), now)
+        self._release(now)
+        self._barriers.lost()
+        self._recovery.link_lost(now)
+        self.peer.link_lost()
+        self._exchange.link_lost()
         if before is State.CLOSING:
             self._over(None)
         elif refusal is not None:
             self._refused_frame(refusal, live=before is State.LIVE, now=now)
-
-    def _note_silence(self, before: State, now: float) -> None:
-        """Jobs of which this runtime may say no more after the link."""
-        spoken = self.dialect
-        if before is State.LIVE and (spoken.deaf_after_resume or not spoken.jobs_survive_drop):
-            self._silence.lost((job.job_id for job in self.jobs if job.ours), now)
 
     def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
         """Every replay begins with the same frame: step over it once that is clear (S18)."""
         self._out.report(f"a frame ended the link: {refusal}", refusal)
         if not live:
             return
-        session_id = self._terms.session_id
-        finding = self._obstacle.met(session_id, self._order.cursor)
+        session_id = self._negotiated.session_id
+        finding = self._obstacle.met(session_id, self._receiver.cursor)
         if finding is Finding.NO_WAY:
             self.end(refusal)
         elif finding is not Finding.FIRST:
-            # Jobs are led back only after the replay: then it is their answers that end links.
+            # Plans begin behind the replay: then it is the answers to them that end links.
             behind = finding is Finding.BEHIND_PASSED
-            if not (behind and self._returns.unfetchable(refusal)):
-                self._order.step_over(now)
+            if not (behind and self._recovery.unfetchable(refusal, now)):
+                self._receiver.step_over(now)
                 self._stepped = True
-            self._follow_ends(now)
-            self._obstacle.passed(session_id, self._order.cursor)
+            self._obstacle.passed(session_id, self._receiver.cursor)
 
     def unreadable(self, error: RemoteProtocolError, now: float) -> None:
         """The transport dropped a frame, and the link lives on."""
@@ -273,116 +290,130 @@ class Session:
             self._out.report(str(error), error)
             return
         frame = BadFrame(error=error, event_seq=error.event_seq, job_id=error.job_id)
-        self._order.take(frame, b"", now)
+        self._receiver.take(frame, b"", now)
         self._settle(now)
+
+    def frame_seen(self, now: float) -> None:
+        """A frame came that is given to `receive` later."""
+        self._out.heartbeat.heard_at = now
+
+    def pause(self, now: float) -> None:
+        """Reading is paused: silence proves nothing."""
+        self._out.heartbeat.pause(now)
+
+    def unpause(self, now: float) -> None:
+        """The link is read again."""
+        self._out.heartbeat.unpause(now)
+
+    # -- frames
 
     def receive(self, data: bytes, now: float) -> Event | None:
         """One frame came.
 
         Gives the event that it was, if delivering that is all there is to do, as nearly always;
-        else ``None``, and `take` has what is to be done.
+        else ``None``, and `take` has the actions.
         """
-        self._out.liveness.heard_at = now
+        self._out.heartbeat.heard_at = now
         frame: Frame
         try:
             frame = decode_event(data)
         except (ValueError, RecursionError):
             frame = decode_control(data)
         else:
-            if self.state is State.LIVE and not self._effects:
-                event = self._order.next(frame, data)
+            if self.state is State.LIVE and not self._actions:
+                event = self._receiver.next(frame, data)
                 if event is not None:
                     return event
         if self.state is State.LIVE or self.state is State.CLOSING:
-            self._receive(frame, data, now)
+            if self.peer.transparent:
+                self._receive(frame, data, now)
+            else:
+                for received in self.peer.incoming(frame, data, now):
+                    self._receive(received.frame, received.data, now)
+            self._settle(now)
         elif self.state is State.GREETING:
             self._greeted(frame, now)
         return None
 
     def _receive(self, frame: Frame, data: bytes, now: float) -> None:
-        if self._silence.watching and not isinstance(frame, ControlFrame):
+        if self._silence.watching and (not isinstance(frame, ControlFrame) or not frame.type):
             self._silence.seen(frame.job_id, now)
         if not isinstance(frame, ControlFrame):
-            self._order.take(frame, data, now)
-        elif frame.type not in dialect.TERMINALS:
-            self._control(frame, now)
-        elif frame.type == dialect.JOB_ERROR and self._answers.refuses(frame):
-            self._order.number(frame.event_seq, now)
+            self._receiver.take(frame, data, now)
+        elif frame.type == dialect.JOB_ERROR and self._exchange.refuses(frame):
+            self._number(frame, now)
             self._refused(frame, now)
+        elif frame.type in dialect.TERMINALS or not frame.type:
+            self._receiver.take(frame, data, now)
         else:
-            self._returns.ending(frame)
-            self._order.take(frame, data, now)
-        self._settle(now)
+            self._number(frame, now)
+            if frame.type == dialect.PONG:
+                self._receiver.ponged()
+            reader = self._readers.get(frame.type)
+            if reader is not None:
+                reader(frame, now)
+            else:
+                kind = frame.type[:80]
+                self._out.report(f"a message of the unknown type {kind!r} was ignored")
 
-    def _control(self, frame: ControlFrame, now: float) -> None:
-        self._order.number(frame.event_seq, now)
-        if frame.type == dialect.PONG:
-            self._order.ponged()
-            if self._replaying:
-                self._replaying = self._stepped = False
-        reader = self._readers.get(frame.type)
-        if reader is None:
-            self._out.report(f"a message of the unknown type {frame.type[:80]!r} was ignored")
-        else:
-            reader(frame, now)
+    def _number(self, frame: ControlFrame, now: float) -> None:
+        """A frame that is no event may have a number too, in some runtimes."""
+        if frame.event_seq is not None:
+            self._receiver.take(ControlFrame(type="", event_seq=frame.event_seq), b"", now)
+
+    def _release(self, now: float) -> None:
+        """Take the frames that the peer keeps: there is nothing more to wait for."""
+        self._receiver.take_all(self.peer.release(), now)
 
     def _settle(self, now: float) -> None:
-        """What follows from what came, or from the time."""
-        self._follow_ends(now)
+        """Carry out what follows from the frames that came, or from the time."""
         if self.state is not State.LIVE:
             return
         if not self._out.relinking:
-            self._order.settle(now, resumable=self._handshake.resumable)
-            self._follow_ends(now)
-        doubtful = {} if self._replaying else self._delivery.take_doubtful()
+            self._receiver.settle(now, resumable=self._handshake.resumable)
+        doubtful = [] if self._replaying else self._receiver.take_doubtful()
         if doubtful:
-            self._returns.check(doubtful, now)
-        self._answers.flush(now)
+            self._recovery.check(self.peer, doubtful, now)
+        self._exchange.flush(now)
 
-    def _follow_ends(self, now: float) -> None:
-        for job_id in self._delivery.take_ended():
-            self._answers.job_ended(job_id, now)
-            self._returns.ended(job_id)
-            self._order.over(job_id)
-
-    def heard(self, now: float) -> None:
-        """A frame came that is given to `receive` later."""
-        self._out.liveness.heard_at = now
+    def _job_ended(self, job_id: str, now: float) -> None:
+        """A job has ended: its end was delivered, or it was given up."""
+        job = self.jobs.state(job_id)
+        self._recovery.job_ended(job)
+        self.peer.job_ended(job)
+        self._exchange.job_ended(job_id, now)
 
     def in_turn(self, frame: ControlFrame) -> bool:
         """Whether a message must not overtake the events that came before it."""
         if frame.type == dialect.JOB_ERROR:
-            return not self._answers.refuses(frame)
-        if frame.type == dialect.PONG and self._leaving.awaits(frame.payload.get("ping_nonce")):
-            return True
-        return frame.type in dialect.TERMINALS or self._order.ends_history(frame)
+            return not self._exchange.refuses(frame)
+        if frame.type == dialect.PONG:
+            return self._barriers.awaits(frame.payload.get("ping_nonce"))
+        return frame.type in dialect.TERMINALS
 
-    def pause(self, now: float) -> None:
-        """Nobody reads the link for a while."""
-        self._out.liveness.pause(now)
-
-    def unpause(self, now: float) -> None:
-        """The link is read again."""
-        self._out.liveness.unpause(now)
+    # -- time
 
     def tick(self, now: float) -> None:
         """Time has passed; to be called at `deadline`, may be called at any time."""
-        self._answers.expire(now)
-        if self._farewell.tick(now):
+        self._exchange.expire(now)
+        if self._closes_at is not None and now >= self._closes_at:
             self.end(None)
         if self.state is not State.LIVE:
             return
-        self._returns.tick(now)
+        self._receiver.take_all(self.peer.tick(now), now)
+        self._recovery.tick(now)
         for job_id in self._silence.due(now):
             self._out.report(
                 f"nothing has come of job {job_id} for {self._silence.bound:g} s since a link was"
                 " lost, and the runtime does not say that it has ended: it may send no more of it"
             )
         self._settle(now)
-        self._out.pulse(now)
+        self._out.beat(now)
+
+    # -- requests
 
     def request(self, request: Request, now: float) -> None:
-        """Ask the runtime for something; now, or as soon as there is a link (S7).
+        """Send a request; now, or as soon as there is a link (S7).
 
         Raises:
             LocalProtocolError: the session is over.
@@ -393,40 +424,39 @@ class Session:
         if job_id and request.payload.get("history") and self.jobs.has_ended(job_id):
             self._tell_again(job_id, now)
         self.requests.add(request)
-        self._answers.flush(now)
+        self._exchange.flush(now)
 
     def _tell_again(self, job_id: str, now: float) -> None:
         """All of a job that has ended is to be told once more, and counts as new."""
-        if self._delivery.repeats.may_come(job_id):
-            self._leaving.add(job_id)  # what is on its way already is not the beginning of it
-            if self.state is State.LIVE:
-                self._answers.leave(now)
-        self._delivery.forget(job_id)
-        self.jobs.again(job_id)
+        if self._receiver.dedup.may_come(job_id):
+            # A history that is on its way already is not the beginning of the new one.
+            self._exchange.unsubscribe(job_id, now)
+        self._receiver.forget(job_id)
+        self.jobs.reopen(job_id)
 
     def withdraw(self, request: Request) -> None:
-        """Nobody waits for it any more; an answer will find nobody."""
+        """Its caller does not wait any more; an answer is absorbed."""
         self.requests.withdraw(request)
 
     def refuse(self, request: Request, error: ArcpError, now: float) -> None:
-        """It cannot be sent, now or later."""
-        self._answers.refuse(request, error, now)
-        self._answers.flush(now)
+        """A request cannot be sent, now or later."""
+        self._exchange.refuse(request, error, now)
+        self._exchange.flush(now)
 
-    def wanted(self, job_id: str, now: float) -> None:
-        """Somebody waits for the outcome of a job whose end this session has seen long ago."""
+    def request_outcome(self, job_id: str, now: float) -> None:
+        """The outcome is wanted of a job whose end this session has seen long ago."""
         if self.state is not State.ENDED:
-            self._returns.wanted(job_id, now)
-            self._answers.flush(now)
+            self._recovery.outcome_wanted(self.peer, job_id, now)
+            self._exchange.flush(now)
 
     def ack(self, mark: int, now: float) -> bool:
-        """Tell the runtime what was processed (§6.5).
+        """Acknowledge what was processed (§6.5).
 
-        False where that is not negotiated, or where it would destroy the histories of watchers.
+        False where that is not negotiated, or would destroy the histories of watchers.
         """
         if self.state is not State.LIVE or not self.negotiated(dialect.ACKS):
             return False
-        if self.dialect.acks_free_histories:
+        if not self.peer.accepts_acks:
             return False
         self._out.control(dialect.ACK, Ack(last_processed_seq=mark).wire(), now)
         return True
@@ -434,59 +464,58 @@ class Session:
     def unsubscribe(self, job_id: str, now: float) -> None:
         """Watch a job no longer; there is no reply to it (§7.6)."""
         job = self.jobs.get(job_id)
-        known = job is not None and job.watched and not job.mine and not job.heard
-        if job is not None and not job.mine:
+        follow_up = job is not None and job.subscribed and not job.submitted and not job.announced
+        if job is not None and not job.submitted:
+            self._receiver.forget(job_id)
             self.jobs.forget(job_id)
-            self._delivery.forget(job_id)
-            self._order.over(job_id)
-            self._recovery.ended(job_id)
-        if known:
-            self._leaving.add(job_id)
-        if self.state is State.LIVE:
-            if known:
-                self._answers.leave(now)
-            else:
-                self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
+            self._recovery.job_ended(job)
+            self.peer.job_ended(job)
+        if follow_up:
+            self._exchange.unsubscribe(job_id, now)
+        elif self.state is State.LIVE:
+            self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
 
-    def close(self, now: float, *, patience: float = 0.25) -> None:
+    # -- the end
+
+    def close(self, now: float) -> None:
         """End the session in the way that its runtime understands (§6.7); jobs run on.
 
         ``Ended`` follows, at once where no answer is to be expected. Idempotent.
         """
         if self.state is State.CLOSING:
             return
-        if self.state is not State.LIVE or self._farewell.silent(self.dialect):
+        message = self.peer.goodbye() if self.state is State.LIVE else None
+        if message is None:
             self.end(None)
             return
-        self._order.let_go()
-        self._follow_ends(now)
+        self._release(now)
         self._move("close")
-        if not self._farewell.say(self.dialect, now, patience=patience):
+        self._closes_at = now + CONFIRMS_WITHIN
+        self._out.control(message.type, message.wire(), now)
+        if not self.peer.confirms_goodbye:
             self.end(None)
 
     def end(self, cause: ArcpError | None) -> None:
         """It is over, here and now. Open requests end with it."""
         if self.state is not State.ENDED:
-            self._order.let_go()
+            self._release(self._out.heartbeat.heard_at)
             self._move("end")
             self._over(cause)
 
     def _over(self, cause: ArcpError | None) -> None:
-        self._terms.live = False
-        self._farewell.over()
-        self._answers.close(cause)
-        self._out.emit(effects.Ended(cause))
+        self._negotiated.live = False
+        self._closes_at = None
+        self._exchange.close(cause)
+        self._out.emit(actions.Ended(cause))
 
-    def negotiated(self, feature: str) -> bool:
-        """Whether both sides offered a feature."""
-        return self._terms.offer(feature)
+    # -- the handshake, and errors of the session
 
     def _greeted(self, frame: Frame, now: float) -> None:
         """A frame before the welcome. Events belong to no session yet; the replay brings them."""
         if isinstance(frame, BadFrame):
             self._out.report(str(frame.error), frame.error)
         elif isinstance(frame, ControlFrame) and not self._out.relinking:
-            answer = self._handshake.read(frame)
+            answer = self._handshake.read(frame, self.peer)
             if isinstance(answer, Welcome):
                 self._welcomed(answer, frame, now)
             elif answer is not None:
@@ -495,26 +524,38 @@ class Session:
     def _welcomed(self, welcome: Welcome, frame: ControlFrame, now: float) -> None:
         """The session is live: first of all the new token goes out, for a checkpoint (S5)."""
         self._move("welcome")
-        before, had_session = self._terms.session_id, self._handshake.had_session
+        before, had_session = self._negotiated.session_id, self._handshake.had_session
         resumed = self._handshake.welcomed(welcome)
-        self._out.emit(effects.Opened(welcome, resumed))
-        cursor, ends = self._order.cursor, {}
+        self._out.emit(actions.Opened(welcome, resumed))
         if had_session and not resumed:
+            cursor = self._receiver.cursor
             offered = dialect.SUBSCRIPTIONS in welcome.info.features
-            ends = self._order.abandoned(histories=offered)
-        self._terms.agree(welcome, self._handshake.spoken, frame)
+            self._receiver.abandon(histories=offered)
+            for job in self.jobs:
+                if job.origin_session == before and job.resume_after is None:
+                    job.resume_after = cursor
+        kind = self._handshake.spoken
+        if kind is not None and type(self.peer) is not kind:
+            self.peer = kind(self.view)
+        jobs_run_on = not self.peer.session_ends_jobs
+        self._negotiated.agree(welcome, frame, jobs_run_on=jobs_run_on)
         self._out.linked(now, welcome.info.heartbeat_interval)
         self._silence.linked(now)
         if not resumed:
-            self._leaving.clear()
-        self._order.opened(now, resumed=resumed)
+            self._exchange.restarted()
+        self._receiver.opened(self.peer, now, resumed=resumed)
+        self.peer.opened(now, resumed=resumed)
         self._replaying = self._stepped and self.negotiated(dialect.HEARTBEAT)
         if self._replaying:
-            self._out.ping(now)
-        self._answers.leave(now)
+            self._barriers.set(self._replayed, now)
+        self._exchange.send_unsubscribes(now)
         if had_session:
-            self._returns.opened(cursor, now, resumed=resumed, ended=before, ends=ends)
+            self._recovery.opened(self.peer, now, resumed=resumed)
         self._settle(now)
+
+    def _replayed(self, now: float) -> None:
+        """The replay after a step over a frame has come to its end."""
+        self._replaying = self._stepped = False
 
     def _closed(self, frame: ControlFrame, now: float) -> None:
         if self.state is State.CLOSING:
@@ -527,13 +568,9 @@ class Session:
         else:
             self._out.relink(SessionClosed(f"the runtime closed the session ({str(reason)[:200]})"))
 
-    def _session_error(self, frame: ControlFrame, now: float) -> None:
-        if not self._farewell.refused(now):
-            self._refused(frame, now)
-
     def _refused(self, frame: ControlFrame, now: float) -> None:
         """An error that ends no job: of a request, of the resume, or of the session."""
-        if self._answers.refused(frame, now, named=True):
+        if self._exchange.refused(frame, now, named=True):
             return
         cause = self._handshake.refused_late(frame, asked=self.requests.asked())
         code = read_refusal(frame).code
@@ -543,10 +580,10 @@ class Session:
             self._out.relink(HeartbeatLost(f"the runtime reports {error_of(frame)}"))
         elif code == dialect.UNAUTHENTICATED and frame.type == dialect.SESSION_ERROR:
             self._out.relink(Unauthenticated(f"the runtime ended the session ({error_of(frame)})"))
-        elif not self._answers.refused(frame, now):
+        elif not self._exchange.refused(frame, now):
             error = error_of(frame)
             self._out.report(f"the runtime reports {error}", error)
 
     def _move(self, event: str) -> None:
         self.state = following(self.state, event)
-        self._terms.live = self._terms.live and self.state is State.LIVE
+        self._negotiated.live = self._negotiated.live and self.state is State.LIVE

@@ -19,7 +19,7 @@ from pydantic import SecretStr, ValidationError
 from arcp_client._wire import dialect
 from arcp_client._wire.bodies import MAX_SEQ
 from arcp_client._wire.codec import ControlFrame
-from arcp_client._wire.dialect import Dialect, first, first_text
+from arcp_client._wire.dialect import first, first_text
 from arcp_client._wire.dialect import text_of as _text
 from arcp_client._wire.ids import in_utc, parse_time
 from arcp_client.models import (
@@ -58,7 +58,6 @@ class Welcome(msgspec.Struct, frozen=True):
 
     info: SessionInfo
     resume_token: SecretStr | None
-    dialect: Dialect
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -116,12 +115,17 @@ def reply_to(frame: ControlFrame) -> str | None:
     return first_text(frame.payload, dialect.REPLY_TO_NAMES) or frame.correlation_id or None
 
 
-def read_welcome(frame: ControlFrame, offered: frozenset[str]) -> Welcome:
-    """The session that a welcome opens; features are those that both sides offered (§6.2)."""
+def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Welcome:
+    """The session that a welcome opens; features are those that both sides offered (§6.2).
+
+    Args:
+        frame: the welcome.
+        offered: the features that this client offered.
+        kind: the name of the kind of runtime that wrote it.
+    """
     payload = frame.payload
     capabilities = _mapping(payload.get("capabilities"))
     features = offered.intersection(_strings(capabilities.get("features")))
-    spoken = dialect.recognise(payload, frame.id)
     interval = _positive(payload.get("heartbeat_interval_sec"))
     info = SessionInfo(
         id=frame.session_id or _text(payload.get("session_id")) or "",
@@ -130,10 +134,10 @@ def read_welcome(frame: ControlFrame, offered: frozenset[str]) -> Welcome:
         agents=_agents(capabilities.get("agents")),
         heartbeat_interval=interval if dialect.HEARTBEAT in features else None,
         resume_window=_positive(payload.get("resume_window_sec")),
-        dialect=spoken.name,
+        dialect=kind,
     )
     token = _text(payload.get("resume_token"))
-    return Welcome(info, SecretStr(token) if token else None, spoken)
+    return Welcome(info, SecretStr(token) if token else None)
 
 
 def read_accepted(frame: ControlFrame) -> Accepted | None:

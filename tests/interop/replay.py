@@ -16,8 +16,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import Request
+from arcp_client._dialects import recognise
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
 from arcp_client._wire.ids import new_id
@@ -132,7 +133,7 @@ class Player:
     requests: list[Request] = field(default_factory=list)
     answers: dict[int, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    known: list[effects.JobKnown] = field(default_factory=list)
+    known: list[actions.JobKnown] = field(default_factory=list)
     gone: dict[str, ArcpError] = field(default_factory=dict)
     reports: list[str] = field(default_factory=list)
     ends: list[ArcpError | None] = field(default_factory=list)
@@ -168,7 +169,7 @@ class Player:
         while self.asked and self.asked[0][0] <= now:
             _, frame = self.asked.pop(0)
             session = self.session
-            for reply in stand_in.answers(frame, session.dialect.name, session.session_id or ""):
+            for reply in stand_in.answers(frame, session.peer.name, session.session_id or ""):
                 self.hear(reply, now)
 
     def ask(self, frame: Mapping[str, Any], now: float) -> None:
@@ -231,27 +232,27 @@ class Player:
     def do(self) -> None:
         for effect in self.session.take():
             match effect:
-                case effects.Send(data, request):
+                case actions.Send(data, request):
                     frame = json.loads(data)
                     self.sent.append(frame["type"])
                     if request is None or not isinstance(request.token, tuple):
                         self.asked.append((self.now, frame))
                     if frame["type"] == dialect.HELLO:
                         self.hellos.append(frame["payload"])
-                case effects.Answered(request, value):
+                case actions.Answered(request, value):
                     self.answers[request.token[0]] = value
-                case effects.Refused(request, error):
+                case actions.Refused(request, error):
                     self.answers[request.token[0]] = error
-                case effects.JobKnown():
+                case actions.JobKnown():
                     self.known.append(effect)
-                case effects.JobGone(job_id, error):
+                case actions.JobGone(job_id, error):
                     self.gone[job_id] = error
-                case effects.Report(message):
+                case actions.Report(message):
                     self.reports.append(message)
-                case effects.Relink(cause) | effects.Ended(cause):
+                case actions.Relink(cause) | actions.Ended(cause):
                     if not self.late:
                         self.ends.append(cause)
-                case effects.Opened(_, resumed):
+                case actions.Opened(_, resumed):
                     self.opened.append(resumed)
                 case Event():
                     self.events.append(effect)
@@ -329,7 +330,7 @@ def _greet(
     if player is None:
         offered = (payload.get("capabilities") or {}).get("features") or ()
         features = tuple(name for name in offered if name not in without)
-        player = Player(Session(features=features), [name])
+        player = Player(Session(features=features, recognise=recognise), [name])
     scenario.players[name] = player
     if player.session.state.name != "DOWN":
         player.session.lost(now)

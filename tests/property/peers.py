@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import Request
+from arcp_client._dialects import recognise
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client._protocol.states import State
 from arcp_client._wire import dialect
@@ -437,7 +438,7 @@ class Play:
 
     def __init__(self, spoken: str, *, features: tuple[str, ...] = ALL) -> None:
         self.peer = Peer(spoken, features=features)
-        self.session = Session()
+        self.session = Session(recognise=recognise)
         self.now = 0.0
         self.linked = False
         self.relink = False
@@ -520,20 +521,20 @@ class Play:
             if isinstance(effect, Event):
                 self._note(f"    {effect.job_id} {_number(effect)}")
                 self.events.append(effect)
-            elif isinstance(effect, effects.Send):
+            elif isinstance(effect, actions.Send):
                 if self.linked:
                     self.peer.inbox.append(effect.data)
-            elif isinstance(effect, effects.Answered | effects.Refused):
+            elif isinstance(effect, actions.Answered | actions.Refused):
                 assert effect.request not in self.ended, "a request has ended twice"
                 self.ended.add(effect.request)
-            elif isinstance(effect, effects.JobKnown):
+            elif isinstance(effect, actions.JobKnown):
                 if effect.request is not None:
                     (self.mine if effect.mine else self.watched).add(effect.job.job_id)
-            elif isinstance(effect, effects.JobGone):
+            elif isinstance(effect, actions.JobGone):
                 assert effect.job_id not in self.gone, "a job is lost twice"
                 self._note(f"    {effect.job_id} gone: {effect.error}")
                 self.gone[effect.job_id] = effect.error
-            elif isinstance(effect, effects.Relink):
+            elif isinstance(effect, actions.Relink):
                 self.relink = True
 
     def _note(self, line: str) -> None:

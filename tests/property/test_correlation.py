@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import LATE, Request
+from arcp_client._dialects import recognise
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import LATE, Request
 from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
 from arcp_client.errors import RequestError, RequestTimeout
@@ -36,7 +37,7 @@ class Correlation(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.now = 0.0
-        self.session = Session()
+        self.session = Session(recognise=recognise)
         self.questions: list[dict[str, Any]] = []  # read by the runtime, oldest first
         self.given: list[dict[str, Any]] = []  # answers that may be said once more
         self.asked: dict[str, Request] = {}
@@ -58,16 +59,16 @@ class Correlation(RuleBasedStateMachine):
     def act(self, verb: Callable[..., object], *arguments: object) -> None:
         verb(*arguments)
         for effect in self.session.take():
-            if isinstance(effect, effects.Send) and effect.request is not None:
+            if isinstance(effect, actions.Send) and effect.request is not None:
                 frame = json.loads(effect.data)
                 self.questions.append({**frame, "tag": str(effect.request.token), "at": self.now})
-            elif isinstance(effect, effects.Send):
+            elif isinstance(effect, actions.Send):
                 frame = json.loads(effect.data)
                 if frame["type"] == dialect.PING:
                     self.questions.append({**frame, "tag": "", "at": self.now})
-            elif isinstance(effect, effects.Answered):
+            elif isinstance(effect, actions.Answered):
                 self.answered(effect.request, effect.value)
-            elif isinstance(effect, effects.Refused):
+            elif isinstance(effect, actions.Refused):
                 self.ended(effect.request, effect.error)
 
     def answered(self, request: Request, value: Any) -> None:
@@ -130,7 +131,7 @@ class Correlation(RuleBasedStateMachine):
                 break
             self.now = max(self.now, deadline)
             self.act(self.session.tick, self.now)
-            self.session.heard(self.now)  # the link is not what is silent
+            self.session.frame_seen(self.now)  # the link is not what is silent
         self.now = end
         if any(self.now - question["at"] > LATE for question in self.questions):
             self.the_link_is_lost()

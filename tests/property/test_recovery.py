@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from arcp_client._wire.dialect import DIALECTS
+from arcp_client._dialects import DIALECTS
 from arcp_client.errors import ArcpError
 from tests.property.peers import ALL, Job, Play
 from tests.property.seeds import explore

@@ -16,8 +16,9 @@ from hypothesis.stateful import (
 )
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import Request
+from arcp_client._dialects import DIALECTS, recognise
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client._protocol.states import TRANSITIONS, State
 from arcp_client._wire import dialect
@@ -45,8 +46,8 @@ class Conversation(RuleBasedStateMachine):
         control_first: bool,
         spoken: str,
     ) -> None:
-        self.session = Session(limit=limit, spoken=dialect.DIALECTS[spoken])
-        mixes = self.session.dialect.mixes_histories and not control_first
+        self.session = Session(limit=limit, recognise=recognise, peer=DIALECTS[spoken])
+        mixes = self.session.peer.name in ("go", "java") and not control_first
         self.runtime = Runtime(
             ignores_cursor=ignores_cursor,
             live_first=live_first,
@@ -75,21 +76,21 @@ class Conversation(RuleBasedStateMachine):
             assert not self.over, f"{effect!r} after the end"
             if isinstance(effect, Event):
                 self.events.append(effect)
-            elif isinstance(effect, effects.Send):
+            elif isinstance(effect, actions.Send):
                 if self.linked:
                     self.runtime.hear(effect.data, deliver=deliver)
-            elif isinstance(effect, effects.Answered | effects.Refused):
+            elif isinstance(effect, actions.Answered | actions.Refused):
                 assert effect.request not in self.ended, "a request has ended twice"
                 self.ended.append(effect.request)
-            elif isinstance(effect, effects.JobKnown):
+            elif isinstance(effect, actions.JobKnown):
                 if effect.mine:
                     self.accepted[effect.job.job_id] = effect.request.key  # type: ignore[union-attr]
-            elif isinstance(effect, effects.JobGone):
+            elif isinstance(effect, actions.JobGone):
                 self.gone.add(effect.job_id)
-            elif isinstance(effect, effects.Relink):
+            elif isinstance(effect, actions.Relink):
                 self.relinks += 1
                 assert self.relinks == 1, "a link is given up once"
-            elif isinstance(effect, effects.Ended):
+            elif isinstance(effect, actions.Ended):
                 self.over = True
         assert (self.before, self.session.state) in STEPS or self.before is self.session.state
         self.before = self.session.state

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from arcp_client._dialects import DIALECTS, recognise
 from arcp_client._wire import dialect, ids, replies
 from arcp_client._wire.bodies import KINDS, MAX_SEQ
 from arcp_client._wire.build import rotated_credential, terminal_event, to_event
@@ -31,7 +32,7 @@ from arcp_client._wire.codec import (
     snapshot,
     to_json,
 )
-from arcp_client._wire.dialect import DIALECTS, FEATURES, recognise
+from arcp_client._wire.dialect import FEATURES
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import REQUESTS, Submit, parse_agent
 from arcp_client.errors import RemoteProtocolError
@@ -172,7 +173,7 @@ def check(data: bytes) -> None:
 
 def read_as_every_reply(frame: ControlFrame) -> None:
     for read in (
-        replies.read_welcome(frame, frozenset(FEATURES)),
+        replies.read_welcome(frame, frozenset(FEATURES), "unknown"),
         replies.read_accepted(frame),
         replies.read_subscribed(frame),
         replies.read_jobs(frame),

@@ -160,7 +160,7 @@ MADE: dict[tuple[str, str], tuple[Callable[[Any], Any], list[Any]]] = {
     ("Buffer", "spill"): (lambda v: Buffer(spill=v), [None, 1.5, -1, INFINITE]),
     **{
         ("Timeouts", name): (lambda v, name=name: Timeouts(**{name: v}), [None, 0, *SECONDS])
-        for name in ("connect", "open", "request", "close", "drain", "stall", "deadlock")
+        for name in ("connect", "open", "request", "close", "drain", "stall", "silence", "deadlock")
     },
     ("Reconnect", "wait"): (lambda v: Reconnect(wait=v), [None, 5]),
     ("Reconnect", "stop"): (lambda v: Reconnect(stop=v), [None, 5]),

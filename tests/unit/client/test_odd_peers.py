@@ -68,4 +68,4 @@ async def test_what_was_not_negotiated_is_never_sent() -> None:
         await job.result()
         await client.drain()
     assert handled == list(range(1, 2001))
-    assert {m["type"] for m in script.heard} == {"session.hello", "job.submit", "session.bye"}
+    assert {m["type"] for m in script.heard} == {"session.hello", "job.submit", "session.close"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from arcp_client._protocol import effects
+from arcp_client._dialects import recognise
+from arcp_client._protocol import actions
 from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
 from arcp_client.events import Event, Gap
@@ -29,7 +30,7 @@ class Strict(Table):
         self, *, connect: bool = True, spoken: str = "arcp-client", **options: Any
     ) -> None:
         self.spoken = spoken
-        self.session = Session(**options)
+        self.session = Session(recognise=recognise, **options)
         self.id = options["checkpoint"].session_id if "checkpoint" in options else "sess_1"
         self.sent: list[dict[str, Any]] = []
         self.done: list[Any] = []
@@ -44,7 +45,7 @@ class Strict(Table):
         """As a table does, and every effect is noted in order."""
         for effect in self.session.take():
             self.order.append(effect)
-            if isinstance(effect, effects.Send):
+            if isinstance(effect, actions.Send):
                 self.sent.append(json.loads(effect.data))
             elif isinstance(effect, Event):
                 self.events.append(effect)
@@ -85,7 +86,7 @@ class Strict(Table):
         self.cut()
         hello = self.connect()
         assert hello["payload"]["resume"]["last_event_seq"] == cursor
-        assert self.of(effects.Opened)[-1].resumed
+        assert self.of(actions.Opened)[-1].resumed
 
     def refuse_hello(self, code: str, **payload: Any) -> dict[str, Any]:
         """A new link on which the runtime refuses the hello; gives that."""
@@ -96,7 +97,7 @@ class Strict(Table):
     @property
     def causes(self) -> list[str]:
         """Why new links were asked for: names of errors."""
-        return [type(effect.cause).__name__ for effect in self.of(effects.Relink)]
+        return [type(effect.cause).__name__ for effect in self.of(actions.Relink)]
 
 
 def live(**options: Any) -> Strict:

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import Request
+from arcp_client._dialects import recognise
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
 from arcp_client.events import Event, Gap
@@ -78,7 +79,7 @@ class Table:
 
     def __init__(self, spoken: str, *, features: tuple[str, ...] = dialect.FEATURES) -> None:
         self.spoken = spoken
-        self.session = Session(features=features)
+        self.session = Session(features=features, recognise=recognise)
         self.id = f"sess_{fresh()}"
         self.sent: list[dict[str, Any]] = []
         self.done: list[Any] = []
@@ -238,7 +239,7 @@ class Table:
     def do(self) -> None:
         """Take what the session wants to be done."""
         for effect in self.session.take():
-            if isinstance(effect, effects.Send):
+            if isinstance(effect, actions.Send):
                 self.sent.append(json.loads(effect.data))
             elif isinstance(effect, Event):
                 self.events.append(effect)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.ordering import ROUNDS
-from arcp_client._protocol.recovery import PATIENCE, TRIES
-from arcp_client._protocol.sequence import SETTLE
+from arcp_client._protocol import actions
+from arcp_client._protocol.plans import PATIENCE, TRIES
+from arcp_client._protocol.reassembly import SETTLE
+from arcp_client._protocol.receiver import ROUNDS
 from arcp_client._wire import dialect
 from arcp_client.errors import JobCancelled, JobFailed, JobLost, ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -32,8 +32,8 @@ def listed(table: Strict, **statuses: str) -> None:
     table.hear({"type": dialect.JOBS, "payload": payload})
 
 
-def gone(table: Strict) -> list[effects.JobGone]:
-    return table.of(effects.JobGone)
+def gone(table: Strict) -> list[actions.JobGone]:
+    return table.of(actions.JobGone)
 
 
 def wait_in_vain(table: Strict) -> None:
@@ -144,7 +144,7 @@ def test_s4_a_runtime_that_cannot_be_asked_is_reported_and_the_job_stays_open() 
     table = live(features=())
     lose(table, 1, 1)
     assert table.sent == []
-    assert "cannot be asked" in table.of(effects.Report)[-1].message
+    assert "cannot be asked" in table.of(actions.Report)[-1].message
     assert [job.job_id for job in table.session.jobs] == [JOB]
 
 
@@ -322,7 +322,7 @@ def test_s5_a_fresh_session_tells_the_token_first_then_the_gap_then_asks_for_the
     fresh_session(table)
     kinds = [type(effect).__name__ for effect in table.order[-3:]]
     assert kinds == ["Opened", "Gap", "Send"]
-    opened = table.of(effects.Opened)[-1]
+    opened = table.of(actions.Opened)[-1]
     assert opened.resumed is False
     assert opened.welcome.resume_token.get_secret_value() == "token of sess_2"
     assert gaps(table) == [(4, None, "unknown_end")]
@@ -563,7 +563,7 @@ def test_s6_no_outcome_to_be_had_of_an_old_job_is_said() -> None:
 def test_s6_an_outcome_may_be_wanted_long_after_its_end() -> None:
     table = live()
     table.result(1, JOB)
-    table.session.wanted(JOB, table.now)
+    table.session.request_outcome(JOB, table.now)
     table.do()
     table.confirm(JOB, "success")
     table.event(2, JOB, 7)  # not a second time

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.resume import CUTS, REFUSALS
+from arcp_client._dialects import DIALECTS
+from arcp_client._protocol import actions
+from arcp_client._protocol.handshake import CUTS, REFUSALS
 from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
-from arcp_client._wire.dialect import DIALECTS
 from arcp_client.errors import RemoteProtocolError, RequestError
 from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -61,18 +61,18 @@ def test_s5_the_token_of_each_welcome_is_told_before_anything_else() -> None:
     table.hello()
     table.order.clear()
     table.hear(welcome("arcp-client", table.id, resume_token="newest"))
-    assert isinstance(table.order[0], effects.Opened)
+    assert isinstance(table.order[0], actions.Opened)
     assert table.order[0].welcome.resume_token.get_secret_value() == "newest"
-    assert isinstance(table.order[1], effects.Send)
+    assert isinstance(table.order[1], actions.Send)
     assert table.session.resume_token == SecretStr("newest")
 
 
 def test_a_dialect_may_be_told_instead_of_recognised() -> None:
     table = Strict(connect=False)
-    table.session = Session(spoken=DIALECTS["java"])
-    assert table.session.dialect.name == "java"
+    table.session = Session(peer=DIALECTS["java"])
+    assert table.session.peer.name == "java"
     table.connect()
-    assert table.session.dialect.name == "java"
+    assert table.session.peer.name == "java"
 
 
 # ------------------------------------------------------------------ what is no welcome
@@ -84,7 +84,7 @@ def test_the_older_family_is_named_in_the_error(kind: str) -> None:
     table = Strict(connect=False)
     table.hello()
     table.hear({"type": kind, "payload": {}})
-    (relink,) = table.of(effects.Relink)
+    (relink,) = table.of(actions.Relink)
     assert isinstance(relink.cause, RemoteProtocolError)
     assert "another protocol" in str(relink.cause)
     assert kind in str(relink.cause)
@@ -95,7 +95,7 @@ def test_a_welcome_that_names_no_session_is_none() -> None:
     table.hello()
     table.hear({**welcome("go", ""), "session_id": ""})
     assert table.causes == ["RemoteProtocolError"]
-    assert table.of(effects.Opened) == []
+    assert table.of(actions.Opened) == []
 
 
 @pytest.mark.parametrize("kind", [dialect.CLOSED, dialect.BYE])
@@ -130,7 +130,7 @@ def test_what_comes_after_a_refusal_on_the_same_link_is_ignored() -> None:
     table.cut()
     table.refuse_hello("RESUME_WINDOW_EXPIRED")
     table.hear(welcome("arcp-client", "sess_9"))
-    assert len(table.of(effects.Opened)) == 1
+    assert len(table.of(actions.Opened)) == 1
 
 
 # ------------------------------------------------------------------ refusals before the welcome
@@ -140,13 +140,13 @@ def test_a_refused_token_is_said_to_be_that() -> None:
     table = Strict(connect=False)
     table.refuse_hello(dialect.UNAUTHENTICATED, message="who are you")
     assert table.causes == ["Unauthenticated"]
-    assert "who are you" in str(table.of(effects.Relink)[0].cause)
+    assert "who are you" in str(table.of(actions.Relink)[0].cause)
 
 
 def test_a_first_hello_that_is_refused_keeps_the_runtimes_word_on_another_try() -> None:
     table = Strict(connect=False)
     table.refuse_hello(dialect.INTERNAL_ERROR, retryable=True)
-    cause = table.of(effects.Relink)[0].cause
+    cause = table.of(actions.Relink)[0].cause
     assert isinstance(cause, RequestError)
     assert cause.retryable
 
@@ -177,7 +177,7 @@ def test_s5_a_bearer_token_that_ran_out_does_not_cost_the_session() -> None:
     assert hello["payload"]["auth"]["token"] == "another"
     assert hello["payload"]["resume"]["last_event_seq"] == 2
     table.hear(welcome("arcp-client", table.id))
-    assert table.of(effects.Opened)[-1].resumed
+    assert table.of(actions.Opened)[-1].resumed
 
 
 def test_s5_a_resume_token_that_is_refused_as_if_it_were_the_bearer_ends_in_a_fresh_session() -> (
@@ -239,7 +239,7 @@ def test_s5_a_resume_that_is_refused_after_the_welcome_is_followed_by_a_fresh_se
     table.resumed(2)
     table.error(dialect.RESUME_WINDOW_EXPIRED)
     assert table.causes == ["ResumeExpired"]
-    assert table.of(effects.Refused) == []  # nobody's request is blamed for it
+    assert table.of(actions.Refused) == []  # nobody's request is blamed for it
     table.cut()
     assert "resume" not in table.connect(session_id="sess_2")["payload"]
     assert gaps(table) == [(3, None, "unknown_end")]
@@ -266,7 +266,7 @@ def test_an_error_after_a_resume_may_be_the_answer_to_a_request() -> None:
     table.resumed(0)
     request = table.ask(dialect.LIST_JOBS)
     table.error(dialect.PERMISSION_DENIED)
-    assert [refused.request for refused in table.of(effects.Refused)] == [request]
+    assert [refused.request for refused in table.of(actions.Refused)] == [request]
     assert table.causes == []
 
 
@@ -274,7 +274,7 @@ def test_on_a_first_link_such_an_error_is_no_refused_resume() -> None:
     table = live()
     table.error(dialect.PERMISSION_DENIED)
     assert table.causes == []
-    assert "PERMISSION_DENIED" in table.of(effects.Report)[-1].message
+    assert "PERMISSION_DENIED" in table.of(actions.Report)[-1].message
 
 
 # ------------------------------------------------------------------ errors that end a session
@@ -294,7 +294,7 @@ def test_errors_that_end_the_session_are_not_blamed_on_a_request(code: str, caus
     table.error(code)
     assert table.causes == [cause]
     assert request in table.session.requests
-    assert table.of(effects.Refused) == []
+    assert table.of(actions.Refused) == []
 
 
 @rule("accept-7")
@@ -303,7 +303,7 @@ def test_unless_they_name_it() -> None:
     request = table.ask(dialect.LIST_JOBS)
     payload = {"code": dialect.UNAUTHENTICATED, "request_id": request.ids[-1]}
     table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
-    assert [refused.request for refused in table.of(effects.Refused)] == [request]
+    assert [refused.request for refused in table.of(actions.Refused)] == [request]
     assert table.causes == []
 
 

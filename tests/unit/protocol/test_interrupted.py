@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from arcp_client._protocol import effects
+from arcp_client._dialects import DIALECTS
+from arcp_client._protocol import actions
 from arcp_client._protocol.recovery import QUIET
 from arcp_client._wire import dialect
-from arcp_client._wire.dialect import DIALECTS
 from arcp_client.errors import ArcpError
 from tests.property.peers import ALL, Play
 from tests.unit.protocol.kit import JOB, Strict, live
@@ -93,7 +93,7 @@ def test_s13_and_on_the_next_link_even_if_the_listing_said_that_it_runs() -> Non
 
 def test_s13_an_outcome_that_is_wanted_late_is_wanted_in_the_next_session_too() -> None:
     table = live()
-    table.session.wanted("job_old", table.now)
+    table.session.request_outcome("job_old", table.now)
     table.do()
     assert table.said(dialect.SUBSCRIBE)["payload"]["job_id"] == "job_old"
     fresh_session(table)
@@ -120,7 +120,7 @@ def test_s13_a_job_that_was_cancelled_before_it_began_is_cancelled_after_a_drop(
         python.connect()
         python.said(dialect.UNSUBSCRIBE)
     python.confirm(JOB, "pending")
-    (gone,) = python.of(effects.JobGone)
+    (gone,) = python.of(actions.JobGone)
     assert gone.status == "cancelled"
 
 

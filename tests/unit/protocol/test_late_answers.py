@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import LATE, MOST_LATE, Request
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import LATE, MOST_LATE, Request
 from arcp_client._wire import dialect
 from tests.unit.protocol.kit import JOB, Strict, live
 
@@ -50,7 +50,7 @@ def overdue(spoken: str = "go") -> tuple[Strict, Request, Request]:
     first = submit(table, 1)
     table.wait(30)
     second = submit(table, 2)
-    assert of(table, effects.Refused) == [first]
+    assert of(table, actions.Refused) == [first]
     table.done.clear()
     return table, first, second
 
@@ -59,10 +59,10 @@ def overdue(spoken: str = "go") -> tuple[Strict, Request, Request]:
 def test_s14_a_late_acceptance_is_not_taken_for_that_of_a_newer_submit(spoken: str) -> None:
     table, first, second = overdue(spoken)
     accept(table, "job_1", trace_id=first.trace_id)
-    assert of(table, effects.Answered) == []
-    assert "after its time" in table.of(effects.Report)[-1].message
+    assert of(table, actions.Answered) == []
+    assert "after its time" in table.of(actions.Report)[-1].message
     accept(table, "job_2", trace_id=second.trace_id)
-    assert of(table, effects.Answered) == [second]
+    assert of(table, actions.Answered) == [second]
     assert second.job_id == "job_2"
 
 
@@ -72,23 +72,23 @@ def test_s14_a_late_refusal_refuses_no_newer_submit(spoken: str) -> None:
     refusal(table, trace_id=first.trace_id)
     code = {"code": "INVALID_REQUEST", "request_id": first.ids[0]}
     table.hear({"type": dialect.SESSION_ERROR, "payload": code})  # and once more, by its id
-    assert of(table, effects.Refused) == []
+    assert of(table, actions.Refused) == []
     assert second in table.session.requests
 
 
 def test_s14_the_job_of_a_submit_that_was_accepted_late_is_known() -> None:
     table, first, _ = overdue()
     accept(table, "job_1", trace_id=first.trace_id)
-    (told,) = table.of(effects.JobKnown)
+    (told,) = table.of(actions.JobKnown)
     assert (told.job.job_id, told.mine, told.request) == ("job_1", True, first)
 
 
 def test_s14_an_answer_that_names_nothing_is_that_of_the_oldest_be_it_late() -> None:
     table, _, second = overdue()
     accept(table, "job_1")
-    assert of(table, effects.Answered) == []
+    assert of(table, actions.Answered) == []
     accept(table, "job_2")
-    assert of(table, effects.Answered) == [second]
+    assert of(table, actions.Answered) == [second]
 
 
 @pytest.mark.parametrize("kind", [dialect.SUBSCRIBE, dialect.CANCEL, dialect.LIST_JOBS])
@@ -102,7 +102,7 @@ def test_s14_so_it_is_for_every_kind_of_request(kind: str) -> None:
     answer = {"job.cancel": dialect.CANCELLED}.get(kind, answer)
     for expected in ([], [second]):
         table.hear({"type": answer, "payload": {"job_id": JOB} if payload else {"jobs": []}})
-        assert of(table, effects.Answered) == expected
+        assert of(table, actions.Answered) == expected
 
 
 def test_s14_once_the_runtime_has_read_on_what_names_nothing_is_the_newer_ones() -> None:
@@ -111,7 +111,7 @@ def test_s14_once_the_runtime_has_read_on_what_names_nothing_is_the_newer_ones()
     table.alive(31)
     second = table.ask(dialect.LIST_JOBS)
     table.error("INVALID_REQUEST")
-    assert of(table, effects.Refused) == [first, second]
+    assert of(table, actions.Refused) == [first, second]
 
 
 def test_s14_how_long_and_how_many_late_answers_are_waited_for_is_bounded() -> None:
@@ -130,7 +130,7 @@ def test_s14_a_late_answer_is_lost_with_its_link() -> None:
     table.cut()
     table.connect()
     accept(table, "job_2")
-    assert of(table, effects.Answered) == [second]
+    assert of(table, actions.Answered) == [second]
 
 
 def test_s14_of_submits_the_agent_that_was_accepted_decides_before_their_age() -> None:
@@ -140,7 +140,7 @@ def test_s14_of_submits_the_agent_that_was_accepted_decides_before_their_age() -
     accept(table, "job_3", agent="copy@2.0")
     accept(table, "job_2", agent="move@7")
     accept(table, "job_1", agent="copy@1.0")
-    assert of(table, effects.Answered) == [third, second, first]
+    assert of(table, actions.Answered) == [third, second, first]
 
 
 def test_s14_an_acceptance_that_is_sent_twice_answers_one_submit() -> None:
@@ -148,7 +148,7 @@ def test_s14_an_acceptance_that_is_sent_twice_answers_one_submit() -> None:
     first, second = submit(table, 1), submit(table, 2)
     accept(table, "job_1")
     accept(table, "job_1")
-    assert of(table, effects.Answered) == [first]
+    assert of(table, actions.Answered) == [first]
     assert second in table.session.requests
 
 
@@ -160,18 +160,18 @@ def test_s14_an_error_that_names_nothing_known_refuses_nothing_and_is_reported(
     table = Strict(spoken=spoken)
     request = submit(table, 1)
     refusal(table, **top)
-    assert of(table, effects.Refused) == []
-    assert "INVALID_REQUEST" in table.of(effects.Report)[-1].message
+    assert of(table, actions.Refused) == []
+    assert "INVALID_REQUEST" in table.of(actions.Report)[-1].message
     assert request in table.session.requests
     refusal(table)
-    assert of(table, effects.Refused) == [request]
+    assert of(table, actions.Refused) == [request]
 
 
 def test_s14_an_acceptance_with_an_unknown_trace_is_no_submits_that_has_another() -> None:
     table = Strict()
     request = submit(table, 1)
     accept(table, "job_x", trace_id="ab" * 16)
-    assert of(table, effects.Answered) == []
+    assert of(table, actions.Answered) == []
     assert request in table.session.requests
 
 
@@ -183,7 +183,7 @@ def test_s14_a_key_in_use_refuses_the_submit_with_that_key() -> None:
     submit(table, 1)
     second = submit(table, 2)
     table.failure(1, JOB, dialect.DUPLICATE_KEY)
-    assert of(table, effects.Refused) == [second]
+    assert of(table, actions.Refused) == [second]
 
 
 def test_s14_a_withdrawn_request_takes_its_late_answer_too() -> None:
@@ -194,7 +194,7 @@ def test_s14_a_withdrawn_request_takes_its_late_answer_too() -> None:
     second = table.ask(dialect.LIST_JOBS)
     for expected in ([], [second]):
         table.hear({"type": dialect.JOBS, "payload": {"jobs": []}})
-        assert of(table, effects.Answered) == expected
+        assert of(table, actions.Answered) == expected
 
 
 def test_s14_an_answer_that_names_nothing_goes_by_the_age_of_requests_not_of_their_ends() -> None:
@@ -202,6 +202,6 @@ def test_s14_an_answer_that_names_nothing_goes_by_the_age_of_requests_not_of_the
     first = submit(table, 1, seconds=40.0)
     second = submit(table, 2, seconds=10.0)
     table.wait(11)
-    assert of(table, effects.Refused) == [second]
+    assert of(table, actions.Refused) == [second]
     accept(table, "job_1")
-    assert of(table, effects.Answered) == [first]
+    assert of(table, actions.Answered) == [first]

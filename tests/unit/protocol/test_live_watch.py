@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._protocol import effects
+from arcp_client._protocol import actions
 from arcp_client._wire import dialect
 from arcp_client.errors import ResultUnavailable
 from arcp_client.events import Gap, ResultChunk
@@ -131,7 +131,7 @@ def test_if_it_ended_meanwhile_only_its_outcome_is_wanted() -> None:
     table.seq += 1
     table.result(table.seq, A)
     assert table.numbers == ["gap", "result"]
-    assert table.of(effects.JobGone) == []
+    assert table.of(actions.JobGone) == []
 
 
 def test_a_watch_with_its_history_has_all_of_it_again() -> None:
@@ -170,5 +170,5 @@ def test_an_end_that_cannot_be_had_is_said_to_be_so() -> None:
     table = Watcher("java")
     table.confirmed(table.fresh(), "success")
     table.alive(60)
-    (gone,) = table.of(effects.JobGone)
+    (gone,) = table.of(actions.JobGone)
     assert isinstance(gone.error, ResultUnavailable)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._wire import dialect
 from tests.unit.protocol.scripted import Table
 
@@ -107,9 +108,8 @@ def test_what_is_remembered_of_ended_jobs_is_bounded(spoken: str, kind: str) -> 
         for n in range(first, last):
             do(n)
             table.forget()
-        tolerant = table.session._delivery.repeats.tolerant
-        if tolerant is not None:
-            tolerant.seen.clear()  # bounded by a number of its own, see test_tolerant.py
+        if isinstance(table.session.peer, Unnumbered):
+            table.session.peer._seen.clear()  # bounded by a number of its own
         return held(table.session)
 
     few = run(0, A_FEW)

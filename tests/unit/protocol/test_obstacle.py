@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client._protocol import effects
+from arcp_client._protocol import actions
 from arcp_client._protocol.obstacle import STEPS, Finding, Obstacle
 from arcp_client._wire import dialect
 from arcp_client.errors import LinkLost
@@ -56,7 +56,7 @@ def test_s18_the_second_link_that_ends_at_a_cursor_is_followed_by_a_gap(spoken: 
     table.replay(1, 3)
     assert refused(table)["payload"]["resume"]["last_event_seq"] == 3
     assert gaps(table) == []
-    reports = table.of(effects.Report)
+    reports = table.of(actions.Report)
     assert any("limit" in report.message for report in reports)  # at once
     before = len(gaps(table))
     assert refused(table)["payload"]["resume"]["last_event_seq"] == 4
@@ -108,10 +108,10 @@ def test_s18_no_end_of_such_places_is_the_end_of_the_session() -> None:
     for _ in range(2 * (STEPS + 2)):
         table.session.lost(table.now, TOO_LARGE)
         table.do()
-        if table.of(effects.Ended):
+        if table.of(actions.Ended):
             break
         table.sent.clear()
         table.connect()
-    (ended,) = table.of(effects.Ended)
+    (ended,) = table.of(actions.Ended)
     assert ended.cause is TOO_LARGE
     assert len(gaps(table)) == STEPS

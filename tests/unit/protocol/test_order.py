@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.ordering import ROUNDS
-from arcp_client._protocol.sequence import SETTLE
+from arcp_client._protocol import actions
+from arcp_client._protocol.reassembly import SETTLE
+from arcp_client._protocol.receiver import ROUNDS
 from arcp_client._wire import dialect
 from arcp_client.events import Gap, Progress, Status, Unknown
 from arcp_client.models import Checkpoint, OpenJob
@@ -29,7 +29,7 @@ def test_s3_nothing_is_given_past_a_hole_and_the_session_is_resumed_from_before_
     table.event(4, JOB, 4)
     assert table.numbers == [1, 2]
     assert table.causes == ["LinkLost"]
-    assert "event 3 is missing" in str(table.of(effects.Relink)[0].cause)
+    assert "event 3 is missing" in str(table.of(actions.Relink)[0].cause)
     table.resumed(2)
     table.replay(3, 5)
     assert table.numbers == [1, 2, 3, 4, 5]
@@ -226,7 +226,7 @@ def test_s3_an_unreadable_frame_that_every_replay_repeats_costs_one_gap() -> Non
 def test_s3_an_unreadable_frame_without_a_number_is_only_reported() -> None:
     table = live()
     table.raw(b"nonsense")
-    assert [report.error is not None for report in table.of(effects.Report)] == [True]
+    assert [report.error is not None for report in table.of(actions.Report)] == [True]
     assert table.events == []
 
 
@@ -270,14 +270,14 @@ def test_a_peer_that_ignores_the_cursor_repeats_nothing_and_is_warned_of_once() 
     table.replay(1, 7)
     assert table.numbers == [1, 2, 3, 4, 5, 6, 7]
     assert table.session.repeated == 5
-    assert len([r for r in table.of(effects.Report) if "again" in r.message]) == 1
+    assert len([r for r in table.of(actions.Report) if "again" in r.message]) == 1
 
 
 @rule("accept-18")
 @pytest.mark.parametrize("spoken", ["go", "unknown"])
 def test_where_frames_overtake_one_another_a_hole_has_a_moment_to_fill_itself(spoken: str) -> None:
     table = live(spoken=spoken)
-    patience = table.session.dialect.patience
+    patience = table.session.peer.hole_patience
     assert patience > 0
     for first, second in ((2, 1), (4, 3), (6, 5)):
         table.event(first, JOB, first)
@@ -290,7 +290,7 @@ def test_where_frames_overtake_one_another_a_hole_has_a_moment_to_fill_itself(sp
 @pytest.mark.parametrize("spoken", ["go", "unknown"])
 def test_each_hole_has_its_moment_and_one_that_stays_is_asked_for(spoken: str) -> None:
     table = live(spoken=spoken)
-    patience = table.session.dialect.patience
+    patience = table.session.peer.hole_patience
     table.event(2, JOB, 2)
     table.event(4, JOB, 4)
     table.wait(0.8 * patience)
@@ -311,7 +311,7 @@ def test_the_end_of_an_open_job_is_no_repeat_whatever_its_number() -> None:
     table.event(1, JOB, 9, id="new")  # the runtime begins to count anew, against the rules
     table.result(2, JOB)
     assert table.numbers == [1, 2, 3, 4, 5, "result"]
-    assert "again" in table.of(effects.Report)[0].message
+    assert "again" in table.of(actions.Report)[0].message
     table.result(2, JOB)
     assert table.numbers.count("result") == 1
     assert table.session.received == 5
@@ -349,7 +349,7 @@ def test_an_end_that_names_no_job_is_reported() -> None:
     table = live()
     table.hear({"type": "job.result", "event_seq": 1, "payload": {"final_status": "success"}})
     assert table.events == []
-    assert "names no job" in table.of(effects.Report)[-1].message
+    assert "names no job" in table.of(actions.Report)[-1].message
 
 
 # ------------------------------------------------------------------ numbers on other frames
@@ -368,7 +368,7 @@ def test_control_frames_with_a_number_take_part_in_the_order() -> None:
     table = live()
     cancel = table.ask(dialect.CANCEL, job_id=JOB)
     table.hear({"type": dialect.CANCELLED, "event_seq": 1, "payload": {"job_id": JOB}})
-    assert [answer.request for answer in table.of(effects.Answered)][-1] is cancel
+    assert [answer.request for answer in table.of(actions.Answered)][-1] is cancel
     table.event(2, JOB, 2)
     assert table.numbers == [2]
     assert table.session.received == 2
@@ -378,7 +378,7 @@ def test_a_numbered_control_frame_behind_a_hole_acts_at_once_and_counts_in_its_t
     table = live()
     table.ask(dialect.CANCEL, job_id=JOB)
     table.hear({"type": dialect.CANCELLED, "event_seq": 2, "payload": {"job_id": JOB}})
-    assert len(table.of(effects.Answered)) == 2
+    assert len(table.of(actions.Answered)) == 2
     table.resumed(0)
     table.event(1, JOB, 1)
     assert table.session.received == 2
@@ -390,7 +390,7 @@ def test_a_refusal_with_a_number_counts_and_ends_nothing() -> None:
     request = table.ask(dialect.SUBMIT)
     submit = table.said(dialect.SUBMIT)
     table.failure(1, "job_made_up", "AGENT_NOT_AVAILABLE", trace_id=submit.get("trace_id"))
-    assert [refused.request for refused in table.of(effects.Refused)] == [request]
+    assert [refused.request for refused in table.of(actions.Refused)] == [request]
     table.event(2, JOB, 2)
     assert table.numbers == [2]
 
@@ -398,7 +398,7 @@ def test_a_refusal_with_a_number_counts_and_ends_nothing() -> None:
 def test_a_message_of_an_unknown_type_is_reported_and_its_number_counts() -> None:
     table = live()
     table.hear({"type": "job.surprise", "event_seq": 1, "payload": {}})
-    assert "job.surprise" in table.of(effects.Report)[-1].message
+    assert "job.surprise" in table.of(actions.Report)[-1].message
     table.event(2, JOB, 2)
     assert table.numbers == [2]
 
@@ -446,7 +446,7 @@ def test_s1_a_new_credential_counts_though_its_event_was_processed() -> None:
     table = Strict(checkpoint=checkpoint(mark=0, processed=((1, 2),)))
     table.hear(rotated(1, "status", id="c", value="s3cret"))
     table.unreadable(2)
-    assert [r.credential_id for r in table.of(effects.Rotated)] == ["c"]
+    assert [r.credential_id for r in table.of(actions.Rotated)] == ["c"]
     assert table.events == []
 
 
@@ -492,7 +492,7 @@ def test_d14_a_rotated_credential_goes_to_its_job_and_is_masked_in_the_event(
 ) -> None:
     table = live()
     table.hear(rotated(1, kind, id="cred", value="s3cret"))
-    (told,) = table.of(effects.Rotated)
+    (told,) = table.of(actions.Rotated)
     assert (told.job_id, told.credential_id) == (JOB, "cred")
     assert told.value.get_secret_value() == "s3cret"
     (event,) = table.events
@@ -503,7 +503,7 @@ def test_d14_a_rotated_credential_goes_to_its_job_and_is_masked_in_the_event(
 def test_d14_a_rotation_without_a_value_is_just_an_event() -> None:
     table = live()
     table.hear(rotated(1, "status", id="cred"))
-    assert table.of(effects.Rotated) == []
+    assert table.of(actions.Rotated) == []
     assert len(table.events) == 1
 
 
@@ -536,7 +536,7 @@ def test_events_before_the_welcome_belong_to_nobody() -> None:
     table.event(2, JOB, 2)
     table.raw(b"nonsense")
     assert table.numbers == [1]
-    assert len(table.of(effects.Report)) == 1
+    assert len(table.of(actions.Report)) == 1
 
 
 def test_the_fast_path_gives_what_the_slow_one_does() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.requests import Request, Requests
+from arcp_client._protocol import actions
+from arcp_client._protocol.pending import PendingRequests, Request
 from arcp_client._wire import dialect
 from arcp_client.errors import (
     ClientClosed,
@@ -22,11 +22,11 @@ from tests.unit.protocol.kit import JOB, Strict, live
 
 
 def answered(table: Strict) -> list[Request]:
-    return [effect.request for effect in table.of(effects.Answered)]
+    return [effect.request for effect in table.of(actions.Answered)]
 
 
 def refused(table: Strict) -> list[Request]:
-    return [effect.request for effect in table.of(effects.Refused)]
+    return [effect.request for effect in table.of(actions.Refused)]
 
 
 def accept(table: Strict, job_id: str, **fields: Any) -> None:
@@ -47,7 +47,7 @@ def test_s6_a_submit_goes_out_again_with_the_same_bytes_under_a_fresh_id() -> No
     table.session.request(request, table.now)
     table.resumed(0)
     table.resumed(0)
-    sent = [e.data for e in table.order if isinstance(e, effects.Send) and e.request is request]
+    sent = [e.data for e in table.order if isinstance(e, actions.Send) and e.request is request]
     assert len(sent) == 3
     assert all(raw in frame for frame in sent)
     names = zip(sent, request.ids, strict=True)
@@ -177,7 +177,7 @@ def test_an_unknown_job_is_not_blamed_on_a_listing_nor_anything_on_a_ping() -> N
     assert refused(table) == [cancel]
     table.error(dialect.JOB_NOT_FOUND)
     assert refused(table) == [cancel]
-    assert "JOB_NOT_FOUND" in table.of(effects.Report)[-1].message
+    assert "JOB_NOT_FOUND" in table.of(actions.Report)[-1].message
 
 
 @rule("accept-6")
@@ -197,7 +197,7 @@ def test_subscriptions_and_cancels_are_told_by_their_job() -> None:
     for job_id in ("job_2", "job_1", "job_2"):
         table.hear({"type": dialect.SUBSCRIBED, "payload": {"job_id": job_id}})
     assert answered(table) == [second, first]
-    assert "nobody waits" in table.of(effects.Report)[-1].message
+    assert "answers no request" in table.of(actions.Report)[-1].message
 
 
 def test_pongs_are_told_by_their_nonce_and_where_it_is_missing_by_age() -> None:
@@ -209,7 +209,7 @@ def test_pongs_are_told_by_their_nonce_and_where_it_is_missing_by_age() -> None:
     table.hear({"type": dialect.PONG, "payload": {"ping_nonce": "nobody's"}})
     table.hear({"type": dialect.PONG, "payload": {}})
     assert answered(table) == [pings[1], pings[0]]
-    assert [effect.value for effect in table.of(effects.Answered)] == [table.now, table.now]
+    assert [effect.value for effect in table.of(actions.Answered)] == [table.now, table.now]
 
 
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
@@ -225,7 +225,7 @@ def test_an_acceptance_that_names_no_job_is_reported() -> None:
     table = Strict()
     request = table.ask(dialect.SUBMIT)
     table.hear({"type": dialect.ACCEPTED, "payload": {"request_id": request.ids[0]}})
-    assert "names no job" in table.of(effects.Report)[-1].message
+    assert "names no job" in table.of(actions.Report)[-1].message
     assert request in table.session.requests
 
 
@@ -235,7 +235,7 @@ def test_a_delegated_job_is_no_answer_to_a_submit() -> None:
     request = table.ask(dialect.SUBMIT)
     accept(table, "job_child", payload={"parent_job_id": JOB})
     assert answered(table)[1:] == []
-    told = table.of(effects.JobKnown)[-1]
+    told = table.of(actions.JobKnown)[-1]
     assert (told.job.job_id, told.mine) == ("job_child", False)
     assert request in table.session.requests
 
@@ -310,7 +310,7 @@ def test_s7_a_request_that_is_not_answered_ends_at_its_deadline() -> None:
     table = Strict()
     request = table.ask(dialect.LIST_JOBS)
     table.wait(31)
-    (effect,) = table.of(effects.Refused)
+    (effect,) = table.of(actions.Refused)
     assert effect.request is request
     assert isinstance(effect.error, RequestTimeout)
     assert len(table.session.requests) == 0
@@ -320,7 +320,7 @@ def test_s7_so_does_one_that_was_never_sent_and_it_says_so() -> None:
     table = Strict(connect=False)
     table.ask(dialect.SUBMIT)
     table.wait(31)
-    assert "never sent" in str(table.of(effects.Refused)[0].error)
+    assert "never sent" in str(table.of(actions.Refused)[0].error)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_s7_what_the_runtime_does_not_offer_is_refused_at_once(
 ) -> None:
     table = Strict(features=())
     table.ask(kind, **payload)
-    assert isinstance(table.of(effects.Refused)[0].error, FeatureNotNegotiated)
+    assert isinstance(table.of(actions.Refused)[0].error, FeatureNotNegotiated)
     assert table.sent == []
 
 
@@ -353,10 +353,10 @@ def test_s7_every_request_ends_just_before_the_session() -> None:
     table.session.end(cause)
     table.do()
     assert refused(table) == requests
-    errors = [effect.error for effect in table.of(effects.Refused)]
+    errors = [effect.error for effect in table.of(actions.Refused)]
     assert [(type(error), str(error)) for error in errors] == [(LinkLost, "no more")] * 2
     assert errors[0] is not errors[1]
-    assert isinstance(table.order[-1], effects.Ended)
+    assert isinstance(table.order[-1], actions.Ended)
 
 
 def test_s7_without_a_cause_they_end_with_the_client() -> None:
@@ -364,7 +364,7 @@ def test_s7_without_a_cause_they_end_with_the_client() -> None:
     table.ask(dialect.LIST_JOBS)
     table.session.end(None)
     table.do()
-    assert isinstance(table.of(effects.Refused)[0].error, ClientClosed)
+    assert isinstance(table.of(actions.Refused)[0].error, ClientClosed)
 
 
 def test_s7_nothing_can_be_asked_of_a_session_that_is_over() -> None:
@@ -373,7 +373,7 @@ def test_s7_nothing_can_be_asked_of_a_session_that_is_over() -> None:
     request = Request(kind=dialect.PING, payload={}, deadline=1e9)
     with pytest.raises(LocalProtocolError, match="the session is ended"):
         table.session.request(request, table.now)
-    table.session.wanted(JOB, table.now)
+    table.session.request_outcome(JOB, table.now)
     assert len(table.session.requests) == 0
 
 
@@ -453,7 +453,7 @@ def test_a_withdrawn_request_nobody_waits_for() -> None:
     assert all(request.orphaned for request in table.session.requests)
     table.hear({"type": dialect.JOBS, "payload": {"request_id": request.ids[0]}})
     table.session.withdraw(request)
-    assert table.of(effects.Answered) == []
+    assert table.of(actions.Answered) == []
     assert len(table.session.requests) == 0
 
 
@@ -467,7 +467,7 @@ def test_a_withdrawn_request_is_not_sent_again_nor_does_it_time_out() -> None:
     request = table.ask(dialect.SUBMIT)
     table.session.withdraw(request)
     table.wait(31)
-    assert table.of(effects.Refused) == []
+    assert table.of(actions.Refused) == []
 
 
 def test_a_request_that_was_never_sent_is_withdrawn_at_once() -> None:
@@ -482,7 +482,7 @@ def test_the_job_of_a_withdrawn_submit_is_known_all_the_same() -> None:
     request = table.ask(dialect.SUBMIT)
     table.session.withdraw(request)
     accept(table, JOB)
-    assert [told.mine for told in table.of(effects.JobKnown)] == [True]
+    assert [told.mine for told in table.of(actions.JobKnown)] == [True]
     table.event(1, JOB, 1)
     assert table.numbers == [1]
 
@@ -492,10 +492,10 @@ def test_a_withdrawn_subscription_is_no_news() -> None:
     request = table.ask(dialect.SUBSCRIBE, job_id=JOB)
     table.session.withdraw(request)
     table.hear({"type": dialect.SUBSCRIBED, "payload": {"job_id": JOB}})
-    assert table.of(effects.JobKnown) == []
+    assert table.of(actions.JobKnown) == []
     table.session.end(None)
     table.do()
-    assert [type(effect) for effect in table.done[-1:]] == [effects.Ended]
+    assert [type(effect) for effect in table.done[-1:]] == [actions.Ended]
 
 
 def test_withdrawn_requests_are_not_told_of_the_end() -> None:
@@ -503,11 +503,11 @@ def test_withdrawn_requests_are_not_told_of_the_end() -> None:
     table.session.withdraw(table.ask(dialect.SUBMIT))
     table.session.end(None)
     table.do()
-    assert table.of(effects.Refused) == []
+    assert table.of(actions.Refused) == []
 
 
 def test_requests_are_kept_in_the_order_in_which_they_were_made() -> None:
-    requests = Requests()
+    requests = PendingRequests()
     made = [Request(kind=dialect.LIST_JOBS, payload={}, deadline=float(n)) for n in (3, 1, 2)]
     for request in made:
         requests.add(request)

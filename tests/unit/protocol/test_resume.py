@@ -5,22 +5,31 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from arcp_client._protocol.resume import CUTS, REFUSALS, Next, ResumeState
+from arcp_client._dialects import DIALECTS
+from arcp_client._protocol.handshake import CUTS, REFUSALS, ResumeState
+from arcp_client._protocol.peer import Next, Peer
+from arcp_client._protocol.session import Session
 from arcp_client._wire import dialect
-from arcp_client._wire.dialect import DIALECTS
 from arcp_client._wire.replies import Refusal, Welcome
 from arcp_client.models import SessionInfo
 from tests.interop.rules import rule
 
 BEARER = SecretStr("bearer")
-STRICT = DIALECTS["arcp-client"]
+
+
+def peer(name: str) -> Peer:
+    """A runtime of a dialect, of which only the answers to refusals matter here."""
+    return DIALECTS[name](Session().view)
+
+
+STRICT = peer("arcp-client")
 
 
 def welcome(
     session: str = "s1", token: str | None = "t1", *, window: float | None = 600
 ) -> Welcome:
     secret = None if token is None else SecretStr(token)
-    return Welcome(SessionInfo(id=session, resume_window=window), secret, STRICT)
+    return Welcome(SessionInfo(id=session, resume_window=window), secret)
 
 
 def refusal(code: str, *, retryable: bool = False) -> Refusal:
@@ -91,7 +100,7 @@ def test_s5_what_may_pass_is_tried_again_a_few_times(code: str, name: str, retry
     steps = []
     for _ in range(REFUSALS):
         assert presented(state) == ("s1", "t1", 7)
-        steps.append(state.refused(refusal(code, retryable=retryable), DIALECTS[name]))
+        steps.append(state.refused(refusal(code, retryable=retryable), peer(name)))
         state.left(101.0)
     assert steps == [Next.AGAIN] * (REFUSALS - 1) + [Next.FRESH]
 
@@ -107,7 +116,7 @@ def test_s5_a_welcome_starts_the_count_anew() -> None:
 
 @rule("accept-23")
 def test_s5_a_caught_up_resume_is_asked_for_one_event_earlier_once() -> None:
-    state, typescript = live(), DIALECTS["typescript"]
+    state, typescript = live(), peer("typescript")
     expired = refusal(dialect.RESUME_WINDOW_EXPIRED)
     assert presented(state, 7) == ("s1", "t1", 7)
     assert state.refused(expired, typescript) is Next.AGAIN
@@ -119,7 +128,7 @@ def test_s5_a_caught_up_resume_is_asked_for_one_event_earlier_once() -> None:
 def test_s5_one_event_earlier_than_none_is_none() -> None:
     state = live()
     state.block(0, BEARER)
-    state.refused(refusal(dialect.RESUME_WINDOW_EXPIRED), DIALECTS["typescript"])
+    state.refused(refusal(dialect.RESUME_WINDOW_EXPIRED), peer("typescript"))
     assert presented(state, 0) == ("s1", "t1", 0)
 
 

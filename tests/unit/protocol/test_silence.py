@@ -8,7 +8,7 @@ import pytest
 from tenacity import wait_fixed
 
 from arcp_client import Client, Reconnect, Timeouts
-from arcp_client._protocol import effects
+from arcp_client._protocol import actions
 from arcp_client._protocol.silence import SILENCE, Silence
 from arcp_client._wire import dialect
 from arcp_client.testing import ScriptedRuntime, VirtualClock
@@ -97,8 +97,8 @@ def spend(table: Strict, seconds: float) -> None:
         table.now = min(end, max(table.now + 0.01, deadline if deadline is not None else end))
         table.session.tick(table.now)
         table.do()
-        if table.of(effects.Relink):
-            table.done = [effect for effect in table.done if type(effect) is not effects.Relink]
+        if table.of(actions.Relink):
+            table.done = [effect for effect in table.done if type(effect) is not actions.Relink]
             table.sent.clear()
             table.cut()
             table.connect()
@@ -106,7 +106,7 @@ def spend(table: Strict, seconds: float) -> None:
 
 
 def named(table: Strict) -> int:
-    return sum("nothing has come of job" in report.message for report in table.of(effects.Report))
+    return sum("nothing has come of job" in report.message for report in table.of(actions.Report))
 
 
 @pytest.mark.parametrize("spoken", MAY_LOSE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._protocol import effects
-from arcp_client._protocol.sequence import AGREEING, SETTLE
+from arcp_client._protocol import actions
+from arcp_client._protocol.reassembly import AGREEING, SETTLE
 from arcp_client._wire import dialect
 from arcp_client.errors import RemoteProtocolError
 from arcp_client.models import Checkpoint, OpenJob
@@ -50,7 +50,7 @@ def test_s17_a_number_that_is_too_far_ahead_is_an_undecodable_frame(
     progress(2, table)
     progress(stray, table, 50)
     assert gaps(table) == [(stray, stray, "undecodable")]
-    (report,) = [report for report in table.of(effects.Report) if report.error is not None]
+    (report,) = [report for report in table.of(actions.Report) if report.error is not None]
     assert isinstance(report.error, RemoteProtocolError)
     assert str(stray) in str(report.error)
     table.alive(4 * SETTLE)
@@ -69,7 +69,7 @@ def test_s17_what_is_no_number_of_64_bits_is_none(stray: int) -> None:
     progress(stray, table, 50)
     progress(2, table)
     assert table.numbers == [1, 2]
-    assert [report.error is not None for report in table.of(effects.Report)] == [True]
+    assert [report.error is not None for report in table.of(actions.Report)] == [True]
     assert table.session.received == 2
 
 

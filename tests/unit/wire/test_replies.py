@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from arcp_client._dialects import recognise
 from arcp_client._wire.dialect import FEATURES
 from arcp_client._wire.replies import (
     read_accepted,
@@ -29,7 +30,8 @@ MOMENT = datetime(2026, 5, 13, 19, 30, tzinfo=UTC)
 
 
 def welcome(payload: dict[str, Any], **top: Any) -> Any:
-    return read_welcome(control("session.welcome", payload, **top), OFFERED)
+    frame = control("session.welcome", payload, **top)
+    return read_welcome(frame, OFFERED, recognise(frame.payload, frame.id).name)
 
 
 # ------------------------------------------------------------------------------- welcome
@@ -65,7 +67,7 @@ def test_a_welcome_of_the_specification_is_read() -> None:
     assert read.info.features == {"heartbeat", "ack"}
     assert read.info.heartbeat_interval == 30.0
     assert read.info.resume_window == 600.0
-    assert read.info.dialect == read.dialect.name == "arcp-client"
+    assert read.info.dialect == "arcp-client"
     assert read.info.agents == (
         AgentInfo("a", ("1", "2"), "2"),
         AgentInfo("b"),
@@ -127,7 +129,7 @@ def test_a_heartbeat_that_was_not_negotiated_has_no_interval() -> None:
 def test_features_are_those_that_both_sides_offered() -> None:
     frame = control("session.welcome", {"capabilities": {"features": ["ack", "heartbeat"]}})
 
-    assert read_welcome(frame, frozenset({"ack", "subscribe"})).info.features == {"ack"}
+    assert read_welcome(frame, frozenset({"ack", "subscribe"}), "unknown").info.features == {"ack"}
 
 
 # ------------------------------------------------------------------------------ acceptance

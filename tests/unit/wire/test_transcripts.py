@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from arcp_client import events
+from arcp_client._dialects import recognise
 from arcp_client._wire import dialect
 from arcp_client._wire.bodies import KINDS, LooseEvent, TypedEvent
 from arcp_client._wire.build import terminal_event, to_event
@@ -109,8 +110,9 @@ def test_every_event_becomes_the_class_of_its_kind(file: Path) -> None:
 def test_every_welcome_is_recognised_and_read(file: Path) -> None:
     family = file.parent.name.partition("-")[0]
     for sent, read, _ in of_type(file, dialect.WELCOME):
-        welcome = read_welcome(read, frozenset(FEATURES))
-        assert welcome.dialect.name == family
+        kind = recognise(read.payload, read.id).name
+        assert kind == family
+        welcome = read_welcome(read, frozenset(FEATURES), kind)
         assert welcome.info.id == sent["session_id"]
         assert welcome.info.runtime.name == sent["payload"]["runtime"]["name"]
         assert welcome.info.features == set(sent["payload"]["capabilities"]["features"])

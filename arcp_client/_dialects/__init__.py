@@ -1,0 +1,40 @@
+"""One file a runtime: how its welcome is recognised, and where it differs from the specification.
+
+This is the only place that knows runtimes by name. `_protocol` knows the seam, `Peer`; the files
+whose names begin with an underscore are repairs that several runtimes share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from arcp_client._dialects.csharp import CSharp
+from arcp_client._dialects.go import Go
+from arcp_client._dialects.java import Java
+from arcp_client._dialects.own import Own
+from arcp_client._dialects.python import Python
+from arcp_client._dialects.ruby import Ruby
+from arcp_client._dialects.typescript import TypeScript
+from arcp_client._dialects.unspecified import Unspecified
+from arcp_client._protocol.peer import Peer
+
+__all__ = ["DIALECTS", "recognise"]
+
+_RECOGNISED: Final = (Own, Ruby, Python, TypeScript, CSharp, Go, Java)
+
+DIALECTS: Final[Mapping[str, type[Peer]]] = {
+    kind.name: kind for kind in (*_RECOGNISED, Unspecified)
+}
+"""Every kind of runtime by the name that ``SessionInfo.dialect`` says."""
+
+
+def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> type[Peer]:
+    """The kind of runtime that wrote a welcome, from its marks; else the specification's.
+
+    Whoever deploys a runtime chooses its name, so the shape of the welcome decides.
+    """
+    for kind in _RECOGNISED:
+        if kind.wrote(welcome, envelope_id):
+            return kind
+    return Unspecified

@@ -1,0 +1,86 @@
+"""Recovers jobs of runtimes that bind them to the link over which they were submitted.
+
+After a drop such a job runs on, but its events go nowhere and are not replayed. So each resumed
+link subscribes to it anew and announces that events may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from arcp_client._protocol.jobs import JobState
+from arcp_client._protocol.peer import Peer
+from arcp_client._protocol.pending import Request
+from arcp_client._protocol.plans import Recover
+from arcp_client._wire import dialect
+from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Unsubscribe
+
+__all__ = ["BoundJobs"]
+
+
+class BoundJobs(Peer):
+    """A runtime whose jobs lose their events with the link.
+
+    Attributes:
+        keeps_dead_subscriptions: a subscription outlives its link and stays bound to it; the
+            resumed session must end it before it can have a new one.
+        overtaken_histories: a terminal message may overtake the history of its job.
+    """
+
+    may_lose_events: ClassVar[bool] = True
+    poll_if_silent: ClassVar[bool] = True
+    may_fall_silent: ClassVar[bool] = True
+    doubts_acceptances: ClassVar[bool] = True
+    keeps_dead_subscriptions: ClassVar[bool] = False
+    overtaken_histories: ClassVar[bool] = False
+
+    def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
+        if request.kind == dialect.SUBSCRIBE and self.keeps_dead_subscriptions:
+            renew = request.renew if request.owner is not None else bool(request.ids)
+            if renew and request.job_id is not None:
+                yield Unsubscribe(job_id=request.job_id)
+        yield from super().outgoing(request, now)
+
+    def after_resume(self, job: JobState) -> Recover | None:
+        # A resume brings what is held of the session's own jobs; a history would repeat it.
+        history = not job.submitted and self.wants_history(job)
+        return Recover(
+            history=history,
+            after=job.resume_after if history else None,
+            lossy=self._loses_events and not history,
+            renew=self.keeps_dead_subscriptions,
+        )
+
+    @property
+    def _loses_events(self) -> bool:
+        """A job goes on while its link is gone, and what it says goes nowhere."""
+        return not self.session_ends_jobs
+
+    def after_new_session(self, job: JobState) -> Recover | None:
+        history = self.wants_history(job)
+        return Recover(history=history, after=job.resume_after if history else None)
+
+    def after_acceptance(
+        self,
+        job: JobState,
+        *,
+        elsewhere: bool,
+        sent_before: bool,
+        resent: bool,
+        fresh: bool,
+        now: float,
+    ) -> Recover | None:
+        if elsewhere:
+            return Recover(
+                history=True, lossy=self._loses_events, hold_terminal=self.overtaken_histories
+            )
+        if sent_before:
+            return Recover(
+                history=False,
+                lossy=self._loses_events,
+                renew=self.keeps_dead_subscriptions,
+                hold_terminal=self.overtaken_histories,
+            )
+        return None

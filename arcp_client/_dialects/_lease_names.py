@@ -1,0 +1,23 @@
+"""Flattens leases for runtimes that grant them by name, without patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from arcp_client._protocol.peer import Peer
+from arcp_client._protocol.pending import Request
+from arcp_client._wire.leases import flattened
+from arcp_client._wire.messages import Request as Message
+
+__all__ = ["LeaseNames"]
+
+
+class LeaseNames(Peer):
+    """A runtime that grants leases by name."""
+
+    def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
+        if isinstance(request.payload, msgspec.Raw):
+            request.payload = flattened(request.payload)
+        yield from super().outgoing(request, now)

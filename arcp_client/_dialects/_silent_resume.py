@@ -1,0 +1,200 @@
+"""Polls by resuming, for runtimes whose resumed links do not receive events of earlier jobs (§6.3).
+
+Such a runtime keeps what a job says after its link dropped, sends it with the next resume, and goes
+on to send nothing. Where a session may subscribe to a job of its own, that restores delivery; else,
+and until the subscription is confirmed, the session is resumed from time to time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from arcp_client._protocol.jobs import JobState
+from arcp_client._protocol.peer import Peer, Received, View
+from arcp_client._protocol.pending import Request
+from arcp_client._protocol.plans import Recover
+from arcp_client._protocol.recovery import OWN_TIMEOUT
+from arcp_client._wire import dialect
+from arcp_client._wire.messages import Subscribe
+from arcp_client._wire.replies import Subscribed
+from arcp_client.errors import ArcpError, LinkLost
+
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ResumePolling", "SilentResume"]
+
+FIRST_PAUSE: Final = 2.0
+"""Seconds until the first resume that is made for the sake of the events that it brings."""
+LONGEST_PAUSE: Final = 30.0
+"""Seconds between two of them at most; they double while nothing comes."""
+_BUSY: Final = 1.0
+
+
+class ResumePolling:
+    """When to resume for the sake of jobs whose events do not come by themselves.
+
+    Attributes:
+        deadline: when `due` must be asked; ``None`` if every job's events come.
+    """
+
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+        self._jobs: set[JobState] = set()
+        self._pause = FIRST_PAUSE
+        self._cursor = -1
+
+    def resumed(self, jobs: Iterable[JobState], cursor: int, now: float) -> None:
+        """A link was resumed.
+
+        Args:
+            jobs: those that had been submitted before, and run.
+            cursor: the number up to which everything had been received before it.
+            now: the time.
+        """
+        moved, self._cursor = cursor != self._cursor, cursor
+        self._pause = FIRST_PAUSE if moved else min(2 * self._pause, LONGEST_PAUSE)
+        self._jobs = set(jobs)
+        self.deadline = now + self._pause if self._jobs else None
+
+    def add(self, job: JobState, now: float) -> None:
+        """One more job is bound to a link that is gone."""
+        self._jobs.add(job)
+        if self.deadline is None:
+            self.deadline = now + self._pause
+
+    def remove(self, job: JobState) -> None:
+        """A job's end came, or its events come by themselves."""
+        self._jobs.discard(job)
+        if not self._jobs:
+            self.deadline = None
+
+    def due(self, now: float, *, busy: bool) -> bool:
+        """Whether to resume now; not while a request waits for its answer."""
+        if self.deadline is None or now < self.deadline:
+            return False
+        self.deadline = now + _BUSY
+        return not busy
+
+    def link_lost(self) -> None:
+        """The link is gone: the next one tells for which jobs to poll."""
+        self._jobs.clear()
+        self.deadline = None
+
+
+class SilentResume(Peer):
+    """A runtime whose resumed session hears nothing of the jobs that were submitted before.
+
+    Attributes:
+        hears_by_subscribing: it does hear of such a job once it subscribes to it.
+        counts_by_job: the starting point of a history counts the job's own events.
+    """
+
+    may_fall_silent: ClassVar[bool] = True
+    doubts_acceptances: ClassVar[bool] = True
+    hears_by_subscribing: ClassVar[bool] = False
+    counts_by_job: ClassVar[bool] = False
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._polling = ResumePolling()
+
+    # -- which jobs
+
+    def opened(self, now: float, *, resumed: bool) -> None:
+        super().opened(now, resumed=resumed)
+        if not resumed:
+            return
+        jobs = [job for job in self.view.jobs if self._is_own(job)]
+        self._polling.resumed(jobs, self.view.receiver.cursor, now)
+        for job in jobs:
+            if job.interrupted is None:  # else a plan subscribes to it
+                self._subscribe(job, now)
+
+    def after_acceptance(
+        self,
+        job: JobState,
+        *,
+        elsewhere: bool,
+        sent_before: bool,
+        resent: bool,
+        fresh: bool,
+        now: float,
+    ) -> Recover | None:
+        if elsewhere:
+            return Recover(history=True, watch=False)
+        if resent:
+            self._polling.add(job, now)  # it was started over the link that is gone
+            self._subscribe(job, now)
+        return None
+
+    def after_resume(self, job: JobState) -> Recover | None:
+        if self._is_own(job):
+            return None  # the next resume brings what it says
+        self.wants_history(job)
+        return Recover(history=True, after=self.history_start(job))
+
+    def after_gap(self, job: JobState, position: int | None) -> Recover | None:
+        return super().after_gap(job, None if self.counts_by_job else position)
+
+    def _is_own(self, job: JobState) -> bool:
+        """Whether this session submitted it."""
+        return job.submitted and job.origin_session == self.view.negotiated.session_id
+
+    def history_start(self, job: JobState) -> int | None:
+        return None if self.counts_by_job else super().history_start(job)
+
+    def link_lost(self) -> None:
+        super().link_lost()
+        self._polling.link_lost()
+        for request in self.view.pending:
+            if request.owner is self:
+                self.view.pending.remove(request)
+
+    def job_ended(self, job: JobState) -> None:
+        super().job_ended(job)
+        self._polling.remove(job)
+
+    def _subscribe(self, job: JobState, now: float) -> None:
+        if self.hears_by_subscribing and self.view.negotiated.offers(dialect.SUBSCRIPTIONS):
+            # What it said between the resume's replay and the subscription is in its history.
+            message = Subscribe(
+                job_id=job.job_id, history=True, from_event_seq=self.view.receiver.cursor or None
+            )
+            self.view.pending.add(
+                Request(
+                    kind=dialect.SUBSCRIBE,
+                    payload=message.wire(),
+                    deadline=now + OWN_TIMEOUT,
+                    job_id=job.job_id,
+                    owner=self,
+                )
+            )
+
+    # -- its own requests
+
+    def answered(self, request: Request, value: object, now: float) -> None:
+        """A subscription was confirmed; the end of a job that has ended comes with a resume."""
+        assert request.job_id is not None
+        self.view.receiver.subscribed(request.job_id)
+        if isinstance(value, Subscribed) and value.status not in dialect.ENDED:
+            self._polling.remove(self.view.jobs.state(request.job_id))
+
+    def refused(self, request: Request, error: ArcpError, now: float) -> None:
+        """The job has ended, or is polled on: the next resume brings what there is."""
+
+    # -- time
+
+    @property
+    def deadline(self) -> float | None:
+        due_at = None if self.view.blind else self._polling.deadline
+        return _earliest(super().deadline, due_at)
+
+    def tick(self, now: float) -> Iterable[Received]:
+        busy = self.view.pending.asked()
+        if not self.view.blind and self._polling.due(now, busy=busy):
+            text = "jobs run of which this link receives nothing: the next resume brings it"
+            self.view.out.relink(LinkLost(f"{text} (§6.3)"))
+        yield from super().tick(now)
+
+
+def _earliest(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else min(one, other)

@@ -1,0 +1,32 @@
+"""Adapts to runtimes whose refusals name no request: one request at a time is on the link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arcp_client._protocol.peer import Peer
+from arcp_client._protocol.pending import Request
+from arcp_client._wire import dialect
+from arcp_client._wire.messages import Request as Message
+
+__all__ = ["Uncorrelated"]
+
+
+class Uncorrelated(Peer):
+    """A runtime whose refusals carry no correlation. Its pongs do."""
+
+    def sendable(self) -> list[Request]:
+        waiting = self.view.pending.waiting()
+        chosen = [request for request in waiting if request.kind == dialect.PING]
+        if not self.view.pending.asked():
+            chosen += [request for request in waiting if request.kind != dialect.PING][:1]
+        return chosen
+
+    def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
+        yield from super().outgoing(request, now)
+        if request.kind == dialect.CANCEL:
+            # There may be no answer but the job's end. A pong shows that no refusal came.
+            self.view.barriers.set(lambda now: self.view.cancel_read(request, now), now)
+
+    def refuses_submit(self, code: object) -> bool:
+        return True  # no job ends before it was accepted

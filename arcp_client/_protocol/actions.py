@@ -1,0 +1,230 @@
+"""Collects what a session asks its surroundings to do, in the order in which it must be done.
+
+The layer above, `_link`, takes the actions and carries them out. Public events
+(`arcp_client.events.Event`) stand in the same list: delivering one is the most frequent action of
+all, so it has no wrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pydantic import SecretStr
+
+from arcp_client._protocol.heartbeat import Heartbeat, Pulse
+from arcp_client._protocol.negotiated import Negotiated
+from arcp_client._protocol.pending import Request
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame, encode
+from arcp_client._wire.ids import new_id, now_text
+from arcp_client._wire.messages import Ping, Pong
+from arcp_client._wire.replies import Accepted, Subscribed, Welcome
+from arcp_client.errors import ArcpError, HeartbeatLost, RemoteProtocolError
+from arcp_client.events import Event
+
+__all__ = [
+    "Action",
+    "ActionQueue",
+    "Answered",
+    "Ended",
+    "JobGone",
+    "JobKnown",
+    "Opened",
+    "Refused",
+    "Relink",
+    "Report",
+    "Rotated",
+    "Send",
+]
+
+
+class Send(msgspec.Struct):
+    """Put one frame on the link; ``request`` is the request that it carries, if any."""
+
+    data: bytes
+    request: Request | None = None
+
+
+class Opened(msgspec.Struct):
+    """The welcome came: the session is live.
+
+    Attributes:
+        welcome: the terms that both sides agreed on.
+        resumed: the session continues an earlier one; False for a new one.
+    """
+
+    welcome: Welcome
+    resumed: bool
+
+
+class Relink(msgspec.Struct):
+    """Drop this link and connect again."""
+
+    cause: ArcpError
+
+
+class Ended(msgspec.Struct):
+    """The session is over. ``cause`` is None after a close that this side asked for."""
+
+    cause: ArcpError | None
+
+
+class Answered(msgspec.Struct):
+    """A request got its answer."""
+
+    request: Request
+    value: Any
+
+
+class Refused(msgspec.Struct):
+    """A request ended without an answer."""
+
+    request: Request
+    error: ArcpError
+
+
+class JobKnown(msgspec.Struct):
+    """The runtime announced a job: one that was submitted, watched, or delegated to.
+
+    Stands in the list before the job's answer and before its later events.
+
+    Attributes:
+        mine: it answers a submit of this client.
+        request: the request that it answers.
+        elsewhere: the acceptance was first given to another session.
+    """
+
+    job: Accepted | Subscribed
+    mine: bool
+    request: Request | None = None
+    elsewhere: bool = False
+
+
+class JobGone(msgspec.Struct):
+    """The runtime has no outcome for an open job; ``status`` is how it ended, where known."""
+
+    job_id: str
+    error: ArcpError
+    status: str | None = None
+
+
+class Rotated(msgspec.Struct):
+    """A job's credential has a new value (§9.8)."""
+
+    job_id: str
+    credential_id: str
+    value: SecretStr
+
+
+class Report(msgspec.Struct):
+    """A message for the log; it changed nothing."""
+
+    message: str
+    error: ArcpError | None = None
+
+
+Action = (
+    Event
+    | Send
+    | Opened
+    | Relink
+    | Ended
+    | Answered
+    | Refused
+    | JobGone
+    | JobKnown
+    | Rotated
+    | Report
+)
+
+
+class ActionQueue:
+    """The actions of one session until they are taken, and the heartbeat of its present link.
+
+    Every frame that is sent passes here, and each one counts for the heartbeat.
+
+    Args:
+        negotiated: the terms of the session.
+
+    Attributes:
+        actions: the actions; always the same list.
+        heartbeat: of the present link.
+        relinking: a new link was asked for, in place of the present one.
+    """
+
+    def __init__(self, negotiated: Negotiated) -> None:
+        self.actions: list[Action] = []
+        self.heartbeat = Heartbeat(None, 0.0)
+        self.relinking = False
+        self._negotiated = negotiated
+
+    def take(self) -> list[Action]:
+        """Everything, in order; each action is given once."""
+        taken = self.actions[:]
+        self.actions.clear()
+        return taken
+
+    def emit(self, action: Action) -> None:
+        """Add one action."""
+        self.actions.append(action)
+
+    def frame(self, data: bytes, now: float, request: Request | None = None) -> None:
+        """Send a frame."""
+        self.heartbeat.sent(now)
+        self.actions.append(Send(data, request))
+
+    def control(
+        self, kind: str, payload: Mapping[str, object], now: float, *, job_id: str | None = None
+    ) -> None:
+        """Send a message whose answer, if it has one, is not awaited."""
+        session_id = self._negotiated.session_id or None
+        self.frame(encode(kind, payload, id=new_id(), session_id=session_id, job_id=job_id), now)
+
+    def relink(self, cause: ArcpError) -> None:
+        """Ask for a new link; once a link."""
+        if not self.relinking:
+            self.relinking = True
+            self.actions.append(Relink(cause))
+
+    def report(self, message: str, error: ArcpError | None = None) -> None:
+        """Report something for the log."""
+        self.actions.append(Report(message, error))
+
+    # -- the link
+
+    def linked(self, now: float, interval: float | None = None) -> None:
+        """Begin a new heartbeat: a link was opened, or a session on it.
+
+        Args:
+            now: the time.
+            interval: seconds of the heartbeat, once it is negotiated.
+        """
+        self.relinking = False
+        self.heartbeat = Heartbeat(interval, now)
+
+    def beat(self, now: float) -> None:
+        """Ping an idle runtime, leave a silent one (§6.4)."""
+        if self.relinking:
+            return
+        pulse = self.heartbeat.look(now)
+        if pulse is Pulse.DEAD:
+            silent = now - self.heartbeat.heard_at
+            self.relink(HeartbeatLost(f"nothing heard from the runtime for {silent:.3g} s (§6.4)"))
+        elif pulse is Pulse.PING:
+            self.ping(now)
+
+    def ping(self, now: float, nonce: str | None = None) -> None:
+        """Ask for a sign of life."""
+        self.control(dialect.PING, Ping(nonce=nonce or new_id(), sent_at=now_text()).wire(), now)
+
+    def pong(self, frame: ControlFrame, now: float) -> None:
+        """Answer a ping, whether heartbeats were negotiated or not."""
+        nonce = frame.payload.get("nonce")
+        if isinstance(nonce, str) and len(nonce) > dialect.MAX_NONCE:
+            text = f"a ping with a nonce of {len(nonce)} characters is not answered"
+            self.report(text, RemoteProtocolError(text))
+            return
+        pong = Pong(ping_nonce=nonce if isinstance(nonce, str) else "", received_at=now_text())
+        self.control(dialect.PONG, pong.wire(), now)

@@ -1,0 +1,377 @@
+"""Sends requests, and carries out what follows from their answers (§6.6, §7).
+
+Every request ends: by its answer, by a refusal, by its deadline, or with the session (S7). Which
+request an answer belongs to is decided by `correlation`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from arcp_client._protocol import actions
+from arcp_client._protocol.correlation import Correlation
+from arcp_client._protocol.jobs import JobState
+from arcp_client._protocol.peer import Peer, View
+from arcp_client._protocol.pending import Request
+from arcp_client._protocol.receiver import Receiver
+from arcp_client._protocol.recovery import Recovery
+from arcp_client._wire import dialect
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.messages import Unsubscribe
+from arcp_client._wire.replies import (
+    Accepted,
+    Subscribed,
+    read_accepted,
+    read_jobs,
+    read_refusal,
+    read_subscribed,
+    reply_to,
+)
+from arcp_client.errors import (
+    ArcpError,
+    ClientClosed,
+    FeatureNotNegotiated,
+    LocalProtocolError,
+    RequestError,
+    RequestTimeout,
+    request_error,
+)
+
+__all__ = ["Exchange", "error_of"]
+
+_NEEDS: Final = {
+    dialect.LIST_JOBS: dialect.LISTING,
+    dialect.SUBSCRIBE: dialect.SUBSCRIPTIONS,
+    dialect.PING: dialect.HEARTBEAT,
+}
+"""The feature that a request needs (§6.2)."""
+_REFUSALS: Final = frozenset(
+    {
+        dialect.PERMISSION_DENIED,
+        dialect.JOB_NOT_FOUND,
+        dialect.DUPLICATE_KEY,
+        dialect.INVALID_REQUEST,
+    }
+)
+"""Codes that, in a job.error, may answer a request about a job that goes on."""
+UNSUBSCRIBING: Final = 256
+"""Jobs whose unsubscribe is followed up."""
+
+
+class Exchange:
+    """The requests of one session and their answers.
+
+    Args:
+        view: the session.
+        receiver: told of subscriptions.
+        recovery: told of acceptances and subscriptions.
+    """
+
+    def __init__(self, view: View, receiver: Receiver, recovery: Recovery) -> None:
+        self._negotiated = view.negotiated
+        self._out = view.out
+        self._jobs = view.jobs
+        self._pending = view.pending
+        self._barriers = view.barriers
+        self._correlation = Correlation(view.pending, view.jobs)
+        self._receiver = receiver
+        self._recovery = recovery
+        self._unsubscribing: dict[JobState, None] = {}
+        self.readers: Final[Mapping[str, Callable[[ControlFrame, float], None]]] = {
+            dialect.ACCEPTED: self._accepted,
+            dialect.SUBSCRIBED: self._subscribed,
+            dialect.JOBS: self._page,
+            dialect.CANCELLED: self._cancelled,
+            dialect.PONG: self._pong,
+        }
+
+    @property
+    def _peer(self) -> Peer:
+        return self._receiver.peer
+
+    # -- sending
+
+    def flush(self, now: float) -> None:
+        """Send the requests that may be sent now."""
+        while self._negotiated.live and len(self._pending):
+            ready = [r for r in self._peer.sendable() if not self._is_premature(r)]
+            for request in ready:
+                feature = _NEEDS.get(request.kind)
+                if feature is not None and not self._negotiated.offers(feature):
+                    text = f"the runtime did not offer {feature!r} (§6.2)"
+                    self.refuse(request, FeatureNotNegotiated(text), now)
+                else:
+                    self._send(request, now)
+            if not ready:
+                return
+
+    def _is_premature(self, request: Request) -> bool:
+        """Whether a subscription must wait until an earlier one is known to have ended."""
+        job = self._jobs.table.get(request.job_id)
+        return request.kind == dialect.SUBSCRIBE and job is not None and job.unsubscribing
+
+    def _send(self, request: Request, now: float) -> None:
+        if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
+            history = bool(request.payload.get("history"))
+            self._receiver.subscribing(request.job_id, history=history)
+        try:
+            for message in self._peer.outgoing(request, now):
+                if isinstance(message, Request):
+                    self._out.frame(self._encoded(message), now, message)
+                else:
+                    self._out.control(message.type, message.wire(), now)
+        except LocalProtocolError as error:
+            self.refuse(request, error, now)
+
+    def _encoded(self, request: Request) -> bytes:
+        data, peer = request.encode(self._negotiated.session_id), self._peer
+        limit = peer.max_line if self._negotiated.lines else peer.max_frame
+        if limit is None or len(data) <= limit:
+            return data
+        # The runtime would close the link, and be sent the same again on the next one.
+        way, other = "over a WebSocket", "refer to large data instead of sending it"
+        if self._negotiated.lines:
+            way, other = "over stdio", f"{other}, or connect to the runtime over a WebSocket"
+        who = peer.name.capitalize()
+        raise LocalProtocolError(
+            f"{request.name} is {len(data)} bytes long; a {who} runtime takes {limit} {way}:"
+            f" {other}"
+        )
+
+    # -- unsubscribing
+
+    def unsubscribe(self, job_id: str, now: float) -> None:
+        """End a subscription; there is no reply to it (§7.6).
+
+        The link may be lost before the runtime has read it. So it is sent on every link until a
+        barrier behind it was passed. Until then the job's events still come and are dropped; and
+        it cannot be watched anew, since they would be taken for the new ones.
+        """
+        job = self._jobs.state(job_id)
+        job.unsubscribing = True
+        job.unsubscribe_barrier = None
+        self._unsubscribing.pop(job, None)
+        self._unsubscribing[job] = None
+        if len(self._unsubscribing) > UNSUBSCRIBING:
+            self._unsubscribed(next(iter(self._unsubscribing)))
+        self.send_unsubscribes(now)
+
+    def send_unsubscribes(self, now: float) -> None:
+        """Send what was not sent on this link, and a barrier behind it."""
+        if not self._negotiated.live:
+            return
+        jobs = [job for job in self._unsubscribing if job.unsubscribe_barrier is None]
+        for job in jobs:
+            message = Unsubscribe(job_id=job.job_id)
+            self._out.control(dialect.UNSUBSCRIBE, message.wire(), now)
+        if not jobs:
+            return
+        if self._negotiated.offers(dialect.HEARTBEAT):
+            nonce = self._barriers.set(lambda now: self._all_unsubscribed(nonce), now)
+            for job in jobs:
+                job.unsubscribe_barrier = nonce
+        else:
+            for job in jobs:
+                self._unsubscribed(job)
+
+    def _all_unsubscribed(self, nonce: str) -> None:
+        for job in tuple(self._unsubscribing):
+            if job.unsubscribe_barrier == nonce:
+                self._unsubscribed(job)
+
+    def _unsubscribed(self, job: JobState) -> None:
+        self._unsubscribing.pop(job, None)
+        job.unsubscribing = False
+        job.unsubscribe_barrier = None
+        self._jobs.tidy(job)
+
+    def link_lost(self) -> None:
+        """The link is gone: it is not known what the runtime has read."""
+        for job in self._unsubscribing:
+            job.unsubscribe_barrier = None
+        self._pending.unsend()
+
+    def restarted(self) -> None:
+        """A new session: there are no subscriptions in it."""
+        for job in tuple(self._unsubscribing):
+            self._unsubscribed(job)
+
+    # -- ends of requests
+
+    def refuse(self, request: Request, error: ArcpError, now: float) -> None:
+        """A request ends without an answer."""
+        if self._pending.remove(request):
+            self._unanswered(request, error, now)
+
+    def expire(self, now: float) -> None:
+        """Requests that are out of time end. Their answers may yet come, and are theirs (S14)."""
+        late = self._pending.expire(now)
+        for request, error in late:
+            self._unanswered(request, error, now)
+        for request, _ in late:
+            self._pending.keep(request)
+        if self._negotiated.live and self._negotiated.offers(dialect.HEARTBEAT):
+            unasked = self._pending.take_unasked()
+            if unasked:
+                self._barriers.set(lambda now: self._read(unasked), now)
+
+    def _read(self, late: list[Request]) -> None:
+        """The runtime has read on: an answer that names nothing is none of these requests'."""
+        for request in late:
+            request.waits = True
+
+    def close(self, cause: ArcpError | None) -> None:
+        """The session is over: every request ends with it."""
+        for request in self._pending:
+            self._pending.remove(request)
+            if not request.orphaned and request.owner is None:
+                # A new exception for each: a shared one would collect their tracebacks.
+                error = copy.copy(cause) if cause else ClientClosed("the client was closed")
+                self._out.emit(actions.Refused(request, error))
+
+    def job_ended(self, job_id: str, now: float) -> None:
+        """A cancel is answered by its job's end, however that came."""
+        for request in self._pending:
+            if request.kind == dialect.CANCEL and request.job_id == job_id:
+                self._answer(request, None, now)
+
+    def _answer(self, request: Request, value: object, now: float) -> None:
+        if not self._pending.remove(request):
+            return
+        if request.late:
+            self._out.report(f"the answer to {request.name} came after its time")
+            if request.owner is self._recovery and isinstance(value, Accepted):
+                self._recovery.accepted_late(request, value, now)
+            return
+        self._peer.settled(request, confirmed=True)
+        if request.owner is not None:
+            request.owner.answered(request, value, now)
+            return
+        if not request.orphaned:
+            self._out.emit(actions.Answered(request, value))
+        if isinstance(value, Subscribed):
+            self._recovery.watched(self._peer, request, value, now)
+
+    def _unanswered(self, request: Request, error: ArcpError, now: float) -> None:
+        if request.late:
+            self._out.report(f"the answer to {request.name} came after its time: {error}", error)
+            return
+        late = isinstance(error, RequestTimeout) and bool(request.ids)
+        self._peer.settled(request, confirmed=False, late=late)
+        if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
+            self._receiver.unsubscribed(request.job_id, late=late)
+        if request.owner is not None:
+            request.owner.refused(request, error, now)
+        elif not request.orphaned:
+            self._out.emit(actions.Refused(request, error))
+
+    # -- replies
+
+    def _accepted(self, frame: ControlFrame, now: float) -> None:
+        accepted = read_accepted(frame)
+        if accepted is None:
+            self._out.report("a job.accepted names no job; it was ignored")
+            return
+        child = accepted.parent_job_id is not None or accepted.delegate_id is not None
+        request = self._correlation.answered_by(frame)
+        if child and request is not None and reply_to(frame) is None:
+            request = None  # unasked for: a delegated job, not an answer to a submit
+        if request is not None and request.owner is not None:
+            self._answer(request, accepted, now)
+            return
+        here = self._negotiated.session_id
+        elsewhere = bool(frame.session_id) and frame.session_id != here
+        mine = request is not None
+        self._out.emit(actions.JobKnown(accepted, mine=mine, request=request, elsewhere=elsewhere))
+        if self._jobs.has_ended(accepted.job_id):
+            job = JobState(accepted.job_id)  # its end was delivered: nothing is to come of it
+        else:
+            job = self._jobs.learn(accepted.job_id)
+        job.agent = accepted.agent
+        if request is None:
+            job.announced = True
+            return
+        job.submitted = True
+        job.origin_session = frame.session_id or here
+        job.key = request.key
+        job.payload = request.payload
+        job.trace_id = request.trace_id
+        request.job_id = accepted.job_id
+        self._answer(request, accepted, now)
+        if self._jobs.get(accepted.job_id) is job:
+            self._recovery.accepted(self._peer, job, accepted, request, now, elsewhere=elsewhere)
+
+    def _subscribed(self, frame: ControlFrame, now: float) -> None:
+        subscribed = read_subscribed(frame)
+        request = self._correlation.answered_by(frame)
+        if subscribed is None or request is None:
+            self._out.report("a job.subscribed that answers no request was ignored")
+            return
+        if not request.orphaned:
+            self._out.emit(actions.JobKnown(subscribed, mine=False, request=request))
+        self._answer(request, subscribed, now)
+
+    def _page(self, frame: ControlFrame, now: float) -> None:
+        request = self._correlation.answered_by(frame)
+        if request is not None:
+            self._answer(request, read_jobs(frame), now)
+
+    def _cancelled(self, frame: ControlFrame, now: float) -> None:
+        request = self._correlation.answered_by(frame)
+        if request is not None:
+            self._answer(request, None, now)
+
+    def _pong(self, frame: ControlFrame, now: float) -> None:
+        if self._barriers.passed(frame.payload.get("ping_nonce"), now):
+            return
+        request = self._correlation.answered_by(frame)
+        if request is not None:
+            self._answer(request, now, now)
+
+    def cancel_read(self, request: Request, now: float) -> None:
+        """The runtime has read a cancel, and did not refuse it."""
+        if request in self._pending:
+            self._answer(request, now, now)
+            if request.job_id is not None:
+                self._recovery.cancelled(self._peer, request.job_id, now)
+
+    # -- refusals
+
+    def refused(self, frame: ControlFrame, now: float, *, named: bool = False) -> bool:
+        """An error came; whether it refuses a request.
+
+        With ``named``, only one that it names: where the code may mean the session as well.
+        """
+        find = self._correlation.named_by if named else self._correlation.refused_by
+        request = find(frame)
+        if request is None:
+            return False
+        self.refuse(request, error_of(frame), now)
+        return True
+
+    def refuses(self, frame: ControlFrame) -> bool:
+        """Whether a job.error answers a request instead of ending a job, as with some runtimes."""
+        pending = self._pending
+        job_id = frame.job_id or frame.payload.get("job_id")
+        if not isinstance(job_id, str) or self._correlation.named_by(frame) is not None:
+            return True
+        code = frame.payload.get("code")
+        if code == dialect.DUPLICATE_KEY and pending.submitting():
+            return True  # it names the job that has the key, and that goes on
+        about = pending.about(job_id)
+        if self._jobs.get(job_id) is None and not self._jobs.has_ended(job_id) and about is None:
+            # A made-up id.
+            return pending.submitting() and self._peer.refuses_submit(code)
+        if self._peer.ends_by_number(frame):
+            return False  # numbered, and an end: the job's own, whatever else is being asked
+        return code in _REFUSALS and about is not None
+
+
+def error_of(frame: ControlFrame) -> RequestError:
+    """The error that a refusal tells of."""
+    refusal = read_refusal(frame)
+    return request_error(
+        refusal.code, refusal.message, retryable=refusal.retryable, details=refusal.details
+    )

@@ -1,0 +1,106 @@
+"""Decides when to ping the peer and when to call it dead (§6.4).
+
+Nothing here outlives a link: each link gets a new `Heartbeat`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+__all__ = ["Heartbeat", "Pulse"]
+
+SHORTEST: Final = 0.01
+"""Seconds. A runtime that asks for less would have nothing but pings."""
+
+
+class Pulse(enum.Enum):
+    """What a look at the clock calls for."""
+
+    QUIET = "quiet"
+    PING = "ping"
+    DEAD = "dead"
+
+
+class Heartbeat:
+    """Watches one link.
+
+    Args:
+        interval: seconds of the negotiated heartbeat; ``None`` if it was not negotiated, then
+            this only keeps the time of the last message.
+        now: the link's start.
+
+    Attributes:
+        heard_at: when the last message came; the reader of the link sets it.
+    """
+
+    def __init__(self, interval: float | None, now: float) -> None:
+        self.heard_at = now
+        self._interval = interval if interval is None else max(interval, SHORTEST)
+        self._sent_at = now
+        self._probed_at: float | None = None
+        self._paused_at: float | None = None
+        self._looked_at = now
+
+    def sent(self, now: float) -> None:
+        """A message of any kind went out."""
+        self._sent_at = now
+
+    def pause(self, now: float) -> None:
+        """The reader stopped reading: silence proves nothing from now on."""
+        if self._paused_at is None:
+            self._paused_at = now
+
+    def unpause(self, now: float) -> None:
+        """The reader reads again: the time in between does not count as silence."""
+        if self._paused_at is not None:
+            self.heard_at += now - self._paused_at
+            self._paused_at = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether reading is paused."""
+        return self._paused_at is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When `look` must be called next; ``None`` without a heartbeat."""
+        if self._interval is None:
+            return None
+        ping_at = self._next_ping()
+        if self._paused_at is not None:
+            return ping_at
+        return min(ping_at, self.heard_at + 2 * self._interval)
+
+    def look(self, now: float) -> Pulse:
+        """What the time calls for."""
+        interval = self._interval
+        if interval is None:
+            return Pulse.QUIET
+        overslept = now - self._looked_at > 1.5 * interval
+        self._looked_at = now
+        if self._paused_at is None and now >= self.heard_at + 2 * interval:
+            if not overslept:
+                return Pulse.DEAD
+            # The machine slept or the loop was blocked: the peer may have spoken meanwhile.
+            # Ask once more before calling it dead.
+            self.heard_at = now - interval
+            return self._ping(now)
+        if now >= self._next_ping():
+            return self._ping(now)
+        return Pulse.QUIET
+
+    def _next_ping(self) -> float:
+        """A ping is due when this side was silent, or when the other side was, for an interval."""
+        assert self._interval is not None
+        due = self._sent_at + self._interval
+        # A ping and its answer may bear the same reading of a clock.
+        answered = self._probed_at is None or self._probed_at <= self.heard_at
+        if self._paused_at is None and answered:
+            due = min(due, self.heard_at + self._interval)
+        return due
+
+    def _ping(self, now: float) -> Pulse:
+        self._probed_at = now
+        self._sent_at = now
+        return Pulse.PING

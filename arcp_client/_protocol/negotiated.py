@@ -1,0 +1,44 @@
+"""Holds the terms that the last welcome agreed on (§6.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import msgspec
+
+from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.ids import parse_time
+from arcp_client._wire.replies import Welcome
+from arcp_client.models import SessionInfo
+
+__all__ = ["Negotiated"]
+
+
+class Negotiated(msgspec.Struct):
+    """The terms of the present session.
+
+    Attributes:
+        session_id: the session's id, empty before the first welcome.
+        info: as the welcome has it.
+        welcomed_at: the time of the welcome, by the runtime's clock, where the welcome says so.
+        live: a link is up and welcomed: requests may go out.
+        lines: the present link sends frames as lines.
+    """
+
+    session_id: str = ""
+    info: SessionInfo | None = None
+    welcomed_at: datetime | None = None
+    live: bool = False
+    lines: bool = False
+
+    def agree(self, welcome: Welcome, frame: ControlFrame, *, jobs_run_on: bool) -> None:
+        """Take over the terms of a welcome; ``jobs_run_on``: jobs outlive their session."""
+        self.session_id = welcome.info.id
+        self.info = replace(welcome.info, jobs_run_on=jobs_run_on)
+        self.welcomed_at = parse_time(frame.payload.get("accepted_at"))
+        self.live = True
+
+    def offers(self, feature: str) -> bool:
+        """Whether both sides offered a feature."""
+        return self.info is not None and feature in self.info.features

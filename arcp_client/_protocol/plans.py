@@ -1,0 +1,395 @@
+"""Recovery plans: how a job whose events or outcome may be missed is led back to its outcome.
+
+A plan is a generator. It yields steps, is sent the answer to each, and is closed as soon as the
+job's end arrives. `recovery` runs the plans; a `Peer` chooses the `Recover` that a job needs.
+
+The ladder, from the first rung that the runtime offers to the last::
+
+    subscribe ──▶ running ──▶ watch, or done where events are known to come
+        │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history
+        ▼ refused                 └──▶ wait for the terminal message ──▶ given up
+      list ─────▶ as above
+        ▼ refused, or the job is not listed
+      given up
+
+A job is given up on the runtime's word only, never on its silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import msgspec
+
+from arcp_client._protocol.jobs import JobState
+from arcp_client._wire import dialect
+from arcp_client.errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
+
+__all__ = [
+    "PATIENCE",
+    "QUIET",
+    "TRIES",
+    "AwaitTerminal",
+    "Backoff",
+    "EventsLost",
+    "GiveUp",
+    "ListJobs",
+    "Means",
+    "OnlyOutcome",
+    "Plan",
+    "Recover",
+    "ReleaseTerminal",
+    "Resubmit",
+    "Step",
+    "StepRefused",
+    "Subscribe",
+    "Watch",
+    "await_outcome",
+    "expect_first_event",
+    "recover",
+    "watch_cancelled",
+]
+
+PATIENCE: Final = 2.0
+"""Seconds in which the terminal message of a job that has ended should follow."""
+TRIES: Final = 5
+"""How often a subscription is sent that is refused for now, and a silent link is probed."""
+QUIET: Final = 15.0
+"""Seconds of silence after which a job that was led back is looked after; doubles each time."""
+LONGEST_QUIET: Final = 240.0
+
+
+# -- steps
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """Subscribe to the job (§7.6). The answer is its status.
+
+    Attributes:
+        history: have the runtime send what it holds of the job.
+        after: with it, only what came after this number.
+        renew: a subscription that a dead link still holds is ended first.
+        hold_terminal: a terminal message waits until the history is there.
+    """
+
+    history: bool = False
+    after: int | None = None
+    renew: bool = False
+    hold_terminal: bool = False
+
+
+class ListJobs(msgspec.Struct, frozen=True):
+    """Look the job up in the listing (§6.6). The answer is its status, None if it is not listed."""
+
+    cursor: str | None = None
+
+
+class Resubmit(msgspec.Struct, frozen=True):
+    """Submit again under the same key (§7.2). The answer is the id of the accepted job."""
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Wait."""
+
+    seconds: float
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Wait until nothing came of the job for so long. The answer: whether anything had come.
+
+    Attributes:
+        seconds: how long.
+        confirmed: the job's events come: a resumed link goes on from here.
+        until_first: the plan is over as soon as anything comes.
+    """
+
+    seconds: float
+    confirmed: bool = False
+    until_first: bool = False
+
+
+class AwaitTerminal(msgspec.Struct, frozen=True):
+    """Wait for the terminal message, as long as the link is alive and events come."""
+
+
+class EventsLost(msgspec.Struct, frozen=True):
+    """Announce that events of the job may be lost; once, where they may be."""
+
+
+class ReleaseTerminal(msgspec.Struct, frozen=True):
+    """Deliver the terminal message that was held, if there is one."""
+
+
+class OnlyOutcome(msgspec.Struct, frozen=True):
+    """Its other events were delivered before: from now on only its result and its end count."""
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """No outcome will come; ``status`` is how the job ended, empty if that is not known."""
+
+    status: str
+    why: str
+
+
+Step = (
+    Subscribe
+    | ListJobs
+    | Resubmit
+    | Backoff
+    | Watch
+    | AwaitTerminal
+    | EventsLost
+    | ReleaseTerminal
+    | OnlyOutcome
+    | GiveUp
+)
+Plan = Generator[Step, Any, None]
+
+
+class StepRefused(Exception):
+    """Thrown into a plan: the runtime refused the step, or did not answer in time."""
+
+    def __init__(self, error: RequestError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+# -- what a job needs
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What can be asked of a runtime about one job.
+
+    Attributes:
+        subscribe: it has subscriptions.
+        list: it lists jobs.
+        resubmit: it sends a stored outcome again in answer to a submit under the same key, and
+            this client knows key and payload.
+    """
+
+    subscribe: bool = True
+    list: bool = True
+    resubmit: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to ask."""
+        return self.subscribe or self.list or self.resubmit
+
+
+class Recover(msgspec.Struct, frozen=True, kw_only=True):
+    """How one job is to be led back.
+
+    Attributes:
+        history: have the runtime send what it holds of the job.
+        after: with it, only what came after this number.
+        lossy: events may be gone; that is announced once it is clear that the job had begun, and
+            before anything that came after them.
+        renew: the runtime may hold a subscription of a dead link.
+        hold_terminal: a terminal message may overtake the history.
+        watch: look after the job while nothing comes of it; else its events are known to come.
+        only_outcome: its other events were delivered before.
+        list_first: a subscription is needed only if the job has ended, or is not listed.
+    """
+
+    history: bool
+    after: int | None = None
+    lossy: bool = False
+    renew: bool = False
+    hold_terminal: bool = False
+    watch: bool = True
+    only_outcome: bool = False
+    list_first: bool = False
+
+
+# -- the plans
+
+
+def recover(job: JobState, means: Means, *, needs: Recover) -> Plan:
+    """Lead a job back to its outcome."""
+    if needs.only_outcome:
+        yield OnlyOutcome()
+    yield from _Ladder(job, means, needs).climb()
+
+
+def await_outcome(job: JobState, means: Means, *, status: str, history: bool) -> Plan:
+    """A subscription was confirmed for a job that has ended: its terminal message is wanted."""
+    if not history:
+        yield OnlyOutcome()
+    ladder = _Ladder(job, means, Recover(history=history))
+    yield from ladder.go_on(status)
+
+
+def expect_first_event(job: JobState, means: Means) -> Plan:
+    """A job was accepted that may be an old one: so it is, if nothing comes of it soon."""
+    yield Watch(PATIENCE, until_first=True)
+    yield from _Ladder(job, means, Recover(history=True)).climb()
+
+
+def watch_cancelled(job: JobState, means: Means) -> Plan:
+    """The runtime accepted a cancel; one that forgets jobs that had not begun is asked.
+
+    The job's own events come: it must not be subscribed to.
+    """
+    means = msgspec.structs.replace(means, subscribe=False)
+    ladder = _Ladder(job, means, Recover(history=False))
+    yield Watch(PATIENCE)
+    yield from ladder.go_on((yield from ladder.look()))
+
+
+class _Ladder:
+    """One job on its way back, and what is known of it there."""
+
+    def __init__(self, job: JobState, means: Means, needs: Recover) -> None:
+        self.job = job
+        self.means = means
+        self.history = needs.history
+        self.after = needs.after
+        self.renew = needs.renew
+        self.hold = needs.hold_terminal
+        self.watch = needs.watch
+        self.list_first = needs.list_first and means.list
+        self.confirmed = False
+        self.status = ""
+        self.why = "it is not known any more"
+
+    def climb(self) -> Plan:
+        """Every rung, from the first."""
+        if self.list_first or not self.means.subscribe:
+            status = yield from self.look()
+        else:
+            status = yield from self.subscribe(history=self.history, hold=self.hold)
+        yield from self.go_on(status)
+
+    def go_on(self, status: str | None) -> Plan:
+        """By the status of the job: watch it while it runs, fetch its outcome once it has ended."""
+        quiet = QUIET
+        while status is not None:
+            self.status = status
+            if status in dialect.ENDED:
+                status = yield from self.outcome()
+                continue
+            if self.job.cancelled and status == "pending":
+                yield GiveUp(dialect.STATUS_CANCELLED, "cancelled before it began")
+            if not self.watch:
+                return
+            if (yield Watch(quiet, self.confirmed and not self.job.cancelled)):
+                quiet = QUIET
+                continue
+            quiet = min(2 * quiet, LONGEST_QUIET)
+            if self.means.subscribe:
+                history = self.history and not self.confirmed
+                status = yield from self.subscribe(history=history)
+            else:
+                status = yield from self.look()
+
+    # -- rungs: each gives the status of the job; None if there is nothing more to do
+
+    def subscribe(self, *, history: bool, hold: bool = False) -> Generator[Step, Any, str | None]:
+        """Ask for its events; the confirmation says its status."""
+        renew, self.renew = self.renew, False
+        after = self.after if history else None
+        for attempt in range(TRIES):
+            try:
+                status = yield Subscribe(history, after, renew, hold)
+            except StepRefused as refused:
+                yield ReleaseTerminal()
+                error = refused.error
+                if not error.retryable or attempt == TRIES - 1:
+                    break
+                self.watch = True  # its events do not come
+                yield Backoff(PATIENCE)
+                renew = hold = False
+            else:
+                self.confirmed = True
+                yield from self._announce(status)
+                yield ReleaseTerminal()
+                return str(status)
+        self.watch = True  # its events do not come
+        if self._is_final(error):
+            yield self._give_up()
+        if self.means.list:
+            return (yield from self.look())
+        return (yield from self._without_status(error))
+
+    def look(self) -> Generator[Step, Any, str | None]:
+        """Look it up in the listing."""
+        if not self.means.list:
+            return (yield from self._resubmit_or_watch())
+        try:
+            status = yield ListJobs()
+        except StepRefused as refused:
+            if self._is_final(refused.error):
+                yield self._give_up()
+            return (yield from self._without_status(refused.error))
+        if status is None:
+            if not self.list_first or not self.means.subscribe:
+                yield self._give_up()
+            return (yield from self._all_of_it())  # not every runtime lists what has ended
+        yield from self._announce(status)
+        return str(status)
+
+    def outcome(self) -> Generator[Step, Any, str | None]:
+        """It has ended, and its terminal message did not come."""
+        if self.means.resubmit:
+            return (yield from self._resubmit())
+        if self.means.subscribe and not self.history:
+            return (yield from self._all_of_it())
+        yield AwaitTerminal()
+        yield self._give_up()
+        return None
+
+    def _all_of_it(self) -> Generator[Step, Any, str | None]:
+        """Subscribe with history: that brings the end, too."""
+        self.list_first = False
+        self.history = True
+        if self.job.from_now_on:
+            yield OnlyOutcome()
+        return (yield from self.subscribe(history=True))
+
+    def _resubmit(self) -> Generator[Step, Any, str | None]:
+        """Submit again under its key: the answer is followed by the end, if there is one by now."""
+        try:
+            accepted = yield Resubmit()
+        except StepRefused as refused:
+            self.why = str(refused.error)
+            if isinstance(refused.error, RequestTimeout):
+                return "running"
+        else:
+            if accepted == self.job.job_id:
+                yield AwaitTerminal()
+                if self.status not in dialect.ENDED:
+                    return "running"
+                yield self._give_up()
+            self.why = "its idempotency key is forgotten"
+        self.means = msgspec.structs.replace(self.means, resubmit=False)
+        return (yield from self.outcome())
+
+    def _without_status(self, error: RequestError) -> Generator[Step, Any, str | None]:
+        """It cannot be asked how the job stands."""
+        if self.means.resubmit or isinstance(error, RequestTimeout | FeatureNotNegotiated):
+            return (yield from self._resubmit_or_watch())
+        yield self._give_up()
+        return None
+
+    def _resubmit_or_watch(self) -> Generator[Step, Any, str | None]:
+        if not self.means.resubmit:
+            return "running"
+        yield from self._announce("running")
+        self.status = "running"
+        return (yield from self._resubmit())
+
+    # -- pieces
+
+    def _announce(self, status: str) -> Plan:
+        if status != "pending":
+            yield EventsLost()
+
+    def _is_final(self, error: RequestError) -> bool:
+        """Whether a refusal says that there is nothing to be had."""
+        self.why = str(error)
+        return self.status in dialect.ENDED or isinstance(error, JobNotFound)
+
+    def _give_up(self) -> GiveUp:
+        return GiveUp(self.status if self.status in dialect.ENDED else "", self.why)

@@ -1,0 +1,320 @@
+"""Reorders frames by ``event_seq`` and finds holes: the one place that decides order.
+
+The numbers are true here (§8.3): a number that was seen is a repeat, a number ahead of the cursor
+waits behind a hole. The peer fills a hole, or `Reassembly.expire` gives it up. `receiver` is the
+layer above.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["AGREEING", "REACH", "SETTLE", "Hole", "Ranges", "Reassembly", "Verdict"]
+
+T = TypeVar("T")
+
+SETTLE = 2.0
+"""Seconds that a replay has to fill a hole before the hole counts as lost."""
+
+REACH = 1024
+"""How far one frame may lead at least, however little may be held."""
+AGREEING = 3
+"""Frames with successive numbers far beyond all others that it takes to believe them."""
+REMEMBERED = 1024
+"""Holes that were given up and may yet be filled; the oldest are forgotten first."""
+
+
+class Verdict(enum.Enum):
+    """What becomes of an offered item."""
+
+    NEXT = "next"
+    """In order: deliver it, then what `Reassembly.release` gives."""
+    REPEAT = "repeat"
+    """Seen before: drop it."""
+    HELD = "held"
+    """Ahead of a hole: kept here."""
+    FORGOTTEN = "forgotten"
+    """Ahead of a hole and too much is kept already: as if it had never come."""
+    LATE = "late"
+    """Of a hole that was given up: deliver it, since it never was."""
+    BEYOND = "beyond"
+    """Further ahead than one frame is believed: its number counts for nothing."""
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Numbers that will not come."""
+
+    first: int
+    last: int
+
+
+class Ranges:
+    """Numbers, as ranges.
+
+    Args:
+        ranges: first and last of each, in any order.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        for first, last in sorted(ranges):
+            if self._ranges and first <= self._ranges[-1][1] + 1:
+                first, before = self._ranges.pop()
+                last = max(last, before)
+            self._ranges.append((first, last))
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __contains__(self, number: int) -> bool:
+        return self._find(number) is not None
+
+    @property
+    def last(self) -> int:
+        """The highest number; 0 if there is none."""
+        return self._ranges[-1][1] if self._ranges else 0
+
+    def append(self, first: int, last: int) -> None:
+        """Numbers above all others are added."""
+        self._ranges.append((first, last))
+
+    def forget_first(self) -> None:
+        """The lowest range is not known any more."""
+        del self._ranges[0]
+
+    def remove(self, number: int) -> bool:
+        """Take a number out; False if it is not there."""
+        at = self._find(number)
+        if at is None:
+            return False
+        first, last = self._ranges[at]
+        halves = ((first, number - 1), (number + 1, last))
+        self._ranges[at : at + 1] = [half for half in halves if half[0] <= half[1]]
+        return True
+
+    def _find(self, number: int) -> int | None:
+        at = bisect_right(self._ranges, number, key=lambda one: one[0]) - 1
+        return at if at >= 0 and number <= self._ranges[at][1] else None
+
+
+class Reassembly(Generic[T]):
+    """The order of one session.
+
+    Every number up to the cursor was received, and what is behind a hole is held. A hole is asked
+    for once, by a resume from the cursor (`should_resume`), and given up only if a replay from
+    there has come to rest without it (`expire`). Beyond ``limit`` the newest held are forgotten:
+    they count as never received, so that a later resume brings them. An item that was given up and
+    comes all the same is `Verdict.LATE`.
+
+    One frame moves the cursor by at most ``reach``. A number further ahead is believed once as
+    many frames as `AGREEING` continue it: a stray one must not make all true ones look old.
+
+    Args:
+        cursor: every number up to it was received.
+        limit: how many items may wait behind a hole.
+        reach: how far ahead one frame is believed to be; as ``limit``, and at least `REACH`.
+
+    Attributes:
+        cursor: every number up to it was received, or given up.
+        patience: seconds that a hole has to fill itself before it is asked for; for peers that let
+            frames overtake one another.
+        repeated: how many repeats were dropped.
+        quiet_since: when the wait for what is missing began.
+        waits: how many such waits there were, for those that begin at one reading of the clock.
+        refetches: a hole is asked for again, by a resume or a history.
+    """
+
+    refetches: ClassVar[bool] = True
+
+    def __init__(self, *, cursor: int = 0, limit: int = 8192, reach: int | None = None) -> None:
+        self.cursor = cursor
+        self.patience = 0.0
+        self.repeated = 0
+        self.quiet_since = 0.0
+        self.waits = 0
+        self._limit = limit
+        self._reach = max(limit, REACH) if reach is None else reach
+        self._held: dict[int, T] = {}
+        self._top = 0
+        self._forgotten = 0
+        self._lost = Ranges()
+        self._stray = -1
+        self._agreeing = 0
+        self._unnumbered: list[T] = []
+        self._asked = -1
+        self._answered = False
+        self._replaying = False
+        self._settles_at = 0.0
+        self._settled_from = -1
+
+    # -- questions
+
+    @property
+    def holding(self) -> int:
+        """How many items wait behind a hole."""
+        return len(self._held) + len(self._unnumbered)
+
+    @property
+    def missing(self) -> bool:
+        """Whether numbers are known of that did not come."""
+        return bool(self._held) or self.cursor < self._forgotten
+
+    @property
+    def top(self) -> int:
+        """The highest number that came."""
+        return max(self.cursor, self._top, self._forgotten)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `should_resume` and `expire` must be called; ``None`` if time changes nothing."""
+        return None if not self.missing or self._waits_for_link() else self._settles_at
+
+    # -- what happens
+
+    def opened(self, now: float) -> None:
+        """A link was resumed from the cursor: what is missing may come until that settled."""
+        self._asked = self.cursor
+        self._answered = True
+        self._replaying = True
+        self._wait(now)
+
+    def advance(self, seq: int | None) -> bool:
+        """The usual case of `offer`, without its cost: the next number, and nothing is held."""
+        if seq != self.cursor + 1 or self._held:
+            return False
+        self.cursor = seq
+        return True
+
+    def offer(self, seq: int, item: T, now: float) -> Verdict:
+        """Take in an item with its number."""
+        if seq == self.cursor + 1:
+            self.cursor = seq
+            return Verdict.NEXT
+        if seq <= self.cursor and self._lost.remove(seq):
+            return Verdict.LATE
+        if seq <= self.cursor or seq in self._held:
+            self.repeated += 1
+            return Verdict.REPEAT
+        return Verdict.BEYOND if self._is_beyond(seq) else self._hold(seq, item, now)
+
+    def _is_beyond(self, seq: int) -> bool:
+        if seq <= max(self.cursor, self._top, self._forgotten) + self._reach:
+            return False
+        self._agreeing = self._agreeing + 1 if seq == self._stray + 1 else 1
+        self._stray = seq
+        return self._agreeing < AGREEING
+
+    def _hold(self, seq: int, item: T, now: float) -> Verdict:
+        if not self._held:
+            self._wait(now)
+        if len(self._held) >= self._limit:
+            newest = max(self._top, seq)
+            self._forgotten = max(self._forgotten, newest)
+            if seq == newest:
+                return Verdict.FORGOTTEN
+            del self._held[newest]
+            self._top = max(self._held, default=0)
+        self._held[seq] = item
+        self._top = max(self._top, seq)
+        return Verdict.HELD
+
+    def after(self, item: T) -> bool:
+        """Take in an item without a number; True if it may be delivered at once."""
+        if not self._held or len(self._unnumbered) >= self._limit:
+            return True
+        self._unnumbered.append(item)
+        return False
+
+    def release(self) -> Iterator[T]:
+        """The items that are in order now; to be called after every `Verdict.NEXT`."""
+        held = self._held
+        while held:
+            item = held.pop(self.cursor + 1, None)
+            if item is None:
+                return
+            self.cursor += 1
+            yield item
+        self._top = 0
+        self._replaying = False  # what came live, ahead of the replay, has been reached
+        if self._unnumbered:
+            waiting, self._unnumbered = self._unnumbered, []
+            yield from waiting
+
+    def should_resume(self, now: float) -> bool:
+        """Whether to ask the peer again for what is missing; True once for each cursor.
+
+        Not while a replay may still fill the hole.
+        """
+        if not self.missing or self._asked == self.cursor or not self._settled(now):
+            return False
+        self._asked = self.cursor
+        self._answered = False
+        return True
+
+    def expires(self, now: float) -> bool:
+        """Whether `expire` would give something up."""
+        asked = self._answered and self._asked == self.cursor
+        return self.missing and asked and self._settled(now)
+
+    def expire(self, now: float) -> Iterator[Hole | T]:
+        """Give up what a resume did not bring: each hole, then what waited behind it, in order."""
+        if not self.expires(now):
+            return
+        if not self._held:
+            yield self._give_up(self._forgotten)
+        for seq in sorted(self._held):
+            if seq > self.cursor:
+                yield self._give_up(seq - 1)
+                yield from self.release()
+
+    def skip(self) -> int:
+        """Give up the next number; gives it. To be followed by `release`."""
+        return self._give_up(self.cursor + 1).last
+
+    def abandon(self) -> Iterator[Hole | T]:
+        """The session is gone: every hole, and what waited behind it, in order."""
+        for seq in sorted(self._held):
+            if seq > self.cursor:
+                yield self._give_up(seq - 1)
+                yield from self.release()
+
+    def rebase(self) -> Iterator[T]:
+        """Events before the next number will not come, and that was announced.
+
+        Where numbers are true there is nothing to do: the next number is known.
+        """
+        return iter(())
+
+    # -- pieces
+
+    def _waits_for_link(self) -> bool:
+        """Whether what is missing was asked for, and no link has been resumed since."""
+        return self._asked == self.cursor and not self._answered
+
+    def _give_up(self, last: int) -> Hole:
+        hole = Hole(self.cursor + 1, last)
+        self._lost.append(hole.first, hole.last)
+        if len(self._lost) > REMEMBERED:
+            self._lost.forget_first()
+        self.cursor = last
+        return hole
+
+    def _wait(self, now: float) -> None:
+        self.quiet_since = now
+        self.waits += 1
+        self._settles_at = now + (SETTLE if self._replaying else self.patience)
+        self._settled_from = self.cursor
+
+    def _settled(self, now: float) -> bool:
+        """Whether nothing moves any more; what goes on gets as much time again."""
+        if now < self._settles_at:
+            return False
+        if (self._replaying or self.patience) and self._settled_from != self.cursor:
+            self._wait(now)
+            return False
+        return True

@@ -1,0 +1,488 @@
+"""Turns ordered frames into events and gaps (S1–S4).
+
+`reassembly` below puts the frames in order. Not delivered are repeats that a history brings, a
+second end of a job, and events that a checkpoint says were processed. A frame that cannot be read,
+and numbers that do not come, are a `Gap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
+
+from pydantic import SecretStr
+
+from arcp_client._protocol import actions
+from arcp_client._protocol.actions import ActionQueue
+from arcp_client._protocol.dedup import Deduplication
+from arcp_client._protocol.jobs import Jobs, JobState
+from arcp_client._protocol.negotiated import Negotiated
+from arcp_client._protocol.peer import Incoming, Peer, Received
+from arcp_client._protocol.reassembly import Hole, Ranges, Verdict
+from arcp_client._wire import dialect
+from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload, TypedEvent
+from arcp_client._wire.build import BUILDERS, rotated_credential, terminal_event, to_event
+from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
+from arcp_client.errors import LinkLost, RemoteProtocolError
+from arcp_client.events import Event, Gap
+from arcp_client.models import Checkpoint
+
+__all__ = ["Receiver", "rotates"]
+
+ROUNDS: Final = 3
+"""How often a silent link is waited for that has no heartbeat."""
+
+
+class Receiver:
+    """Receives the frames of one session.
+
+    Args:
+        negotiated: the agreed terms.
+        out: takes events, gaps and reports.
+        jobs: the jobs of the session.
+        peer: the runtime.
+        limit: how many items may wait behind a hole.
+        checkpoint: what was processed before.
+
+    Attributes:
+        peer: the runtime.
+        reserved: events up to this number may have been seen by a handler before a restart.
+        limit: how many items may wait behind a hole.
+        gaps: how many gaps were delivered.
+        dedup: the events that may come again.
+        holds: whether a terminal message is held for now; see `recovery`.
+        seen: told of each frame of a job that has a recovery plan.
+        ended: told of each job whose end was delivered.
+    """
+
+    holds: Callable[[JobState | None, ControlFrame, bytes], bool]
+    seen: Callable[[JobState, float], None]
+    ended: Callable[[str, float], None]
+
+    def __init__(
+        self,
+        negotiated: Negotiated,
+        out: ActionQueue,
+        jobs: Jobs,
+        peer: Peer,
+        *,
+        limit: int,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.peer = peer
+        self.reserved = checkpoint.reserved if checkpoint is not None else 0
+        self.gaps = 0
+        self.dedup = Deduplication(jobs, lambda job: self.peer.job_forgotten(job))
+        self._negotiated = negotiated
+        self._out = out
+        self._jobs = jobs
+        self._table = jobs.table
+        self.limit = limit
+        self._reassembly = peer.reassembly(checkpoint.mark if checkpoint is not None else 0, limit)
+        self._processed = Ranges(checkpoint.processed if checkpoint is not None else ())
+        self._doubtful = False
+        self._warned = False
+        self._rounds = 0
+        self._probed_for = -1
+        self._ponged = False
+        self._now = 0.0
+        self._plain = False
+        self.look()
+
+    # -- questions
+
+    @property
+    def cursor(self) -> int:
+        """Every number up to it was received."""
+        return self._reassembly.cursor
+
+    @property
+    def missing(self) -> bool:
+        """Whether frames wait behind a hole, or with the peer for the end of a history."""
+        return self._reassembly.missing or self.peer.holding
+
+    @property
+    def repeated(self) -> int:
+        """How many repeats were dropped."""
+        return self._reassembly.repeated + self.dedup.found + self.peer.repeated
+
+    @property
+    def deadline(self) -> float | None:
+        """When `settle` must be called."""
+        return self._reassembly.deadline
+
+    def take_doubtful(self) -> list[JobState]:
+        """The open jobs that are to be checked after a gap; each is given once."""
+        if not self._doubtful:
+            return []
+        self._doubtful = False
+        return [job for job in self._jobs if job.first_missing is not None]
+
+    # -- sessions
+
+    def abandon(self, *, histories: bool) -> None:
+        """The session is gone: announce that its end is lost.
+
+        Frames that wait behind a hole are delivered, but for those of jobs that are subscribed to
+        again: their histories bring all of it, and in order. The ends among those count where a
+        history does not come. To be called while the old session is still the negotiated one.
+
+        Args:
+            histories: whether the new session has subscriptions.
+        """
+        missing = self.cursor + 1
+        refetched = histories and self._reassembly.refetches
+        for item in self._reassembly.abandon():
+            if isinstance(item, Hole):
+                continue
+            frame, data = item
+            job = self._jobs.get(frame.job_id)
+            if refetched and job is not None and job.wanted:
+                if isinstance(frame, ControlFrame):
+                    job.stored_end = frame, data
+                continue
+            seq = frame.event_seq
+            if seq is not None and seq > missing:
+                self.gap(missing, seq - 1, "lost", doubt=False)
+            missing = max(missing, seq + 1 if seq is not None else 0)
+            self._deliver(frame, data)
+        self.gap(missing, None, "unknown_end", doubt=False)
+        for job in self._jobs:
+            job.first_missing = None
+            self.dedup.remember(job)
+
+    def opened(self, peer: Peer, now: float, *, resumed: bool) -> None:
+        """A welcome came. A session that goes on keeps its numbers, a new one begins at 1."""
+        self._warned = False
+        if not resumed:
+            self.reserved = 0
+            self._processed = Ranges()
+            self.dedup.restarted()
+        if not resumed or peer is not self.peer:
+            self.peer = peer
+            repeated = self._reassembly.repeated
+            self._reassembly = peer.reassembly(self.cursor if resumed else 0, self.limit)
+            self._reassembly.repeated = repeated
+        self._reassembly.patience = peer.hole_patience
+        if resumed:
+            self._reassembly.opened(now)
+        self.look()
+
+    # -- subscriptions
+
+    def remember(self, job_id: str) -> None:
+        """A history of the job may come: its events are recognised by their ids from now on."""
+        self.dedup.remember(self._jobs.state(job_id))
+
+    def subscribing(self, job_id: str, *, history: bool) -> None:
+        """A subscription is sent; its history may come before its confirmation."""
+        self.dedup.requested(self._jobs.state(job_id), history=history)
+
+    def subscribed(self, job_id: str) -> None:
+        """A subscription was confirmed."""
+        self.dedup.answered(self._jobs.state(job_id))
+
+    def unsubscribed(self, job_id: str, *, late: bool) -> None:
+        """A subscription was refused; or not answered in time, so that its history may come yet."""
+        job = self._jobs.state(job_id)
+        if not late:
+            self.dedup.answered(job)
+        if not job.open:
+            self.dedup.forget(job)
+
+    def skip_past(self, job: JobState) -> bool:
+        """Whether a history tells what was missed: events older than the watch are passed over.
+
+        It does not if no event has come since the job is watched, or none with a time.
+        """
+        job.skips_past = job.skips_past or job.began_at is not None
+        return job.began_at is not None
+
+    def forget(self, job_id: str) -> None:
+        """Nothing more comes of a job, or it is told anew."""
+        job = self._table.get(job_id)
+        if job is not None:
+            job.began_at = job.first_missing = None
+            job.skips_past = False
+            self.dedup.forget(job)
+
+    # -- frames
+
+    def next(self, frame: TypedEvent, data: bytes) -> Event | None:
+        """The event that a frame is, if it is the next one and there is nothing else to do."""
+        seq = frame.event_seq
+        if not self._plain or seq is None:
+            return None
+        job = self._table.get(frame.job_id)
+        if job is not None and not job.plain:
+            return None
+        payload = frame.payload
+        kind = type(payload)
+        if kind is StatusPayload and rotates(payload):
+            return None
+        if not self._reassembly.advance(seq):
+            return None
+        return BUILDERS[kind](frame, data, seq <= self.reserved)
+
+    def look(self) -> None:
+        """Decide whether the next event can be delivered without a further look."""
+        self._plain = self.peer.transparent and self._reassembly.refetches and not self._processed
+
+    def take_all(self, received: Iterable[Received], now: float) -> None:
+        """Bring frames into order, and deliver them and those that they release."""
+        for frame, data in received:
+            self.take(frame, data, now)
+
+    def take(self, frame: Incoming, data: bytes, now: float) -> None:
+        """Bring a frame into order, and deliver it and the frames that it releases."""
+        self._now = now
+        job = self._table.get(frame.job_id)
+        if job is not None:
+            if job.recovering is not None:
+                self.seen(job, now)
+            if job.unsubscribing:
+                frame = ControlFrame(type="", event_seq=frame.event_seq)
+        seq = frame.event_seq
+        item = Received(frame, data)
+        if seq is None:
+            if self._reassembly.after(item):
+                self._deliver(frame, data)
+        elif self._reassembly.advance(seq):
+            self._deliver(frame, data)
+        else:
+            self._take_odd(seq, item, now)
+
+    def _take_odd(self, seq: int, item: Received, now: float) -> None:
+        reassembly = self._reassembly
+        verdict = reassembly.offer(seq, item, now)
+        if verdict is Verdict.REPEAT:
+            self._repeat(seq)
+            if seq <= reassembly.cursor and self._ends_open_job(item.frame):
+                self._deliver(*item)
+        elif verdict is Verdict.LATE:
+            self._deliver(*item)
+        elif verdict is Verdict.BEYOND:
+            self._stray(item.frame)
+        elif verdict is Verdict.NEXT:
+            self._deliver(*item)
+            if reassembly.holding:
+                for each in reassembly.release():
+                    self._deliver(*each)
+
+    def _stray(self, frame: Incoming) -> None:
+        """A frame with a number that cannot be believed is not taken (S17)."""
+        number, cursor = frame.event_seq, self.cursor
+        assert number is not None
+        text = f"a frame is numbered {number}, and {cursor} was the last: it was not taken"
+        self._out.report(text, RemoteProtocolError(text))
+        if not isinstance(frame, ControlFrame) or frame.type:  # else it is no more than a number
+            self.gap(number, number, "undecodable", job_id=frame.job_id, after=cursor)
+
+    def _ends_open_job(self, frame: Incoming) -> bool:
+        """Whether it cannot have come before, whatever its number: the job has not ended here.
+
+        So it is with a runtime that numbers from 1 again after a resume.
+        """
+        is_end = isinstance(frame, ControlFrame) and frame.type in dialect.TERMINALS
+        return is_end and self._jobs.get(frame.job_id) is not None
+
+    def _repeat(self, seq: int) -> None:
+        if not self._warned:
+            self._warned = True
+            self._out.report(f"the runtime sent event {seq} again; repeats are dropped")
+
+    # -- holes
+
+    def settle(self, now: float, *, resumable: bool) -> None:
+        """Ask for a hole again when it is time to, or give it up (S3)."""
+        self._now = now
+        reassembly = self._reassembly
+        if reassembly.should_resume(now):
+            wanted = reassembly.cursor + 1
+            if resumable:
+                text = f"event {wanted} is missing (§8.3): asking for it again"
+                self._out.relink(LinkLost(text))
+                return
+            reassembly.opened(now)  # it cannot be asked for: it may still come by itself
+        if reassembly.refetches and reassembly.missing:
+            self._probe(now)
+        for item in reassembly.expire(now):
+            if isinstance(item, Hole):
+                self.gap(item.first, item.last, "lost")
+            else:
+                self._deliver(*item)
+
+    def _probe(self, now: float) -> None:
+        """Tell a replay that is over from a link that stands still: nothing is lost by the latter.
+
+        Without a heartbeat nothing can be asked, and a few rounds of patience have to do.
+        """
+        reassembly, heartbeat = self._reassembly, self._negotiated.offers(dialect.HEARTBEAT)
+        heard = self._ponged or self._out.heartbeat.heard_at > reassembly.quiet_since
+        if reassembly.expires(now) and not heard:
+            self._rounds += 1
+            if heartbeat or self._rounds < ROUNDS:
+                reassembly.opened(now)
+        else:
+            self._rounds = 0
+        if heartbeat and self._probed_for != reassembly.waits:
+            self._probed_for, self._ponged = reassembly.waits, False
+            self._out.ping(now)
+
+    def ponged(self) -> None:
+        """A ping was answered, be it at the reading of the clock at which it was sent."""
+        self._ponged = True
+
+    def step_over(self, now: float) -> None:
+        """The next number ends every link: it is given up, and the next resume begins behind it."""
+        self._now = now
+        number = self._reassembly.skip()
+        self.gap(number, number, "undecodable")
+        for item in self._reassembly.release():
+            self._deliver(*item)
+
+    def events_lost(self, job_id: str) -> None:
+        """Announce that events of a job are lost, an unknown number of them."""
+        self.take_all(self.peer.release(), self._now)
+        self.gap(self.cursor + 1, None, "lost", job_id=job_id, doubt=False)
+        for item in self._reassembly.rebase():
+            self._deliver(*item)
+
+    def gap(
+        self,
+        first: int,
+        last: int | None,
+        reason: Literal["lost", "unknown_end", "undecodable"],
+        *,
+        job_id: str | None = None,
+        doubt: bool = True,
+        after: int | None = None,
+    ) -> None:
+        """Announce that events will not be delivered.
+
+        Args:
+            first: the first number.
+            last: the last one, if it is known.
+            reason: the reason.
+            job_id: the job that they are of; of any by default.
+            doubt: check the jobs that they may be of (S4).
+            after: the cursor, where the numbers have no place in order.
+        """
+        self.gaps += 1
+        self._out.emit(
+            Gap(
+                seq=first if after is None else None,
+                first=first,
+                last=last,
+                reason=reason,
+                session_id=self._negotiated.session_id,
+                job_id=job_id,
+            )
+        )
+        if not doubt:
+            return
+        for job in self._jobs:
+            if job_id in (None, job.job_id) and job.wanted:
+                self.dedup.remember(job)
+                self._doubtful = True
+                if job.first_missing is None:
+                    job.first_missing = first if after is None else after + 1
+
+    # -- deliveries
+
+    def _deliver(self, frame: Incoming, data: bytes) -> None:
+        again = False
+        if frame.event_seq is not None:
+            again = frame.event_seq <= self.reserved
+            if self._processed and self._was_processed(frame.event_seq):
+                self._pass_over(frame, data)
+                return
+        if isinstance(frame, BadFrame):
+            self._bad(frame)
+        elif isinstance(frame, ControlFrame):
+            if frame.type in dialect.TERMINALS:
+                self.end(frame, data, again)
+        elif self._is_new(frame):
+            self._rotated(frame, data)
+            self._out.emit(to_event(frame, data, again))
+
+    def _is_new(self, frame: EventFrame) -> bool:
+        """Whether an event is to be delivered: no repeat, and not of the past of its job."""
+        job = self._table.get(frame.job_id)
+        if job is None:
+            return True
+        if job.delivered is not None and self.dedup.repeats(job, self.peer.identities(frame)):
+            return False
+        of_result = type(frame.payload) is ChunkPayload
+        if job.recovering is not None and job.recovering.only_outcome and not of_result:
+            return False
+        return not job.from_now_on or not self._is_past(job, frame, of_result)
+
+    def _is_past(self, job: JobState, frame: EventFrame, of_result: bool) -> bool:
+        """Whether an event is older than the watch of its job, which wants only its result then."""
+        moment = frame.payload.ts
+        if moment is None:
+            return False
+        if job.began_at is None:
+            job.began_at = moment
+            return False
+        return job.skips_past and moment < job.began_at and not of_result
+
+    def _was_processed(self, seq: int) -> bool:
+        """Whether the checkpoint says so: such events come again and are passed over (S1)."""
+        self.look()
+        return seq in self._processed
+
+    def _pass_over(self, frame: Incoming, data: bytes) -> None:
+        """Handlers had it: only its effect on the session counts."""
+        if isinstance(frame, ControlFrame):
+            job_id = terminal_event(frame, data).job_id
+            if frame.type in dialect.TERMINALS and job_id is not None:
+                self._jobs.end(job_id)
+        elif not isinstance(frame, BadFrame):
+            self._rotated(frame, data)
+
+    def end(self, frame: ControlFrame, data: bytes, again: bool = False) -> None:
+        """Deliver a terminal message, unless its job's end was delivered before."""
+        event = terminal_event(frame, data, again)
+        job_id = event.job_id
+        if job_id is None:
+            self._out.report(f"a {frame.type} names no job; it was dropped")
+            return
+        job = self._table.get(job_id)
+        if self.holds(job, frame, data):
+            return
+        is_first = self._jobs.end(job_id)
+        self.dedup.ended(job_id)
+        if is_first:
+            self._out.emit(event)
+            self.ended(job_id, self._now)
+
+    def _bad(self, frame: BadFrame) -> None:
+        """Report a frame that could not be read; with a number it counts as received (S3)."""
+        job = self._table.get(frame.job_id)
+        marks = self.peer.identities(frame)
+        if self.dedup.repeats(job, marks):
+            return
+        self._out.report(str(frame.error), frame.error)
+        if frame.event_seq is not None:
+            self.gap(frame.event_seq, frame.event_seq, "undecodable", job_id=frame.job_id)
+            self.dedup.repeats(job, marks)  # its job is remembered only now
+
+    def _rotated(self, frame: EventFrame, data: bytes) -> None:
+        """A new credential goes to its job before the event, in which it is masked (§9.8)."""
+        if frame.job_id is None or not rotates(frame.payload):
+            return
+        rotated = rotated_credential(data)
+        if rotated is not None:
+            name, value = rotated
+            self._out.emit(actions.Rotated(frame.job_id, name, SecretStr(value)))
+
+
+def rotates(payload: object) -> bool:
+    """Whether an event brings a new credential (§9.8)."""
+    if type(payload) is StatusPayload:
+        return payload.body.phase == dialect.CREDENTIAL_ROTATED
+    if type(payload) is LoosePayload and isinstance(payload.body, dict):
+        return payload.body.get("phase") == dialect.CREDENTIAL_ROTATED
+    return False

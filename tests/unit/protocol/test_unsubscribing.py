@@ -1,0 +1,135 @@
+"""A job that is watched no longer: its runtime is told until it has read it (§7.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arcp_client._protocol.exchange import UNSUBSCRIBING
+from arcp_client._wire import dialect
+from tests.unit.protocol.kit import JOB, Strict
+
+
+def watched() -> Strict:
+    """A table at which a job is watched from its beginning, and two events of it were seen."""
+    table = Strict()
+    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.confirm(JOB)
+    for n in range(2):
+        table.event(n + 1, JOB, n, id=f"{JOB}.{n}")
+    table.sent.clear()
+    return table
+
+
+def leave(table: Strict) -> None:
+    table.session.unsubscribe(JOB, table.now)
+    table.do()
+
+
+def said(table: Strict, kind: str) -> list[dict[str, Any]]:
+    return [frame for frame in table.sent if frame["type"] == kind]
+
+
+def pong(table: Strict) -> None:
+    """The runtime has read everything up to the last ping."""
+    nonce = said(table, dialect.PING)[-1]["payload"]["nonce"]
+    table.sent.clear()
+    table.hear({"type": dialect.PONG, "payload": {"ping_nonce": nonce}})
+
+
+def test_what_still_comes_of_a_job_that_is_watched_no_longer_is_not_delivered() -> None:
+    table = watched()
+    leave(table)
+    table.event(3, JOB, 2)
+    table.event(4, "job_other", 7)
+    pong(table)
+    assert table.numbers == [0, 1, 7]
+    assert table.session.received == 4, "its number counts all the same"
+
+
+def test_what_was_said_to_a_link_that_is_gone_is_said_again() -> None:
+    table = watched()
+    leave(table)
+    table.cut()
+    table.sent.clear()
+    table.connect()
+    assert [frame["payload"]["job_id"] for frame in said(table, dialect.UNSUBSCRIBE)] == [JOB]
+    pong(table)
+    table.cut()
+    table.sent.clear()
+    table.connect()
+    assert said(table, dialect.UNSUBSCRIBE) == [], "it was read"
+
+
+def test_what_was_meant_to_be_left_while_there_was_no_link_is_said_on_the_next_one() -> None:
+    table = watched()
+    table.cut()
+    leave(table)
+    table.connect()
+    assert len(said(table, dialect.UNSUBSCRIBE)) == 1
+
+
+def test_a_new_session_has_nothing_to_leave() -> None:
+    table = watched()
+    leave(table)
+    table.cut()
+    table.hello()
+    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.connect(session_id="sess_2")
+    assert said(table, dialect.UNSUBSCRIBE) == []
+    table.event(1, JOB, 5)
+    assert table.numbers[-1] == 5
+
+
+def test_a_job_is_watched_anew_once_the_old_watch_has_ended() -> None:
+    table = watched()
+    leave(table)
+    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    assert said(table, dialect.SUBSCRIBE) == []
+    table.event(3, JOB, 2, id=f"{JOB}.2")  # of the old watch: the history brings it in its place
+    pong(table)
+    table.confirm(JOB)
+    for n in range(4):
+        table.event(4 + n, JOB, n, id=f"{JOB}.{n}")
+    assert table.numbers == [0, 1, 0, 1, 2, 3]
+
+
+def test_a_runtime_that_names_no_ping_in_its_answer_is_believed() -> None:
+    table = watched()
+    leave(table)
+    table.hear({"type": dialect.PONG, "payload": {}})
+    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    assert len(said(table, dialect.SUBSCRIBE)) == 1
+
+
+def test_copies_that_may_still_come_are_over_before_a_job_is_told_anew() -> None:
+    table = Strict()
+    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.cut()
+    table.connect()
+    first = table.said(dialect.SUBSCRIBE)
+    for seq in (1, 2):
+        if seq == 2:  # the replay is over, the answer to what was sent again is on its way
+            table.confirmed(first, "success")
+            table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+        table.event(2 * seq - 1, JOB, 0, id=f"{JOB}.0")
+        table.result(2 * seq, JOB, id=f"{JOB}.end")
+    assert table.numbers == [0, "result"]
+    pong(table)
+    table.confirm(JOB, "success")
+    table.event(5, JOB, 0, id=f"{JOB}.0")
+    table.result(6, JOB, id=f"{JOB}.end")
+    assert table.numbers == [0, "result"] * 2
+
+
+def test_only_so_many_are_remembered() -> None:
+    table = Strict()
+    jobs = [f"job_{n}" for n in range(UNSUBSCRIBING + 1)]
+    for job_id in jobs:
+        table.ask(dialect.SUBSCRIBE, job_id=job_id, history=False)
+        table.confirm(job_id)
+    table.cut()
+    for job_id in jobs:
+        table.session.unsubscribe(job_id, table.now)
+    table.connect()
+    assert [frame["payload"]["job_id"] for frame in said(table, dialect.UNSUBSCRIBE)] == jobs[1:]
