@@ -2,6 +2,17 @@
 
 This is the only place that knows runtimes by name. `_protocol` knows the seam, `Peer`; the files
 whose names begin with an underscore are repairs that several runtimes share.
+
+Runtimes without a file, and why:
+
+============== ===================================================================================
+Rust           speaks the older family of messages (``session.open``, ``tool.invoke``) under the
+               same version; the handshake refuses it with a RemoteProtocolError that says so
+Kotlin, Swift  the same family as Rust
+PHP            older releases: as Rust; newer ones open sessions as the specification says, and
+               have not been examined: they are taken at its word
+.NET           the C# runtime has a file; the F# one has not been examined
+============== ===================================================================================
 """
 
 from __future__ import annotations
