@@ -50,3 +50,13 @@ def resident() -> int:
     """Bytes of resident memory of this process (Linux)."""
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak() -> int:
+    """The most bytes of resident memory that this process ever had (Linux).
+
+    Not ``ru_maxrss``: that keeps the size of the process that started this one.
+    """
+    status = Path("/proc/self/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from arcp_client.acp import AcpClient, LocalFiles, LocalTerminals, updates
-from tests.alone import resident
+from tests.alone import peak, resident
 
 MIB = 1024 * 1024
 SILENCE = 1.5  # seconds in which the agent reads nothing
@@ -108,8 +107,7 @@ async def client(kind: str) -> dict[str, int]:
                 for _ in range(150):
                     await anext(iterator)
             turn = await prompting
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"peak": peak - before, "read": int(turn.stop_reason)}
+    return {"peak": peak() - before, "read": int(turn.stop_reason)}
 
 
 if __name__ == "__main__":

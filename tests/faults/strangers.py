@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import struct
 import subprocess
 import sys
 from contextlib import suppress
 
 from arcp_client import Client, Runtime
+from tests.alone import peak
 
 UPGRADE = (
     b"GET /arcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-
-
-def peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 async def strange(port: int, size: int) -> None:
