@@ -384,7 +384,9 @@ def _dumps(value: Any) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise ValueError(f"not a JSON value: {fault_of(value, _plain) or error}") from error
+        raise ValueError(
+            f"not a JSON value: {fault_of(value, _plain) or _reason(error)}"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

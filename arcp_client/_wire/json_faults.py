@@ -15,7 +15,8 @@ __all__ = ["fault_of"]
 
 _MOST: Final = 1_000_000
 """Values that are looked at; what lies behind them is not searched."""
-_DEEPEST: Final = 2_000
+_DEEPEST: Final = 10_000
+"""Python 3.13 writes values nested almost as deeply; earlier versions stop much sooner."""
 _LONGEST: Final = 120
 _NAME: Final = 40
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from arcp_client import events
 from arcp_client.events import KINDS, Completed, Event, Failed, Gap, Log, Status, ToolCall, Unknown
+from tests.nesting import near_the_limit, nested, too_deep
 
 MOMENT = datetime(2026, 5, 13, 19, 42, 13, 123_456, tzinfo=UTC)
 BASE: dict[str, Any] = {
@@ -195,14 +196,25 @@ def test_the_dict_of_an_event_is_plain_json(event: Event) -> None:
 
 @pytest.mark.parametrize("depth", [*range(950, 1010, 3), 100_000])
 def test_a_dict_is_made_of_what_is_nested_too_deeply(depth: int) -> None:
-    args: Any = 1
-    for _ in range(depth):
-        args = [args]
-    plain = ToolCall(tool="t", args={"a": args, "b": {"c": [1]}}).to_dict()
+    is_whole_or_says_so(depth)
+
+
+def test_a_dict_is_made_of_what_is_nested_nearly_too_deeply_for_this_python() -> None:
+    for depth in near_the_limit():
+        is_whole_or_says_so(depth)
+
+
+def is_whole_or_says_so(depth: int) -> None:
+    plain = ToolCall(tool="t", args={"a": nested(depth), "b": {"c": [1]}}).to_dict()
     assert plain["tool"] == "t"
     assert plain["args"]["b"] == {"c": [1]}
-    if depth >= 1000:
-        assert "nested too deeply" in json.dumps(plain)
+    inner, levels = plain["args"]["a"], 0
+    while isinstance(inner, list):
+        inner, levels = inner[0], levels + 1
+    if depth >= too_deep():
+        assert inner == "(nested too deeply)"
+    else:
+        assert inner == "(nested too deeply)" or (inner, levels) == (1, depth)
 
 
 def test_a_dict_shares_nothing_with_its_event() -> None:

@@ -19,6 +19,7 @@ from arcp_client._wire.codec import encode, parse, snapshot, to_json
 from arcp_client.events import Log
 from arcp_client.models import Lease
 from tests.interop.rules import rule
+from tests.nesting import nested, too_deep
 
 
 def taken(value: Any) -> Any:
@@ -224,9 +225,7 @@ CYCLE: dict[str, Any] = {}
 CYCLE["self"] = [CYCLE]
 ROUND = Point(1)
 ROUND.y = ROUND
-DEEP: list[Any] = []
-for _ in range(100_000):
-    DEEP = [DEEP]
+DEEP: list[Any] = nested(100_000, [])
 
 
 @pytest.mark.parametrize(
@@ -291,6 +290,8 @@ NESTED["a"][1]["b"].append(NESTED)
         ({"k": {(1, 2): 3}}, "$.k: a key of type tuple has no form in JSON"),
         (NESTED, "$.a[1].b[0]: Circular reference"),
         ({"deep": DEEP}, "it is nested too deeply"),
+        ({"deep": nested(3000), "b": {1}}, "$.b: set has no form in JSON"),
+        ({"deep": nested(too_deep())}, "nested too deeply"),
         ({"x" * 500: {1}}, f'$["{"x" * 40}…"]: set has no form in JSON'),
         ([{1}, b""], "$[0]: set has no form in JSON"),
     ],

@@ -36,7 +36,10 @@ ODD = {
     "no params": b'{"jsonrpc":"2.0","method":"session/update"}',
     "a list for params": b'{"jsonrpc":"2.0","method":"session/update","params":[1]}',
     "a number for the session": b'{"method":"session/update","params":{"sessionId":1,"update":{}}}',
-    "deep nesting": b'{"jsonrpc":"2.0","method":"x","params":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "deep nesting": b'{"jsonrpc":"2.0","method":"x","params":'
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}",
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 from arcp_client import events
 from arcp_client.cli.view.render import event_text, local
 from arcp_client.cli.view.terminal import as_json, harmless
+from tests.nesting import near_the_limit, nested, too_deep
 
 SAMPLES = [
     (events.Log(message="reading"), "reading"),
@@ -120,13 +121,20 @@ def test_the_ends_of_the_calendar_have_a_time_everywhere(moment: datetime) -> No
 
 @pytest.mark.parametrize("depth", [*range(900, 1010, 5), 100_000])
 def test_what_is_nested_too_deeply_is_said_to_be(depth: int) -> None:
-    args: list[object] = []
-    for _ in range(depth):
-        args = [args]
+    is_shown(depth)
+
+
+def test_what_is_nested_nearly_too_deeply_for_this_python_is_shown() -> None:
+    for depth in near_the_limit():
+        is_shown(depth)
+
+
+def is_shown(depth: int) -> None:
+    args = nested(depth, [])
     assert "→ t" in event_text(events.ToolCall(tool="t", args=args)).plain
     told = json.loads(as_json({"a": args, "b": 1}, cut=True))
     assert told["b"] == 1
-    if depth >= 1000:
+    if depth >= too_deep():
         assert "(nested too deeply)" in event_text(events.Unknown(kind="x", body=args)).plain
         with pytest.raises(RecursionError):
             as_json(args)
