@@ -49,11 +49,11 @@ VALUES: list[Any] = [
 ]
 every_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 
+ALIASES = {"Budget", "JobStatus", "LogLevel"}
+
 
 def test_every_public_class_is_sampled() -> None:
-    assert {type(value).__name__ for value in VALUES} | {"Budget"} == {
-        name for name in models.__all__ if isinstance(getattr(models, name), type)
-    }
+    assert {type(value).__name__ for value in VALUES} | ALIASES == set(models.__all__)
 
 
 @every_value
