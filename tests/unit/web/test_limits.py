@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, closing
 
 import pytest
 
-from arcp_client import Client
+from arcp_client import Client, _connection_limits
 from arcp_client._connection_limits import ConnectionLimits
 from arcp_client.web import Server, serve
 from tests.unit.web.kit import SOON
@@ -54,8 +54,9 @@ async def test_there_is_room_for_so_many_and_for_another_when_one_has_gone(
 
 @pytest.mark.parametrize("limits", [{"total": 3}, {"opening": 3}], indirect=True, ids=str)
 async def test_connections_without_a_request_make_room_for_one_that_asks(
-    client: Client, limits: None
+    client: Client, limits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_connection_limits, "_FRESH", 0.0)  # they count as old at once
     page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
         half = [await ask(stack, server, b"GET /") for _ in range(3)]
