@@ -380,7 +380,7 @@ class Copy:
     def run(self, *arguments: str, seconds: float, **more: str) -> tuple[int | None, str]:
         """The exit code of pytest, None after a time-out, and what it said."""
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
-        outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")}
         env = {**outer, "PYTHONPATH": str(self.path), "HYPOTHESIS_PROFILE": "dev", **more}
         # To a file: processes that a test leaves behind must not hold a pipe open.
         with (self.path / ".said").open("w+") as said:
