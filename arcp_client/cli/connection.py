@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+from rich.status import Status
 from rich.text import Text
 from tenacity import stop_after_delay
 
@@ -25,7 +26,7 @@ from arcp_client import (
 )
 from arcp_client import __version__ as package_version
 from arcp_client.cli.exit_codes import CommandError, Exit
-from arcp_client.cli.interrupts import Interrupts, beside
+from arcp_client.cli.interrupts import Interrupts
 from arcp_client.cli.options import ConnectionOptions, OutputOptions
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.prompt import ask, can_ask
@@ -76,23 +77,33 @@ def place(
     )
 
 
-@asynccontextmanager
-async def _waiting(where: Place) -> AsyncIterator[None]:
-    """After a moment, show that the connection is awaited; on a terminal with a spinner."""
+@contextmanager
+def _waiting(where: Place) -> Iterator[None]:
+    """After a moment, show that the connection is awaited; on a terminal with a spinner.
 
-    async def say() -> None:
-        await asyncio.sleep(_MOMENT)
+    It ends without giving way to the loop: the caller must register its iterator before an event
+    of the replay is delivered.
+    """
+    spinner: Status | None = None
+
+    def say() -> None:
+        nonlocal spinner
         console = terminal.err()
         url = terminal.harmless(Scrubber().text(where.url))
         text = f"connecting to {url}, for {where.connect_timeout:g} s at most"
         if not console.is_terminal or console.is_dumb_terminal:
             terminal.tell(console, text, "dim")
             return
-        with console.status(Text(text, style="dim")):
-            await asyncio.get_running_loop().create_future()
+        spinner = console.status(Text(text, style="dim"))
+        spinner.start()
 
-    async with beside(say()):
+    timer = asyncio.get_running_loop().call_later(_MOMENT, say)
+    try:
         yield
+    finally:
+        timer.cancel()
+        if spinner is not None:
+            spinner.stop()
 
 
 def tell_state(state: LinkState) -> None:
@@ -142,7 +153,7 @@ async def connected(
         while True:
             client.on_state(changed)
             try:
-                async with _waiting(where):
+                with _waiting(where):
                     await client.connect()
                 break
             except Unauthenticated:
