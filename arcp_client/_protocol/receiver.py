@@ -214,7 +214,9 @@ class Receiver:
         if not self._plain or seq is None:
             return None
         job = self._table.get(frame.job_id)
-        if job is not None and not job.plain:
+        if job is not None and (  # `not job.plain`, without the call: this runs for each event
+            job.recovering is not None or job.delivered is not None or job.unsubscribing
+        ):
             return None
         payload = frame.payload
         kind = type(payload)

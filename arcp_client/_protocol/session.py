@@ -49,6 +49,7 @@ from arcp_client.models import Checkpoint, ClientInfo, SessionInfo
 
 __all__ = ["CONFIRMS_WITHIN", "Session", "State"]
 
+LIVE = State.LIVE  # `receive` runs for each event, and a member of an enum is slow to look up
 CONFIRMS_WITHIN = 5.0
 """Seconds that the runtime has to confirm the end of a session."""
 
@@ -320,7 +321,7 @@ class Session:
         except (ValueError, RecursionError):
             frame = decode_control(data)
         else:
-            if self.state is State.LIVE and not self._actions:
+            if self.state is LIVE and not self._actions:
                 event = self._receiver.next(frame, data)
                 if event is not None:
                     return event

@@ -99,13 +99,15 @@ class Journal:
             return
         self._pending.append(entry)
         self._budget.add(weight(entry))
-        self._start()
+        if self._task is None:
+            self._start()
 
     def number(self, session: _Settles, entry: Numbered) -> None:
         """Write an event's number soon, and settle it in its session then."""
         self._numbered[session] = entry.seq
         self.put(entry)
-        self._start()  # also after the log was given up: then it is settled without being written
+        if self._task is None:  # the log was given up: it is settled without being written
+            self._start()
 
     def then(
         self,
@@ -157,9 +159,8 @@ class Journal:
             _log.error("the event log could not be written: %d entries lost", len(self._pending))
 
     def _start(self) -> None:
-        if self._task is None:
-            self._idle.clear()
-            self._task = self._tasks.spawn(self._run(), name="journal")
+        self._idle.clear()
+        self._task = self._tasks.spawn(self._run(), name="journal")
 
     async def _run(self) -> None:
         try:
