@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -55,8 +56,8 @@ def test_every_example_is_shown() -> None:
     assert {path.name for path in EXAMPLES} <= shown
 
 
-def test_the_tests_that_the_readme_names_are_there() -> None:
-    named = TEST_NAME.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+def test_the_tests_that_the_guarantees_name_are_there() -> None:
+    named = TEST_NAME.findall(GUARANTEES.read_text(encoding="utf-8"))
     assert named
     for path, name in named:
         source = (ROOT / path).read_text(encoding="utf-8")
