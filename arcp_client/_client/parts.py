@@ -29,7 +29,7 @@ from arcp_client._dialects import DIALECTS, recognise
 from arcp_client._jobrecord import JobOwner
 from arcp_client._link.reconnect import TokenSource
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect as wire
+from arcp_client._wire import names as wire
 from arcp_client.models import ClientInfo
 from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
 from arcp_client.stores.base import CheckpointStore

@@ -14,7 +14,7 @@ from arcp_client._client.jobs import JobTable
 from arcp_client._client.life import Life
 from arcp_client._client.submission import Submission, is_own_key
 from arcp_client._protocol.pending import Request
-from arcp_client._wire import dialect as wire
+from arcp_client._wire import names as wire
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import new_id, new_trace_id, now_text, time_text
 from arcp_client._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe

@@ -13,7 +13,7 @@ from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.messages import Request as Message
 from arcp_client._wire.messages import Unsubscribe
 
@@ -37,7 +37,7 @@ class BoundJobs(Peer):
     overtaken_histories: ClassVar[bool] = False
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
-        if request.kind == dialect.SUBSCRIBE and self.keeps_dead_subscriptions:
+        if request.kind == names.SUBSCRIBE and self.keeps_dead_subscriptions:
             renew = request.renew if request.owner is not None else bool(request.ids)
             if renew and request.job_id is not None:
                 yield Unsubscribe(job_id=request.job_id)

@@ -17,7 +17,7 @@ from typing import Final
 
 from arcp_client._protocol.peer import Incoming, Peer, Received, View, skipped
 from arcp_client._protocol.pending import Request
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, instant
 from arcp_client._wire.messages import Request as Message
 
@@ -48,7 +48,7 @@ class MixedHistory(Peer):
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
         job_id = request.job_id
         mixed = (
-            request.kind == dialect.SUBSCRIBE
+            request.kind == names.SUBSCRIBE
             and job_id is not None
             and bool(request.payload.get("history"))
         )
@@ -64,7 +64,7 @@ class MixedHistory(Peer):
 
     def settled(self, request: Request, *, confirmed: bool, late: bool = False) -> None:
         super().settled(request, confirmed=confirmed, late=late)
-        if confirmed or request.kind != dialect.SUBSCRIBE:
+        if confirmed or request.kind != names.SUBSCRIBE:
             return
         nonces = [nonce for nonce, of in self._expected.items() if of == request.job_id]
         for nonce in nonces:
@@ -122,7 +122,7 @@ class MixedHistory(Peer):
     def _hold(self, received: Received, now: float) -> Iterator[Received]:
         """Keep a frame until the history is over; what comes before one does not wait for it."""
         frame = received.frame
-        if isinstance(frame, ControlFrame) and frame.type not in dialect.TERMINALS:
+        if isinstance(frame, ControlFrame) and frame.type not in names.TERMINALS:
             if frame.event_seq is not None and self.holding:
                 yield from self._keep(
                     Received(ControlFrame(type="", event_seq=frame.event_seq), b""), now
@@ -225,4 +225,4 @@ def _is_sortable(frame: Incoming, job_id: str) -> bool:
     """Whether a frame is an event or the end of that job."""
     if frame.job_id != job_id or isinstance(frame, BadFrame):
         return False
-    return isinstance(frame, EventFrame) or frame.type in dialect.TERMINALS
+    return isinstance(frame, EventFrame) or frame.type in names.TERMINALS

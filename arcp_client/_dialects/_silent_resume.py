@@ -15,7 +15,7 @@ from arcp_client._protocol.peer import Peer, Received, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._protocol.recovery import OWN_TIMEOUT
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.messages import Subscribe
 from arcp_client._wire.replies import Subscribed
 from arcp_client.errors import ArcpError, LinkLost
@@ -154,14 +154,14 @@ class SilentResume(Peer):
         self._polling.remove(job)
 
     def _subscribe(self, job: JobState, now: float) -> None:
-        if self.hears_by_subscribing and self.view.negotiated.offers(dialect.SUBSCRIPTIONS):
+        if self.hears_by_subscribing and self.view.negotiated.offers(names.SUBSCRIPTIONS):
             # What it said between the resume's replay and the subscription is in its history.
             message = Subscribe(
                 job_id=job.job_id, history=True, from_event_seq=self.view.receiver.cursor or None
             )
             self.view.pending.add(
                 Request(
-                    kind=dialect.SUBSCRIBE,
+                    kind=names.SUBSCRIBE,
                     payload=message.wire(),
                     deadline=now + OWN_TIMEOUT,
                     job_id=job.job_id,
@@ -175,7 +175,7 @@ class SilentResume(Peer):
         """A subscription was confirmed; the end of a job that has ended comes with a resume."""
         assert request.job_id is not None
         self.view.receiver.subscribed(request.job_id)
-        if isinstance(value, Subscribed) and value.status not in dialect.ENDED:
+        if isinstance(value, Subscribed) and value.status not in names.ENDED:
             self._polling.remove(self.view.jobs.state(request.job_id))
 
     def refused(self, request: Request, error: ArcpError, now: float) -> None:

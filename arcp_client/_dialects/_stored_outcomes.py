@@ -14,7 +14,7 @@ import msgspec
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Incoming, Peer, Received
 from arcp_client._protocol.plans import AwaitTerminal, Means, Recover, Resubmit
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 
 __all__ = ["StoredOutcomes"]
@@ -34,7 +34,7 @@ class StoredOutcomes(Peer):
         return msgspec.structs.replace(super().outcome_wanted(job), hold_terminal=True)
 
     def incoming(self, frame: Incoming, data: bytes, now: float) -> Iterable[Received]:
-        if isinstance(frame, ControlFrame) and frame.type in dialect.TERMINALS:
+        if isinstance(frame, ControlFrame) and frame.type in names.TERMINALS:
             self._announce_unknown(frame)
         yield from super().incoming(frame, data, now)
 
@@ -43,7 +43,7 @@ class StoredOutcomes(Peer):
         jobs, job_id = self.view.jobs, frame.job_id
         if job_id is None or jobs.get(job_id) is not None or jobs.has_ended(job_id):
             return
-        if any(r.kind == dialect.SUBMIT and r.was_sent_before for r in self.view.pending):
+        if any(r.kind == names.SUBMIT and r.was_sent_before for r in self.view.pending):
             self.view.receiver.events_lost(job_id)
 
     def is_stored(self, frame: Incoming) -> bool:

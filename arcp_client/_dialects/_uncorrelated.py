@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.pending import Request
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.messages import Request as Message
 
 __all__ = ["Uncorrelated"]
@@ -17,14 +17,14 @@ class Uncorrelated(Peer):
 
     def sendable(self) -> list[Request]:
         waiting = self.view.pending.waiting()
-        chosen = [request for request in waiting if request.kind == dialect.PING]
+        chosen = [request for request in waiting if request.kind == names.PING]
         if not self.view.pending.asked():
-            chosen += [request for request in waiting if request.kind != dialect.PING][:1]
+            chosen += [request for request in waiting if request.kind != names.PING][:1]
         return chosen
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
         yield from super().outgoing(request, now)
-        if request.kind == dialect.CANCEL:
+        if request.kind == names.CANCEL:
             # There may be no answer but the job's end. A pong shows that no refusal came.
             self.view.barriers.set(lambda now: self.view.cancel_read(request, now), now)
 

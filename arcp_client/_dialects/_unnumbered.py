@@ -16,7 +16,7 @@ from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Incoming, Peer, Received, View, skipped
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.reassembly import SETTLE, Hole, Reassembly, Verdict
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
 from arcp_client._wire.messages import Request as Message
 
@@ -82,7 +82,7 @@ class Unnumbered(Peer):
     # -- subscriptions
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
-        if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
+        if request.kind == names.SUBSCRIBE and request.job_id is not None:
             history = bool(request.payload.get("history"))
             if history or request.owner is None:
                 self._set_apart(request.job_id)
@@ -94,7 +94,7 @@ class Unnumbered(Peer):
 
     def settled(self, request: Request, *, confirmed: bool, late: bool = False) -> None:
         super().settled(request, confirmed=confirmed, late=late)
-        if request.kind == dialect.SUBSCRIBE and request.job_id is not None and not late:
+        if request.kind == names.SUBSCRIBE and request.job_id is not None and not late:
             job = self.view.jobs.state(request.job_id)
             if job.peer is not None:
                 job.peer.close()

@@ -10,9 +10,9 @@ from arcp_client._dialects._stored_outcomes import StoredOutcomes
 from arcp_client._dialects._uncorrelated import Uncorrelated
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._protocol.peer import Incoming
-from arcp_client._wire.dialect import text_of
 from arcp_client._wire.messages import Bye
 from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.names import text_of
 
 __all__ = ["Python"]
 

@@ -9,9 +9,9 @@ from arcp_client._dialects._bound_jobs import BoundJobs
 from arcp_client._dialects._uncorrelated import Uncorrelated
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._protocol.peer import Next
-from arcp_client._wire.dialect import text_of
 from arcp_client._wire.messages import Bye
 from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.names import text_of
 
 __all__ = ["TypeScript"]
 

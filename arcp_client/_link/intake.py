@@ -16,7 +16,7 @@ from arcp_client._dispatch.pressure import Pressure, Reading
 from arcp_client._link.driver import Driver
 from arcp_client._protocol.session import Session, State
 from arcp_client._spill import SpillFile
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode, encode, parse, to_json
 
 __all__ = ["Intake"]
@@ -176,7 +176,7 @@ def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
     """A numbered control frame as one without, and one that says nothing with the number."""
     content = parse(data)
     content.pop("event_seq", None)
-    return to_json(content), encode(dialect.PONG, {}, id="", event_seq=number)
+    return to_json(content), encode(names.PONG, {}, id="", event_seq=number)
 
 
 def _waits_its_turn(session: Session, frame: Frame) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from arcp_client._link.driver import Driver
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import State
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import new_id, now_text
 from arcp_client._wire.messages import Ping
 from arcp_client.errors import ArcpError, HeartbeatLost, RequestTimeout
@@ -65,14 +65,14 @@ async def _probe(
     driver: Driver, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
 ) -> None:
     session = driver.session
-    if session.state is not State.LIVE or not session.negotiated(dialect.HEARTBEAT):
+    if session.state is not State.LIVE or not session.negotiated(names.HEARTBEAT):
         return
     assert session.info is not None
     nonce = new_id()
     seconds = min(session.info.heartbeat_interval or ANSWER_WITHIN, ANSWER_WITHIN)
     answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     request = Request(
-        kind=dialect.PING,
+        kind=names.PING,
         payload=Ping(nonce=nonce, sent_at=now_text()).wire(),
         deadline=driver.now + seconds,
         nonce=nonce,

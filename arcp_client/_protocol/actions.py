@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from arcp_client._protocol.heartbeat import Heartbeat, Pulse
 from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.pending import Request
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame, encode
 from arcp_client._wire.ids import new_id, now_text
 from arcp_client._wire.messages import Ping, Pong
@@ -217,14 +217,14 @@ class ActionQueue:
 
     def ping(self, now: float, nonce: str | None = None) -> None:
         """Ask for a sign of life."""
-        self.control(dialect.PING, Ping(nonce=nonce or new_id(), sent_at=now_text()).wire(), now)
+        self.control(names.PING, Ping(nonce=nonce or new_id(), sent_at=now_text()).wire(), now)
 
     def pong(self, frame: ControlFrame, now: float) -> None:
         """Answer a ping, whether heartbeats were negotiated or not."""
         nonce = frame.payload.get("nonce")
-        if isinstance(nonce, str) and len(nonce) > dialect.MAX_NONCE:
+        if isinstance(nonce, str) and len(nonce) > names.MAX_NONCE:
             text = f"a ping with a nonce of {len(nonce)} characters is not answered"
             self.report(text, RemoteProtocolError(text))
             return
         pong = Pong(ping_nonce=nonce if isinstance(nonce, str) else "", received_at=now_text())
-        self.control(dialect.PONG, pong.wire(), now)
+        self.control(names.PONG, pong.wire(), now)

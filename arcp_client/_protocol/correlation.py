@@ -15,25 +15,25 @@ import msgspec
 
 from arcp_client._protocol.jobs import Jobs
 from arcp_client._protocol.pending import PendingRequests, Request
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.replies import reply_to
 
 __all__ = ["Correlation"]
 
 _ANSWERS: Final = {
-    dialect.ACCEPTED: dialect.SUBMIT,
-    dialect.SUBSCRIBED: dialect.SUBSCRIBE,
-    dialect.JOBS: dialect.LIST_JOBS,
-    dialect.CANCELLED: dialect.CANCEL,
-    dialect.PONG: dialect.PING,
+    names.ACCEPTED: names.SUBMIT,
+    names.SUBSCRIBED: names.SUBSCRIBE,
+    names.JOBS: names.LIST_JOBS,
+    names.CANCELLED: names.CANCEL,
+    names.PONG: names.PING,
 }
 _REFUSED_BY: Final = {
-    dialect.DUPLICATE_KEY: frozenset({dialect.SUBMIT}),
-    dialect.AGENT_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
-    dialect.AGENT_VERSION_NOT_AVAILABLE: frozenset({dialect.SUBMIT}),
-    dialect.LEASE_SUBSET_VIOLATION: frozenset({dialect.SUBMIT}),
-    dialect.JOB_NOT_FOUND: frozenset({dialect.SUBMIT, dialect.SUBSCRIBE, dialect.CANCEL}),
+    names.DUPLICATE_KEY: frozenset({names.SUBMIT}),
+    names.AGENT_NOT_AVAILABLE: frozenset({names.SUBMIT}),
+    names.AGENT_VERSION_NOT_AVAILABLE: frozenset({names.SUBMIT}),
+    names.LEASE_SUBSET_VIOLATION: frozenset({names.SUBMIT}),
+    names.JOB_NOT_FOUND: frozenset({names.SUBMIT, names.SUBSCRIBE, names.CANCEL}),
 }
 """What an error can be the answer to, where its code tells."""
 
@@ -61,13 +61,13 @@ class Correlation:
         if named is not None:
             return self._requests.named(named)
         sent = [request for request in self._requests.sent() if request.kind == kind]
-        if kind == dialect.SUBMIT:
+        if kind == names.SUBMIT:
             return self._accepted(frame, sent)
-        if kind == dialect.PING:
+        if kind == names.PING:
             nonce = frame.payload.get("ping_nonce")
             if nonce:
                 return _first(r for r in self._requests.sent() if r.nonce == nonce)
-        elif kind != dialect.LIST_JOBS:
+        elif kind != names.LIST_JOBS:
             job_id = _job_of(frame)
             return _first(request for request in sent if request.job_id == job_id)
         return _first(sent)
@@ -75,7 +75,7 @@ class Correlation:
     def _accepted(self, frame: ControlFrame, sent: list[Request]) -> Request | None:
         # A repeated acceptance has the payload of the first one, and so its trace (§7.2); its
         # envelope has that of the submit it answers.
-        traces = [t for t in (frame.trace_id, dialect.text_of(frame.payload.get("trace_id"))) if t]
+        traces = [t for t in (frame.trace_id, names.text_of(frame.payload.get("trace_id"))) if t]
         for trace_id in traces:
             traced = self._traced(trace_id)
             if traced is not None:
@@ -85,7 +85,7 @@ class Correlation:
         job = self._jobs.get(_job_of(frame))
         if job is not None and job.submitted and job.key is not None:
             sent = [request for request in sent if request.key == job.key]  # it is told once more
-        agent = dialect.text_of(frame.payload.get("agent"))
+        agent = names.text_of(frame.payload.get("agent"))
         if agent:
             sent = [r for r in sent if _runs(r.payload, agent)] or sent
         return _first(sent)
@@ -104,7 +104,7 @@ class Correlation:
         plausible = [
             request
             for request in self._requests.sent()
-            if (request.kind in kinds if kinds else request.kind != dialect.PING)
+            if (request.kind in kinds if kinds else request.kind != names.PING)
         ]
         if job_id is None:
             return None if trace_id is not None else _first(plausible)
@@ -120,20 +120,20 @@ class Correlation:
 
         Some runtimes refuse a submit by a job.error whose job no client has heard of.
         """
-        submits = [request for request in plausible if request.kind == dialect.SUBMIT]
+        submits = [request for request in plausible if request.kind == names.SUBMIT]
         job = self._jobs.get(job_id)
-        if code == dialect.DUPLICATE_KEY:
+        if code == names.DUPLICATE_KEY:
             same = [request for request in submits if job is not None and request.key == job.key]
             return _first(same or submits)
         known = job is not None or self._jobs.has_ended(job_id)
-        return None if known or frame.type != dialect.JOB_ERROR else _first(submits)
+        return None if known or frame.type != names.JOB_ERROR else _first(submits)
 
     def named_by(self, frame: ControlFrame) -> Request | None:
         """The request whose id a frame names, or, if it names none, bears itself."""
         return self._requests.named(reply_to(frame) or frame.id)
 
     def _traced(self, trace_id: str) -> Request | None:
-        submits = (r for r in self._requests.known() if r.kind == dialect.SUBMIT)
+        submits = (r for r in self._requests.known() if r.kind == names.SUBMIT)
         return _first(r for r in submits if r.trace_id == trace_id)
 
 

@@ -17,7 +17,7 @@ from arcp_client._protocol.peer import Peer, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.receiver import Receiver
 from arcp_client._protocol.recovery import Recovery
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.messages import Unsubscribe
 from arcp_client._wire.replies import (
@@ -42,17 +42,17 @@ from arcp_client.errors import (
 __all__ = ["Exchange", "error_of"]
 
 _NEEDS: Final = {
-    dialect.LIST_JOBS: dialect.LISTING,
-    dialect.SUBSCRIBE: dialect.SUBSCRIPTIONS,
-    dialect.PING: dialect.HEARTBEAT,
+    names.LIST_JOBS: names.LISTING,
+    names.SUBSCRIBE: names.SUBSCRIPTIONS,
+    names.PING: names.HEARTBEAT,
 }
 """The feature that a request needs (§6.2)."""
 _REFUSALS: Final = frozenset(
     {
-        dialect.PERMISSION_DENIED,
-        dialect.JOB_NOT_FOUND,
-        dialect.DUPLICATE_KEY,
-        dialect.INVALID_REQUEST,
+        names.PERMISSION_DENIED,
+        names.JOB_NOT_FOUND,
+        names.DUPLICATE_KEY,
+        names.INVALID_REQUEST,
     }
 )
 """Codes that, in a job.error, may answer a request about a job that goes on."""
@@ -80,11 +80,11 @@ class Exchange:
         self._recovery = recovery
         self._unsubscribing: dict[JobState, None] = {}
         self.readers: Final[Mapping[str, Callable[[ControlFrame, float], None]]] = {
-            dialect.ACCEPTED: self._accepted,
-            dialect.SUBSCRIBED: self._subscribed,
-            dialect.JOBS: self._page,
-            dialect.CANCELLED: self._cancelled,
-            dialect.PONG: self._pong,
+            names.ACCEPTED: self._accepted,
+            names.SUBSCRIBED: self._subscribed,
+            names.JOBS: self._page,
+            names.CANCELLED: self._cancelled,
+            names.PONG: self._pong,
         }
 
     @property
@@ -110,10 +110,10 @@ class Exchange:
     def _is_premature(self, request: Request) -> bool:
         """Whether a subscription must wait until an earlier one is known to have ended."""
         job = self._jobs.table.get(request.job_id)
-        return request.kind == dialect.SUBSCRIBE and job is not None and job.unsubscribing
+        return request.kind == names.SUBSCRIBE and job is not None and job.unsubscribing
 
     def _send(self, request: Request, now: float) -> None:
-        if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
+        if request.kind == names.SUBSCRIBE and request.job_id is not None:
             history = bool(request.payload.get("history"))
             self._receiver.subscribing(request.job_id, history=history)
         try:
@@ -165,10 +165,10 @@ class Exchange:
         jobs = [job for job in self._unsubscribing if job.unsubscribe_barrier is None]
         for job in jobs:
             message = Unsubscribe(job_id=job.job_id)
-            self._out.control(dialect.UNSUBSCRIBE, message.wire(), now)
+            self._out.control(names.UNSUBSCRIBE, message.wire(), now)
         if not jobs:
             return
-        if self._negotiated.offers(dialect.HEARTBEAT):
+        if self._negotiated.offers(names.HEARTBEAT):
             nonce = self._barriers.set(lambda now: self._all_unsubscribed(nonce), now)
             for job in jobs:
                 job.unsubscribe_barrier = nonce
@@ -212,7 +212,7 @@ class Exchange:
             self._unanswered(request, error, now)
         for request, _ in late:
             self._pending.keep(request)
-        if self._negotiated.live and self._negotiated.offers(dialect.HEARTBEAT):
+        if self._negotiated.live and self._negotiated.offers(names.HEARTBEAT):
             unasked = self._pending.take_unasked()
             if unasked:
                 self._barriers.set(lambda now: self._read(unasked), now)
@@ -234,7 +234,7 @@ class Exchange:
     def job_ended(self, job_id: str, now: float) -> None:
         """A cancel is answered by its job's end, however that came."""
         for request in self._pending:
-            if request.kind == dialect.CANCEL and request.job_id == job_id:
+            if request.kind == names.CANCEL and request.job_id == job_id:
                 self._answer(request, None, now)
 
     def _answer(self, request: Request, value: object, now: float) -> None:
@@ -260,7 +260,7 @@ class Exchange:
             return
         late = isinstance(error, RequestTimeout) and bool(request.ids)
         self._peer.settled(request, confirmed=False, late=late)
-        if request.kind == dialect.SUBSCRIBE and request.job_id is not None:
+        if request.kind == names.SUBSCRIBE and request.job_id is not None:
             self._receiver.unsubscribed(request.job_id, late=late)
         if request.owner is not None:
             request.owner.refused(request, error, now)
@@ -358,7 +358,7 @@ class Exchange:
         if not isinstance(job_id, str) or self._correlation.named_by(frame) is not None:
             return True
         code = frame.payload.get("code")
-        if code == dialect.DUPLICATE_KEY and pending.submitting():
+        if code == names.DUPLICATE_KEY and pending.submitting():
             return True  # it names the job that has the key, and that goes on
         about = pending.about(job_id)
         if self._jobs.get(job_id) is None and not self._jobs.has_ended(job_id) and about is None:

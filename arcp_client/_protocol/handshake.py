@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from arcp_client._protocol.peer import Next, Peer
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame, encode
 from arcp_client._wire.ids import new_id, new_prefixed_id
 from arcp_client._wire.messages import Auth, Capabilities, Hello, ResumeBlock
@@ -106,25 +106,25 @@ class Handshake:
         )
         # Always with a session id: one runtime takes it from here, the others ignore it.
         session_id = self._own_id if block is None else block.session_id
-        return encode(dialect.HELLO, hello.wire(), id=self._hello_id, session_id=session_id)
+        return encode(names.HELLO, hello.wire(), id=self._hello_id, session_id=session_id)
 
     def read(self, frame: ControlFrame, peer: Peer) -> Welcome | ArcpError | None:
         """The welcome; or why this link is of no use; or nothing, for what says neither."""
-        if frame.type == dialect.WELCOME:
+        if frame.type == names.WELCOME:
             recognised = self._recognise(frame.payload, frame.id)
             welcome = read_welcome(frame, frozenset(self._features), recognised.name)
             if not welcome.info.id:
                 return RemoteProtocolError("the welcome names no session")
             self.spoken = self._override or recognised
             return welcome
-        if frame.type in dialect.LEGACY_TYPES:
+        if frame.type in names.LEGACY_TYPES:
             return RemoteProtocolError(
                 f"the peer speaks another protocol ({frame.type}) under the same version:"
                 " its family (session.open, tool.invoke) is not supported"
             )
-        if frame.type in (dialect.SESSION_ERROR, dialect.JOB_ERROR):
+        if frame.type in (names.SESSION_ERROR, names.JOB_ERROR):
             return self._refused(read_refusal(frame), peer)
-        if frame.type in (dialect.CLOSED, dialect.BYE):
+        if frame.type in (names.CLOSED, names.BYE):
             return SessionClosed("the runtime closed the session during the handshake")
         return None
 
@@ -147,8 +147,8 @@ class Handshake:
             return None
         refusal = read_refusal(frame)
         about_hello = reply_to(frame) == self._hello_id
-        plain = not asked and refusal.code == dialect.PERMISSION_DENIED
-        if not about_hello and not plain and refusal.code != dialect.RESUME_WINDOW_EXPIRED:
+        plain = not asked and refusal.code == names.PERMISSION_DENIED
+        if not about_hello and not plain and refusal.code != names.RESUME_WINDOW_EXPIRED:
             return None
         self._resume.forget()
         return ResumeExpired(f"the runtime refused the resume ({_text(refusal)})")
@@ -165,10 +165,10 @@ class Handshake:
             if step is Next.FRESH:
                 self._resume.forget()
             return ResumeExpired(f"the runtime refused the resume ({_text(refusal)})")
-        if refusal.code == dialect.RESUME_WINDOW_EXPIRED:
+        if refusal.code == names.RESUME_WINDOW_EXPIRED:
             text = f"the runtime refuses new sessions as if they had expired ({_text(refusal)})"
             return ResumeExpired(text, permanent=True)
-        if refusal.code == dialect.UNAUTHENTICATED:
+        if refusal.code == names.UNAUTHENTICATED:
             return Unauthenticated(f"the runtime refused the token ({_text(refusal)})")
         return request_error(
             refusal.code, refusal.message, retryable=refusal.retryable, details=refusal.details
@@ -248,14 +248,14 @@ class ResumeState:
         """The runtime refused the hello; after `Next.FRESH`, `forget` is the caller's to do."""
         presented, self._presented = self._presented, False
         if not presented:
-            if refusal.code != dialect.RESUME_WINDOW_EXPIRED or self._fresh_refused:
+            if refusal.code != names.RESUME_WINDOW_EXPIRED or self._fresh_refused:
                 return Next.GIVE_UP
             self._fresh_refused = True  # it may not have noticed that nothing was to be resumed
             return Next.FRESH
-        if refusal.code == dialect.UNAUTHENTICATED and self._doubted is None:
+        if refusal.code == names.UNAUTHENTICATED and self._doubted is None:
             self._doubted = self._bearer
             return Next.AGAIN
-        if refusal.code == dialect.RESUME_WINDOW_EXPIRED and peer is not None:
+        if refusal.code == names.RESUME_WINDOW_EXPIRED and peer is not None:
             step = peer.resume_refused()
             if step is Next.STEP_BACK:
                 if not self._stepped_back:
@@ -264,7 +264,7 @@ class ResumeState:
                 step = Next.FRESH
             transient = step is Next.AGAIN
         else:
-            transient = refusal.code == dialect.PERMISSION_DENIED or refusal.retryable
+            transient = refusal.code == names.PERMISSION_DENIED or refusal.retryable
         self._refused += 1
         if transient and self._refused < self._limits[0]:
             return Next.AGAIN

@@ -21,7 +21,7 @@ from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.pending import PendingRequests, Request
 from arcp_client._protocol.plans import Means, Recover
 from arcp_client._protocol.reassembly import Reassembly
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
 from arcp_client._wire.messages import Close
 from arcp_client._wire.messages import Request as Message
@@ -33,14 +33,14 @@ Incoming = EventFrame | ControlFrame | BadFrame
 
 SUBMIT_REFUSALS: Final = frozenset(
     {
-        dialect.PERMISSION_DENIED,
-        dialect.JOB_NOT_FOUND,
-        dialect.DUPLICATE_KEY,
-        dialect.INVALID_REQUEST,
-        dialect.AGENT_NOT_AVAILABLE,
-        dialect.AGENT_VERSION_NOT_AVAILABLE,
-        dialect.LEASE_SUBSET_VIOLATION,
-        dialect.UNAUTHENTICATED,
+        names.PERMISSION_DENIED,
+        names.JOB_NOT_FOUND,
+        names.DUPLICATE_KEY,
+        names.INVALID_REQUEST,
+        names.AGENT_NOT_AVAILABLE,
+        names.AGENT_VERSION_NOT_AVAILABLE,
+        names.LEASE_SUBSET_VIOLATION,
+        names.UNAUTHENTICATED,
     }
 )
 """Codes that, in a job.error of an unknown job, answer a submit."""
@@ -270,8 +270,8 @@ class Peer:
     def means(self, job: JobState) -> Means:
         """What this runtime can be asked about a job."""
         return Means(
-            subscribe=self.view.negotiated.offers(dialect.SUBSCRIPTIONS),
-            list=self.view.negotiated.offers(dialect.LISTING),
+            subscribe=self.view.negotiated.offers(names.SUBSCRIPTIONS),
+            list=self.view.negotiated.offers(names.LISTING),
         )
 
     def after_resume(self, job: JobState) -> Recover | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import encode
 from arcp_client._wire.ids import new_id
 from arcp_client.errors import ArcpError, RequestTimeout
@@ -182,16 +182,16 @@ class PendingRequests:
 
     def largest(self) -> Request | None:
         """The submit on the present link with the longest payload."""
-        submits = (r for r in self.of(dialect.SUBMIT) if not r.late)
+        submits = (r for r in self.of(names.SUBMIT) if not r.late)
         return max(submits, key=lambda request: request.size, default=None)
 
     def submitting(self) -> bool:
         """Whether a submit is on the present link."""
-        return next(self.of(dialect.SUBMIT), None) is not None
+        return next(self.of(names.SUBMIT), None) is not None
 
     def asked(self) -> bool:
         """Whether anything but a ping is on the present link."""
-        return any(not r.waits and r.kind != dialect.PING for r in self)
+        return any(not r.waits and r.kind != names.PING for r in self)
 
     @property
     def deadline(self) -> float | None:
@@ -222,7 +222,7 @@ class PendingRequests:
 
     def keep(self, request: Request) -> None:
         """Let a request that is out of time take its answer, should that come after all."""
-        if request.waits or request.kind == dialect.PING:
+        if request.waits or request.kind == names.PING:
             self.remove(request)
         if request not in self._open:
             return

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from arcp_client._protocol.jobs import JobState
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import FeatureNotNegotiated, JobNotFound, RequestError, RequestTimeout
 
 __all__ = [
@@ -267,11 +267,11 @@ class _Ladder:
         quiet = QUIET
         while status is not None:
             self.status = status
-            if status in dialect.ENDED:
+            if status in names.ENDED:
                 status = yield from self.outcome()
                 continue
             if self.job.cancelled and status == "pending":
-                yield GiveUp(dialect.STATUS_CANCELLED, "cancelled before it began")
+                yield GiveUp(names.STATUS_CANCELLED, "cancelled before it began")
             if not self.watch:
                 return
             if (yield Watch(quiet, self.confirmed and not self.job.cancelled)):
@@ -359,7 +359,7 @@ class _Ladder:
         else:
             if accepted == self.job.job_id:
                 yield AwaitTerminal()
-                if self.status not in dialect.ENDED:
+                if self.status not in names.ENDED:
                     return "running"
                 yield self._give_up()
             self.why = "its idempotency key is forgotten"
@@ -389,7 +389,7 @@ class _Ladder:
     def _is_final(self, error: RequestError) -> bool:
         """Whether a refusal says that there is nothing to be had."""
         self.why = str(error)
-        return self.status in dialect.ENDED or isinstance(error, JobNotFound)
+        return self.status in names.ENDED or isinstance(error, JobNotFound)
 
     def _give_up(self) -> GiveUp:
-        return GiveUp(self.status if self.status in dialect.ENDED else "", self.why)
+        return GiveUp(self.status if self.status in names.ENDED else "", self.why)

@@ -19,7 +19,7 @@ from arcp_client._protocol.jobs import Jobs, JobState
 from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.peer import Incoming, Peer, Received
 from arcp_client._protocol.reassembly import Hole, Ranges, Verdict
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload, TypedEvent
 from arcp_client._wire.build import BUILDERS, rotated_credential, terminal_event, to_event
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
@@ -285,7 +285,7 @@ class Receiver:
 
         So it is with a runtime that numbers from 1 again after a resume.
         """
-        is_end = isinstance(frame, ControlFrame) and frame.type in dialect.TERMINALS
+        is_end = isinstance(frame, ControlFrame) and frame.type in names.TERMINALS
         return is_end and self._jobs.get(frame.job_id) is not None
 
     def _repeat(self, seq: int) -> None:
@@ -319,7 +319,7 @@ class Receiver:
 
         Without a heartbeat nothing can be asked, and a few rounds of patience have to do.
         """
-        reassembly, heartbeat = self._reassembly, self._negotiated.offers(dialect.HEARTBEAT)
+        reassembly, heartbeat = self._reassembly, self._negotiated.offers(names.HEARTBEAT)
         heard = self._ponged or self._out.heartbeat.heard_at > reassembly.quiet_since
         if reassembly.expires(now) and not heard:
             self._rounds += 1
@@ -402,7 +402,7 @@ class Receiver:
         if isinstance(frame, BadFrame):
             self._bad(frame)
         elif isinstance(frame, ControlFrame):
-            if frame.type in dialect.TERMINALS:
+            if frame.type in names.TERMINALS:
                 self.end(frame, data, again)
         elif self._is_new(frame):
             self._rotated(frame, data)
@@ -439,7 +439,7 @@ class Receiver:
         """Handlers had it: only its effect on the session counts."""
         if isinstance(frame, ControlFrame):
             job_id = terminal_event(frame, data).job_id
-            if frame.type in dialect.TERMINALS and job_id is not None:
+            if frame.type in names.TERMINALS and job_id is not None:
                 self._jobs.end(job_id)
         elif not isinstance(frame, BadFrame):
             self._rotated(frame, data)
@@ -484,7 +484,7 @@ class Receiver:
 def rotates(payload: object) -> bool:
     """Whether an event brings a new credential (§9.8)."""
     if type(payload) is StatusPayload:
-        return payload.body.phase == dialect.CREDENTIAL_ROTATED
+        return payload.body.phase == names.CREDENTIAL_ROTATED
     if type(payload) is LoosePayload and isinstance(payload.body, dict):
-        return payload.body.get("phase") == dialect.CREDENTIAL_ROTATED
+        return payload.body.get("phase") == names.CREDENTIAL_ROTATED
     return False

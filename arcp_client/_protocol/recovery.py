@@ -42,7 +42,7 @@ from arcp_client._protocol.plans import (
     watch_cancelled,
 )
 from arcp_client._protocol.receiver import Receiver
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.messages import Cancel
 from arcp_client._wire.messages import ListJobs as ListJobsMessage
@@ -63,9 +63,9 @@ OWN_TIMEOUT: Final = 30.0
 """Seconds that the runtime has to answer a request of a plan."""
 
 _CODES: Final = {
-    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
-    dialect.TIMED_OUT: dialect.TIMEOUT,
-    dialect.ERROR: dialect.INTERNAL_ERROR,
+    names.STATUS_CANCELLED: names.CODE_CANCELLED,
+    names.TIMED_OUT: names.TIMEOUT,
+    names.ERROR: names.INTERNAL_ERROR,
 }
 """Codes for jobs of which nothing is known but how they ended."""
 
@@ -193,7 +193,7 @@ class Recovery:
         )
         job.subscribed = True
         job.agent = subscribed.agent
-        if subscribed.status in dialect.ENDED:
+        if subscribed.status in names.ENDED:
             plan = partial(await_outcome, status=subscribed.status, history=history)
             self._start(peer, job, plan, now)
 
@@ -270,7 +270,7 @@ class Recovery:
     def refused(self, request: Request, error: ArcpError, now: float) -> None:
         """A request of plans was refused, or not answered in time."""
         if not isinstance(error, RequestError):
-            error = request_error(dialect.INVALID_REQUEST, str(error))
+            error = request_error(names.INVALID_REQUEST, str(error))
         for job_id, step in request.token.steps:
             job = self._jobs.get(job_id)
             if job is not None and job.recovering is not None and job.recovering.step is step:
@@ -340,7 +340,7 @@ class Recovery:
                 running.probes += 1
                 running.waits_since = now
                 running.deadline = now + PATIENCE
-                if self._negotiated.offers(dialect.HEARTBEAT):
+                if self._negotiated.offers(names.HEARTBEAT):
                     self._out.ping(now)
             else:
                 self._go_on(job, now)
@@ -434,7 +434,7 @@ class Recovery:
         for request in self._pending:
             if (
                 request.owner is self
-                and request.kind == dialect.LIST_JOBS
+                and request.kind == names.LIST_JOBS
                 and not request.ids
                 and request.payload.get("cursor") == step.cursor
             ):
@@ -451,7 +451,7 @@ class Recovery:
                 job_id=job.job_id, history=step.history, from_event_seq=step.after
             )
             return Request(
-                kind=dialect.SUBSCRIBE,
+                kind=names.SUBSCRIBE,
                 payload=message.wire(),
                 deadline=deadline,
                 job_id=job.job_id,
@@ -461,7 +461,7 @@ class Recovery:
             )
         if isinstance(step, ListJobs):
             return Request(
-                kind=dialect.LIST_JOBS,
+                kind=names.LIST_JOBS,
                 payload=ListJobsMessage(limit=1000, cursor=step.cursor).wire(),
                 deadline=deadline,
                 token=asked,
@@ -469,7 +469,7 @@ class Recovery:
             )
         assert isinstance(step, Resubmit)
         return Request(
-            kind=dialect.SUBMIT,
+            kind=names.SUBMIT,
             payload=job.payload,
             deadline=deadline,
             trace_id=job.trace_id,
@@ -522,7 +522,7 @@ class Recovery:
         text = f"job {job_id} was started by mistake: its key was forgotten; cancelling it"
         self._out.report(text)
         cancel = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for")
-        self._out.control(dialect.CANCEL, cancel.wire(), now, job_id=job_id)
+        self._out.control(names.CANCEL, cancel.wire(), now, job_id=job_id)
 
 
 def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
@@ -541,7 +541,7 @@ def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
 
 def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
     """The error of a job of which the runtime tells its status at the most."""
-    if status == dialect.SUCCESS:
+    if status == names.SUCCESS:
         text = f"job {job_id} succeeded, but its result is not available any more ({why})"
         return ResultUnavailable(text, job_id=job_id)
     if status:

@@ -32,7 +32,7 @@ from arcp_client._protocol.receiver import Receiver
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.silence import SILENCE, Silence
 from arcp_client._protocol.states import State, following
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode_control, decode_event
 from arcp_client._wire.messages import Ack, Unsubscribe
 from arcp_client._wire.replies import Welcome, read_refusal
@@ -86,7 +86,7 @@ class Session:
         self,
         *,
         info: ClientInfo | None = None,
-        features: tuple[str, ...] = dialect.FEATURES,
+        features: tuple[str, ...] = names.FEATURES,
         checkpoint: Checkpoint | None = None,
         limit: int = 8192,
         recognise: Recognise = _specification,
@@ -132,10 +132,10 @@ class Session:
         self._closes_at: float | None = None
         self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
             **self._exchange.readers,
-            dialect.PING: out.pong,
-            dialect.CLOSED: self._closed,
-            dialect.BYE: self._closed,
-            dialect.SESSION_ERROR: self._refused,
+            names.PING: out.pong,
+            names.CLOSED: self._closed,
+            names.BYE: self._closed,
+            names.SESSION_ERROR: self._refused,
         }
         if checkpoint is not None:
             negotiated.session_id = checkpoint.session_id
@@ -341,14 +341,14 @@ class Session:
             self._silence.seen(frame.job_id, now)
         if not isinstance(frame, ControlFrame):
             self._receiver.take(frame, data, now)
-        elif frame.type == dialect.JOB_ERROR and self._exchange.refuses(frame):
+        elif frame.type == names.JOB_ERROR and self._exchange.refuses(frame):
             self._number(frame, now)
             self._refused(frame, now)
-        elif frame.type in dialect.TERMINALS or not frame.type:
+        elif frame.type in names.TERMINALS or not frame.type:
             self._receiver.take(frame, data, now)
         else:
             self._number(frame, now)
-            if frame.type == dialect.PONG:
+            if frame.type == names.PONG:
                 self._receiver.ponged()
             reader = self._readers.get(frame.type)
             if reader is not None:
@@ -386,11 +386,11 @@ class Session:
 
     def in_turn(self, frame: ControlFrame) -> bool:
         """Whether a message must not overtake the events that came before it."""
-        if frame.type == dialect.JOB_ERROR:
+        if frame.type == names.JOB_ERROR:
             return not self._exchange.refuses(frame)
-        if frame.type == dialect.PONG:
+        if frame.type == names.PONG:
             return self._barriers.awaits(frame.payload.get("ping_nonce"))
-        return frame.type in dialect.TERMINALS
+        return frame.type in names.TERMINALS
 
     # -- time
 
@@ -421,7 +421,7 @@ class Session:
         """
         if self.state in (State.CLOSING, State.ENDED):
             raise LocalProtocolError(f"the session is {self.state.value}")
-        job_id = request.job_id if request.kind == dialect.SUBSCRIBE else None
+        job_id = request.job_id if request.kind == names.SUBSCRIBE else None
         if job_id and request.payload.get("history") and self.jobs.has_ended(job_id):
             self._tell_again(job_id, now)
         self.requests.add(request)
@@ -455,11 +455,11 @@ class Session:
 
         False where that is not negotiated, or would destroy the histories of watchers.
         """
-        if self.state is not State.LIVE or not self.negotiated(dialect.ACKS):
+        if self.state is not State.LIVE or not self.negotiated(names.ACKS):
             return False
         if not self.peer.accepts_acks:
             return False
-        self._out.control(dialect.ACK, Ack(last_processed_seq=mark).wire(), now)
+        self._out.control(names.ACK, Ack(last_processed_seq=mark).wire(), now)
         return True
 
     def unsubscribe(self, job_id: str, now: float) -> None:
@@ -474,7 +474,7 @@ class Session:
         if follow_up:
             self._exchange.unsubscribe(job_id, now)
         elif self.state is State.LIVE:
-            self._out.control(dialect.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
+            self._out.control(names.UNSUBSCRIBE, Unsubscribe(job_id=job_id).wire(), now)
 
     # -- the end
 
@@ -530,7 +530,7 @@ class Session:
         self._out.emit(actions.Opened(welcome, resumed))
         if had_session and not resumed:
             cursor = self._receiver.cursor
-            offered = dialect.SUBSCRIPTIONS in welcome.info.features
+            offered = names.SUBSCRIPTIONS in welcome.info.features
             self._receiver.abandon(histories=offered)
             for job in self.jobs:
                 if job.origin_session == before and job.resume_after is None:
@@ -546,7 +546,7 @@ class Session:
             self._exchange.restarted()
         self._receiver.opened(self.peer, now, resumed=resumed)
         self.peer.opened(now, resumed=resumed)
-        self._replaying = self._stepped and self.negotiated(dialect.HEARTBEAT)
+        self._replaying = self._stepped and self.negotiated(names.HEARTBEAT)
         if self._replaying:
             self._barriers.set(self._replayed, now)
         self._exchange.send_unsubscribes(now)
@@ -564,7 +564,7 @@ class Session:
             self._over(None)
             return
         reason = frame.payload.get("reason") or frame.payload.get("code") or "no reason given"
-        if reason == dialect.HEARTBEAT_LOST:
+        if reason == names.HEARTBEAT_LOST:
             self._out.relink(HeartbeatLost("the runtime heard nothing for two intervals (§6.4)"))
         else:
             self._out.relink(SessionClosed(f"the runtime closed the session ({str(reason)[:200]})"))
@@ -577,9 +577,9 @@ class Session:
         code = read_refusal(frame).code
         if cause is not None:
             self._out.relink(cause)
-        elif code == dialect.HEARTBEAT_LOST:
+        elif code == names.HEARTBEAT_LOST:
             self._out.relink(HeartbeatLost(f"the runtime reports {error_of(frame)}"))
-        elif code == dialect.UNAUTHENTICATED and frame.type == dialect.SESSION_ERROR:
+        elif code == names.UNAUTHENTICATED and frame.type == names.SESSION_ERROR:
             self._out.relink(Unauthenticated(f"the runtime ended the session ({error_of(frame)})"))
         elif not self._exchange.refused(frame, now):
             error = error_of(frame)

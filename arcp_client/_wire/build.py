@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
-from arcp_client._wire import bodies, dialect
+from arcp_client._wire import bodies, names
 from arcp_client._wire.bodies import EventFrame
 from arcp_client._wire.codec import ControlFrame, parse
 from arcp_client._wire.ids import parse_time
@@ -205,7 +205,7 @@ def _chunk(f: Any, data: bytes, again: bool) -> Event:
 def _status(f: Any, data: bytes, again: bool) -> Event:
     p = f.payload
     b = p.body
-    if b.phase == dialect.CREDENTIAL_ROTATED:
+    if b.phase == names.CREDENTIAL_ROTATED:
         data = _masked(data)
     return Status(
         seq=f.event_seq,
@@ -224,7 +224,7 @@ def _status(f: Any, data: bytes, again: bool) -> Event:
 def _loose(f: Any, data: bytes, again: bool) -> Event:
     p = f.payload
     body = p.body
-    if isinstance(body, dict) and body.get("phase") == dialect.CREDENTIAL_ROTATED:
+    if isinstance(body, dict) and body.get("phase") == names.CREDENTIAL_ROTATED:
         data = _masked(data)
         body = _hide(body)
     return Unknown(
@@ -267,59 +267,57 @@ def terminal_event(frame: ControlFrame, data: bytes, redelivered: bool = False) 
     runtimes send cancelled and timed-out jobs that way.
     """
     payload = frame.payload
-    status = dialect.status_of(payload.get("final_status"))
+    status = names.status_of(payload.get("final_status"))
     completed_at = parse_time(payload.get("completed_at"))
     common: dict[str, Any] = dict(
         seq=frame.event_seq,
         id=frame.id,
         session_id=frame.session_id,
-        job_id=frame.job_id or dialect.text_of(payload.get("job_id")),
+        job_id=frame.job_id or names.text_of(payload.get("job_id")),
         trace_id=frame.trace_id,
         ts=completed_at,
         redelivered=redelivered,
         _frame=data,
     )
-    if frame.type == dialect.RESULT and status in ("", dialect.SUCCESS):
+    if frame.type == names.RESULT and status in ("", names.SUCCESS):
         return Completed(
             **common,
-            value=dialect.present(payload, dialect.RESULT_NAMES),
-            result_id=dialect.text_of(payload.get("result_id")),
+            value=names.present(payload, names.RESULT_NAMES),
+            result_id=names.text_of(payload.get("result_id")),
             result_size=_size(payload.get("result_size")),
-            summary=dialect.text_of(payload.get("summary")),
+            summary=names.text_of(payload.get("summary")),
             completed_at=completed_at,
         )
-    named = dialect.text_of(payload.get("code"))
-    code = named or _CODE_OF_STATUS.get(status, dialect.INTERNAL_ERROR)
+    named = names.text_of(payload.get("code"))
+    code = named or _CODE_OF_STATUS.get(status, names.INTERNAL_ERROR)
     retryable = payload.get("retryable")
     return Failed(
         **common,
         status=_failed_status(status, code),
         code=code,
-        message=dialect.first_text(payload, ("message", "summary")) or _message(status),
+        message=names.first_text(payload, ("message", "summary")) or _message(status),
         # Only a code that the runtime sent says something about the next try.
-        retryable=retryable
-        if isinstance(retryable, bool)
-        else named in dialect.RETRYABLE_BY_DEFAULT,
-        details=dialect.first(payload, dialect.DETAILS_NAMES),
+        retryable=retryable if isinstance(retryable, bool) else named in names.RETRYABLE_BY_DEFAULT,
+        details=names.first(payload, names.DETAILS_NAMES),
     )
 
 
 _CODE_OF_STATUS = {
-    dialect.STATUS_CANCELLED: dialect.CODE_CANCELLED,
-    dialect.TIMED_OUT: dialect.TIMEOUT,
+    names.STATUS_CANCELLED: names.CODE_CANCELLED,
+    names.TIMED_OUT: names.TIMEOUT,
 }
 
 
 def _failed_status(status: str, code: str) -> Literal["error", "cancelled", "timed_out"]:
-    if status == "cancelled" or (not status and code == dialect.CODE_CANCELLED):
+    if status == "cancelled" or (not status and code == names.CODE_CANCELLED):
         return "cancelled"
-    if status == "timed_out" or (not status and code == dialect.TIMEOUT):
+    if status == "timed_out" or (not status and code == names.TIMEOUT):
         return "timed_out"
     return "error"
 
 
 def _message(status: str) -> str:
-    return "" if not status or status in dialect.ENDED else f"the job ended as {status[:80]!r}"
+    return "" if not status or status in names.ENDED else f"the job ended as {status[:80]!r}"
 
 
 def _size(value: Any) -> int | None:
@@ -338,8 +336,8 @@ def rotated_credential(data: bytes) -> tuple[str, str] | None:
     except (ValueError, RecursionError, LookupError, TypeError):
         return None
     for place in _places(body):
-        name = dialect.first_text(place, dialect.ROTATED_ID_NAMES)
-        value = dialect.first_text(place, dialect.ROTATED_VALUE_NAMES)
+        name = names.first_text(place, names.ROTATED_ID_NAMES)
+        value = names.first_text(place, names.ROTATED_VALUE_NAMES)
         if name and value:
             return name, value
     return None

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.bodies import (
     KINDS,
     MAX_SEQ,
@@ -108,7 +108,7 @@ def decode_control(data: bytes) -> Frame:
         frame = _control(data)
     except (ValueError, RecursionError):
         return _tolerant(data)
-    return _loose(frame, data) if frame.type == dialect.EVENT else frame
+    return _loose(frame, data) if frame.type == names.EVENT else frame
 
 
 def fingerprint(frame: EventFrame) -> str | None:
@@ -180,24 +180,24 @@ def _tolerant(data: bytes) -> Frame:
     if not isinstance(payload, dict):
         return _bad(data, f"payload is {_json_name(payload)}, not an object", raw)
     frame = ControlFrame(
-        type=dialect.text_of(raw["type"]) or "",
-        id=dialect.text_of(raw.get("id")) or "",
-        session_id=dialect.text_of(raw.get("session_id")) or "",
-        job_id=dialect.text_of(raw.get("job_id")),
+        type=names.text_of(raw["type"]) or "",
+        id=names.text_of(raw.get("id")) or "",
+        session_id=names.text_of(raw.get("session_id")) or "",
+        job_id=names.text_of(raw.get("job_id")),
         event_seq=seq,
-        trace_id=dialect.text_of(raw.get("trace_id")),
-        correlation_id=dialect.text_of(raw.get("correlation_id")),
+        trace_id=names.text_of(raw.get("trace_id")),
+        correlation_id=names.text_of(raw.get("correlation_id")),
         payload=payload,
     )
-    if frame.type == dialect.RESULT:
+    if frame.type == names.RESULT:
         frame.payload = whole_texts(payload)
-    return _loose(frame, data) if frame.type == dialect.EVENT else frame
+    return _loose(frame, data) if frame.type == names.EVENT else frame
 
 
 def _loose(frame: ControlFrame, data: bytes) -> Frame:
     """An event of an unknown kind, or of a known one with values its class does not take."""
     payload = frame.payload
-    kind = dialect.text_of(payload.get("kind"))
+    kind = names.text_of(payload.get("kind"))
     header: dict[str, Any] = dict(
         event_seq=frame.event_seq,
         id=frame.id,
@@ -230,10 +230,10 @@ def _convert(kind: str, body: Any) -> KnownPayload | None:
             {"kind": kind, "body": tidy}, KnownPayload, strict=False
         )
     except (ValueError, RecursionError):
-        if kind != "status" or body.get("phase") != dialect.CREDENTIAL_ROTATED:
+        if kind != "status" or body.get("phase") != names.CREDENTIAL_ROTATED:
             return None
         # Never delivered raw: it holds a secret.
-        return StatusPayload(body=StatusBody(dialect.CREDENTIAL_ROTATED))
+        return StatusPayload(body=StatusBody(names.CREDENTIAL_ROTATED))
     return payload
 
 
@@ -243,9 +243,9 @@ def _bad(data: bytes, why: str, header: Mapping[str, Any]) -> BadFrame:
     return BadFrame(
         error=error,
         event_seq=seq if _is_seq(seq) else None,
-        id=dialect.text_of(header.get("id")) or "",
-        session_id=dialect.text_of(header.get("session_id")) or "",
-        job_id=dialect.text_of(header.get("job_id")),
+        id=names.text_of(header.get("id")) or "",
+        session_id=names.text_of(header.get("session_id")) or "",
+        job_id=names.text_of(header.get("job_id")),
     )
 
 
@@ -296,7 +296,7 @@ def encode(
     Raises:
         ValueError: the payload holds what JSON cannot (see `snapshot`).
     """
-    envelope: dict[str, Any] = {"arcp": dialect.PROTOCOL, "id": id, "type": kind}
+    envelope: dict[str, Any] = {"arcp": names.PROTOCOL, "id": id, "type": kind}
     if session_id is not None:
         envelope["session_id"] = session_id
     if trace_id is not None:

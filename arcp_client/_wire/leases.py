@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 
 __all__ = ["flattened"]
 
 _UNBOUND: Final = frozenset({"*", "**"})
-_NO_CAPABILITIES: Final = frozenset({dialect.BUDGETS, dialect.MODEL_USE})
+_NO_CAPABILITIES: Final = frozenset({names.BUDGETS, names.MODEL_USE})
 _NAME: Final = "capabilities"
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])

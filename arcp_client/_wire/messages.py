@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 import msgspec
 from pydantic import SecretStr
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.fields import (
     Malformed,
     Reader,
@@ -233,7 +233,7 @@ def _part(kind: type[Message]) -> Reader:
 class Hello(Request, frozen=True, kw_only=True):
     """``session.hello``; with ``resume`` it asks to go on with a session."""
 
-    type = dialect.HELLO
+    type = names.HELLO
     readers = {
         "client": _client,
         "auth": _part(Auth),
@@ -289,7 +289,7 @@ class Hello(Request, frozen=True, kw_only=True):
 class Resume(Request, frozen=True, kw_only=True):
     """``session.resume``, the specification's own form (§6.3)."""
 
-    type = dialect.RESUME
+    type = names.RESUME
     readers = {
         "resume_token": secret,
         "last_event_seq": _SEQ,
@@ -310,7 +310,7 @@ class Resume(Request, frozen=True, kw_only=True):
 class Ping(Request, frozen=True, kw_only=True):
     """``session.ping`` (§6.4)."""
 
-    type = dialect.PING
+    type = names.PING
     readers = {"nonce": text, "sent_at": _MAYBE_TEXT}
 
     nonce: str = ""
@@ -320,7 +320,7 @@ class Ping(Request, frozen=True, kw_only=True):
 class Pong(Request, frozen=True, kw_only=True):
     """``session.pong`` (§6.4)."""
 
-    type = dialect.PONG
+    type = names.PONG
     readers = {"ping_nonce": text, "received_at": _MAYBE_TEXT}
 
     ping_nonce: str = ""
@@ -330,7 +330,7 @@ class Pong(Request, frozen=True, kw_only=True):
 class Ack(Request, frozen=True, kw_only=True):
     """``session.ack`` (§6.5)."""
 
-    type = dialect.ACK
+    type = names.ACK
     readers = {"last_processed_seq": _SEQ}
 
     last_processed_seq: int
@@ -349,7 +349,7 @@ class JobFilter(Message, frozen=True, kw_only=True):
 class ListJobs(Request, frozen=True, kw_only=True):
     """``session.list_jobs`` (§6.6)."""
 
-    type = dialect.LIST_JOBS
+    type = names.LIST_JOBS
     readers = {
         "filter": maybe(_part(JobFilter)),
         "limit": maybe(whole(1, 1000)),
@@ -372,7 +372,7 @@ class ListJobs(Request, frozen=True, kw_only=True):
 class Close(Request, frozen=True, kw_only=True):
     """``session.close`` (§6.7)."""
 
-    type = dialect.CLOSE
+    type = names.CLOSE
     readers = {"reason": _MAYBE_TEXT}
 
     reason: str | None = None
@@ -381,7 +381,7 @@ class Close(Request, frozen=True, kw_only=True):
 class Bye(Request, frozen=True, kw_only=True):
     """``session.bye``, the same in other dialects."""
 
-    type = dialect.BYE
+    type = names.BYE
     readers = {"reason": text}
 
     reason: str = "client.close"
@@ -397,8 +397,8 @@ def _grants(value: Any) -> dict[str, list[str]]:
     grants = {}
     for name, patterns in an_object(value.root if isinstance(value, Lease) else value).items():
         grants[name] = list(within(name, texts, patterns))
-    if dialect.BUDGETS in grants:
-        within(dialect.BUDGETS, _amounts, grants[dialect.BUDGETS])
+    if names.BUDGETS in grants:
+        within(names.BUDGETS, _amounts, grants[names.BUDGETS])
     return grants
 
 
@@ -432,7 +432,7 @@ class Submit(Request, frozen=True, kw_only=True):
     timer can hold; the specification bounds neither.
     """
 
-    type = dialect.SUBMIT
+    type = names.SUBMIT
     readers = {
         "agent": _reference,
         "lease_request": maybe(_grants),
@@ -468,7 +468,7 @@ class _OfJob(Request, frozen=True, kw_only=True):
 class Cancel(_OfJob, frozen=True, kw_only=True):
     """``job.cancel`` (§7.4); ``reason`` is always sent, one runtime insists on it."""
 
-    type = dialect.CANCEL
+    type = names.CANCEL
     readers = {**_OfJob.readers, "reason": text}
 
     reason: str = "client.cancel"
@@ -477,7 +477,7 @@ class Cancel(_OfJob, frozen=True, kw_only=True):
 class Subscribe(_OfJob, frozen=True, kw_only=True):
     """``job.subscribe`` (§7.6)."""
 
-    type = dialect.SUBSCRIBE
+    type = names.SUBSCRIBE
     readers = {**_OfJob.readers, "history": flag, "from_event_seq": maybe(_SEQ)}
 
     history: bool = False
@@ -494,7 +494,7 @@ class Subscribe(_OfJob, frozen=True, kw_only=True):
 class Unsubscribe(_OfJob, frozen=True, kw_only=True):
     """``job.unsubscribe`` (§7.6)."""
 
-    type = dialect.UNSUBSCRIBE
+    type = names.UNSUBSCRIBE
 
 
 REQUESTS: dict[str, type[Request]] = {

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 from pydantic import SecretStr, ValidationError
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.bodies import MAX_SEQ
 from arcp_client._wire.codec import ControlFrame
-from arcp_client._wire.dialect import first, first_text
-from arcp_client._wire.dialect import text_of as _text
 from arcp_client._wire.ids import in_utc, parse_time
+from arcp_client._wire.names import first, first_text
+from arcp_client._wire.names import text_of as _text
 from arcp_client.models import (
     AgentInfo,
     Budget,
@@ -112,7 +112,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def reply_to(frame: ControlFrame) -> str | None:
     """The id of the request that a frame says it answers, if it says so."""
-    return first_text(frame.payload, dialect.REPLY_TO_NAMES) or frame.correlation_id or None
+    return first_text(frame.payload, names.REPLY_TO_NAMES) or frame.correlation_id or None
 
 
 def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Welcome:
@@ -132,7 +132,7 @@ def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Wel
         runtime=_runtime(payload),
         features=frozenset(features),
         agents=_agents(capabilities.get("agents")),
-        heartbeat_interval=interval if dialect.HEARTBEAT in features else None,
+        heartbeat_interval=interval if names.HEARTBEAT in features else None,
         resume_window=_positive(payload.get("resume_window_sec")),
         dialect=kind,
     )
@@ -169,7 +169,7 @@ def read_subscribed(frame: ControlFrame) -> Subscribed | None:
         return None
     return Subscribed(
         job_id=job_id,
-        status=dialect.status_of(payload.get("current_status")),
+        status=names.status_of(payload.get("current_status")),
         agent=_text(payload.get("agent")) or "",
         lease=read_lease(payload.get("lease")),
         constraints=_constraints(payload.get("lease_constraints")),
@@ -194,10 +194,10 @@ def read_jobs(frame: ControlFrame) -> JobPage:
             JobSummary(
                 job_id=job_id,
                 agent=_text(entry.get("agent")) or "",
-                status=dialect.status_of(entry.get("status")),
+                status=names.status_of(entry.get("status")),
                 lease=read_lease(entry["lease"]) if entry.get("lease") is not None else None,
                 parent_job_id=_text(entry.get("parent_job_id")),
-                created_at=parse_time(first(entry, dialect.CREATED_NAMES)),
+                created_at=parse_time(first(entry, names.CREATED_NAMES)),
                 trace_id=_text(entry.get("trace_id")),
                 last_event_seq=last if type(last) is int and 0 <= last <= MAX_SEQ else None,
             )
@@ -211,13 +211,11 @@ def read_refusal(frame: ControlFrame) -> Refusal:
     code = _text(payload.get("code")) or ""
     retryable = payload.get("retryable")
     return Refusal(
-        code=code or dialect.INTERNAL_ERROR,
+        code=code or names.INTERNAL_ERROR,
         message=_text(payload.get("message")) or "",
         # Only a code that the runtime sent says something about the next try.
-        retryable=retryable
-        if isinstance(retryable, bool)
-        else code in dialect.RETRYABLE_BY_DEFAULT,
-        details=first(payload, dialect.DETAILS_NAMES),
+        retryable=retryable if isinstance(retryable, bool) else code in names.RETRYABLE_BY_DEFAULT,
+        details=first(payload, names.DETAILS_NAMES),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_id, time_text
 
@@ -35,7 +35,7 @@ __all__ = [
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 _FRAME = (
-    b'{"arcp":"' + dialect.PROTOCOL.encode() + b'","id":"%b","type":"%b","session_id":"%b"%b,'
+    b'{"arcp":"' + names.PROTOCOL.encode() + b'","id":"%b","type":"%b","session_id":"%b"%b,'
     b'"event_seq":%d,"payload":%b}'
 )
 
@@ -82,7 +82,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return _FRAME % (self.id, self.type, session, self.job, seq, self.payload)
 
 
-_EVENT = dialect.EVENT.encode()
+_EVENT = names.EVENT.encode()
 
 
 def job_part(job_id: str, trace_id: str) -> bytes:

@@ -14,7 +14,7 @@ Nothing here waits, reads a clock or fails on an odd event: what an agent sent i
 
 from __future__ import annotations
 
-from arcp_client._wire.dialect import ENDED
+from arcp_client._wire.names import ENDED
 from arcp_client.projection.fold import JobProjection
 from arcp_client.projection.money import Meter
 from arcp_client.projection.values import Bar, Call, Child, Fault, Hole

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from arcp_client._wire.dialect import ENDED
+from arcp_client._wire.names import ENDED
 from arcp_client.events import (
     Completed,
     Delegate,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
 from arcp_client.runtime._agents.authorizer import Authorizer
@@ -42,9 +42,7 @@ __all__ = ["Core"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
-_SHUT_DOWN = Failure(
-    dialect.ERROR, dialect.INTERNAL_ERROR, "the runtime was shut down", retryable=True
-)
+_SHUT_DOWN = Failure(names.ERROR, names.INTERNAL_ERROR, "the runtime was shut down", retryable=True)
 _LAST_WORDS = 1.0
 _GOODBYES = 3.0
 _LAST_WRITES = 5.0
@@ -124,12 +122,12 @@ class Core:
         )
 
     def _features(self, connection: Connection) -> frozenset[str]:
-        offered = set(dialect.FEATURES)
+        offered = set(names.FEATURES)
         if self.heartbeat_interval is None:
-            offered.discard(dialect.HEARTBEAT)
+            offered.discard(names.HEARTBEAT)
         if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
             # Credentials need revocation that survives a restart, and a private link (§9.8).
-            offered.discard(dialect.CREDENTIALS)
+            offered.discard(names.CREDENTIALS)
         return frozenset(offered)
 
     # ------------------------------------------------------------------- connections
@@ -222,7 +220,7 @@ class Core:
         """
         if session.tokens.settle():
             session.note()
-        if frame.type == dialect.RESUME:
+        if frame.type == names.RESUME:
             self.tasks.spawn(self._resume(connection, session, frame), name="resume")
         else:
             self._requests.handle(connection, session, frame)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from arcp_client._wire import dialect as wire
+from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_id, now_text, parse_time
 
 __all__ = ["FORMS", "Forms", "objection"]

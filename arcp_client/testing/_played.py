@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from arcp_client._wire import dialect as wire
+from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_prefixed_id, now_text
 from arcp_client.testing._forms import Forms
 from arcp_client.testing._script import (

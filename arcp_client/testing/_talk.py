@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from arcp_client._wire import dialect as wire
+from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_prefixed_id, new_trace_id, now_text
 from arcp_client.testing._forms import Forms, objection
 from arcp_client.testing._line import Line

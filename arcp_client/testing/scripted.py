@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from arcp_client._security import AllowedHosts, WrongTokens
 from arcp_client._tasks import TaskOwner, cancel_and_wait
-from arcp_client._wire import dialect as wire
+from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_prefixed_id, now_text
 from arcp_client.runtime._connection.connection import Arrival
 from arcp_client.runtime.limits import Limits

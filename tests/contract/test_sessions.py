@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client._wire.dialect import FEATURES
+from arcp_client._wire.names import FEATURES
 from arcp_client.errors import LinkLost
 from arcp_client.runtime import Limits, MemoryEventLog
 from tests.contract.conftest import Worlds

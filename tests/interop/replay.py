@@ -20,7 +20,7 @@ from arcp_client._dialects import recognise
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import new_id
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap
@@ -29,7 +29,7 @@ __all__ = ["TRANSCRIPTS", "Player", "Scenario", "StandIn", "replay"]
 
 TRANSCRIPTS = Path(__file__).parents[1] / "data" / "transcripts"
 
-_REQUESTS = (dialect.SUBMIT, dialect.CANCEL, dialect.SUBSCRIBE, dialect.LIST_JOBS, dialect.PING)
+_REQUESTS = (names.SUBMIT, names.CANCEL, names.SUBSCRIBE, names.LIST_JOBS, names.PING)
 _LATER = 90.0
 """Seconds after the last frame in which everything must have come to an end."""
 
@@ -48,18 +48,18 @@ class StandIn:
     def saw(self, name: str, frame: dict[str, Any]) -> None:
         """The captured runtime sent this over the connection of that name."""
         self._frames.append((name, frame))
-        if frame.get("type") == dialect.JOBS:
+        if frame.get("type") == names.JOBS:
             self._page = frame
 
     def answers(self, asked: dict[str, Any], spoken: str, session_id: str) -> list[dict[str, Any]]:
         """What it answers; nothing where that cannot be known."""
         kind, payload = asked["type"], asked["payload"]
-        if kind == dialect.PING:
-            return [_frame(dialect.PONG, session_id, {"ping_nonce": payload["nonce"]})]
-        if kind == dialect.LIST_JOBS and self._page is not None:
+        if kind == names.PING:
+            return [_frame(names.PONG, session_id, {"ping_nonce": payload["nonce"]})]
+        if kind == names.LIST_JOBS and self._page is not None:
             page = {**self._page["payload"], "request_id": asked["id"]}
-            return [_frame(dialect.JOBS, session_id, page)]
-        if kind == dialect.SUBSCRIBE:
+            return [_frame(names.JOBS, session_id, page)]
+        if kind == names.SUBSCRIBE:
             return self._subscribed(asked, spoken, session_id)
         return []
 
@@ -76,22 +76,22 @@ class StandIn:
             if name == home and frame.get("job_id") == job_id and "event_seq" in frame
         ]
         status = self._status(job_id)
-        if spoken == "typescript" and status in dialect.ENDED:  # it forgets a job with its end
-            refusal = {"code": dialect.JOB_NOT_FOUND, "final_status": "error", "message": "gone"}
-            return [_frame(dialect.JOB_ERROR, session_id, refusal, job_id=job_id)]
+        if spoken == "typescript" and status in names.ENDED:  # it forgets a job with its end
+            refusal = {"code": names.JOB_NOT_FOUND, "final_status": "error", "message": "gone"}
+            return [_frame(names.JOB_ERROR, session_id, refusal, job_id=job_id)]
         history = [
             _frame(frame["type"], session_id, frame["payload"], job_id=job_id, event_seq=number)
             for number, frame in enumerate(logged, start=1)
         ]
         confirmed = {"request_id": asked["id"], "job_id": job_id, "current_status": status}
-        answer = _frame(dialect.SUBSCRIBED, session_id, confirmed, job_id=job_id)
+        answer = _frame(names.SUBSCRIBED, session_id, confirmed, job_id=job_id)
         return [*(history if payload.get("history") else []), answer]
 
     def _status(self, job_id: str) -> str:
         ends = [
             str(frame["payload"].get("final_status"))
             for _, frame in self._frames
-            if frame.get("job_id") == job_id and frame["type"] in dialect.TERMINALS
+            if frame.get("job_id") == job_id and frame["type"] in names.TERMINALS
         ]
         listed = [
             str(entry["status"])
@@ -176,7 +176,7 @@ class Player:
         payload = frame.get("payload") or {}
         job_id = payload.get("job_id") or frame.get("job_id")
         kind = frame["type"]
-        if kind == dialect.SUBSCRIBE:
+        if kind == names.SUBSCRIBE:
             for own in self.session.requests:
                 if own.kind == kind and own.job_id == job_id:
                     own.ids.append(frame["id"])  # the session asked the same by itself
@@ -186,12 +186,12 @@ class Player:
             kind=kind,
             payload=payload,
             deadline=now + 30,
-            job_id=job_id if kind in (dialect.CANCEL, dialect.SUBSCRIBE) else None,
+            job_id=job_id if kind in (names.CANCEL, names.SUBSCRIBE) else None,
             trace_id=frame.get("trace_id"),
             key=key,
             fresh=key is None,
-            envelope_job=kind == dialect.CANCEL,
-            nonce=payload.get("nonce") if kind == dialect.PING else None,
+            envelope_job=kind == names.CANCEL,
+            nonce=payload.get("nonce") if kind == names.PING else None,
         )
         request.token = (len(self.requests), frame["id"])
         self.requests.append(request)
@@ -203,7 +203,7 @@ class Player:
         payload = frame.get("payload")
         if not isinstance(payload, dict):
             return frame
-        for name in dialect.REPLY_TO_NAMES:
+        for name in names.REPLY_TO_NAMES:
             for request in self.requests:
                 if payload.get(name) == request.token[1] and request.ids:
                     return {**frame, "payload": {**payload, name: request.ids[-1]}}
@@ -237,7 +237,7 @@ class Player:
                     self.sent.append(frame["type"])
                     if request is None or not isinstance(request.token, tuple):
                         self.asked.append((self.now, frame))
-                    if frame["type"] == dialect.HELLO:
+                    if frame["type"] == names.HELLO:
                         self.hellos.append(frame["payload"])
                 case actions.Answered(request, value):
                     self.answers[request.token[0]] = value
@@ -289,7 +289,7 @@ def replay(path: Path, *, without: Collection[str] = ()) -> Scenario:
     pongs = {
         record["frame"]["payload"].get("ping_nonce")
         for record in records
-        if isinstance(record.get("frame"), dict) and record["frame"].get("type") == dialect.PONG
+        if isinstance(record.get("frame"), dict) and record["frame"].get("type") == names.PONG
     }
     now = 0.0
     for number, record in enumerate(records):
@@ -304,11 +304,11 @@ def replay(path: Path, *, without: Collection[str] = ()) -> Scenario:
             stand_in.saw(name, frame)
             if name in scenario.players:
                 scenario.players[name].hear(frame, now)
-        elif frame["type"] == dialect.HELLO or not scenario.players:
+        elif frame["type"] == names.HELLO or not scenario.players:
             _greet(scenario, name, frame, now, without)
         elif name in scenario.players:
             rest = [r for r in records[number + 1 :] if r.get("conn", "only") == name]
-            odd = frame["type"] == dialect.PING and frame["payload"]["nonce"] not in pongs
+            odd = frame["type"] == names.PING and frame["payload"]["nonce"] not in pongs
             if not odd:
                 _say(scenario.players[name], frame, now, last=not rest)
     for player in scenario.each():
@@ -347,9 +347,9 @@ def _say(player: Player, frame: dict[str, Any], now: float, *, last: bool) -> No
         return
     if kind in _REQUESTS:
         player.ask(frame, now)
-    elif kind == dialect.ACK:
+    elif kind == names.ACK:
         player.session.ack(frame["payload"]["last_processed_seq"], now)
-    elif kind in (dialect.BYE, dialect.CLOSE) and last:
+    elif kind in (names.BYE, names.CLOSE) and last:
         player.session.close(now)
     # All else is what no client of this package sends.
     player.do()

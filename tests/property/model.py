@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 
 __all__ = ["Job", "Runtime", "SessionLog"]
 
@@ -105,7 +105,7 @@ class Runtime:
             cursor = 0 if self.ignores_cursor else resume["last_event_seq"]
             if not session.kept:
                 if deliver:
-                    self._say(dialect.SESSION_ERROR, {"code": "RESUME_WINDOW_EXPIRED"})
+                    self._say(names.SESSION_ERROR, {"code": "RESUME_WINDOW_EXPIRED"})
                 return
         session.token = f"token_{self._next()}"
         if not deliver:
@@ -117,7 +117,7 @@ class Runtime:
             "heartbeat_interval_sec": 30,
             "capabilities": {"features": FEATURES},
         }
-        self._say(dialect.WELCOME, payload)
+        self._say(names.WELCOME, payload)
         replay = [self._frame(*event) for event in session.events if event[0] > cursor]
         if self.live_first and replay:  # the newest one is sent as it happens
             replay.insert(0, replay.pop())
@@ -129,23 +129,23 @@ class Runtime:
         """A frame of the client."""
         frame = json.loads(data)
         kind, payload = frame["type"], frame["payload"]
-        if kind == dialect.HELLO:
+        if kind == names.HELLO:
             self.greet(frame, deliver=deliver)
         elif self.here is None:
             pass
-        elif kind == dialect.SUBMIT:
+        elif kind == names.SUBMIT:
             self._submit(frame["id"], payload["idempotency_key"])
-        elif kind == dialect.CANCEL:
+        elif kind == names.CANCEL:
             self._cancel(frame["id"], self.jobs[payload["job_id"]])
-        elif kind == dialect.LIST_JOBS:
+        elif kind == names.LIST_JOBS:
             jobs = [
                 {"job_id": j.name, "agent": "a", "status": j.status} for j in self.jobs.values()
             ]
-            self._say(dialect.JOBS, {"request_id": frame["id"], "jobs": jobs})
-        elif kind == dialect.SUBSCRIBE:
+            self._say(names.JOBS, {"request_id": frame["id"], "jobs": jobs})
+        elif kind == names.SUBSCRIBE:
             self._subscribe(frame["id"], payload)
-        elif kind == dialect.PING:
-            self._say(dialect.PONG, {"ping_nonce": payload["nonce"]})
+        elif kind == names.PING:
+            self._say(names.PONG, {"ping_nonce": payload["nonce"]})
 
     def _submit(self, request_id: str, key: str) -> None:
         assert self.here is not None
@@ -154,11 +154,11 @@ class Runtime:
             job = Job(f"job_{self._next()}", key, self.here.name)
             self.jobs[job.name] = job
         payload = {"job_id": job.name, "agent": "a", "request_id": request_id}
-        self._say(dialect.ACCEPTED, payload, job_id=job.name)
+        self._say(names.ACCEPTED, payload, job_id=job.name)
 
     def _cancel(self, request_id: str, job: Job) -> None:
         payload = {"job_id": job.name, "request_id": request_id}
-        self._say(dialect.CANCELLED, payload, job_id=job.name)
+        self._say(names.CANCELLED, payload, job_id=job.name)
         if not job.ended:
             job.cancelled = True
             self.emit(job, end=True)
@@ -167,7 +167,7 @@ class Runtime:
         assert self.here is not None
         job = self.jobs[payload["job_id"]]
         answer = {"job_id": job.name, "request_id": request_id, "current_status": job.status}
-        self._say(dialect.SUBSCRIBED, answer, job_id=job.name)
+        self._say(names.SUBSCRIBED, answer, job_id=job.name)
         here = self.here
         if job.home == here.name or job.name in here.feeds:
             return
@@ -222,18 +222,18 @@ class Runtime:
     def _frame(self, seq: int, job_id: str, number: int) -> bytes:
         if not job_id:
             nothing = {"kind": "status", "ts": None, "body": {"phase": "back_pressure"}}
-            return self._encode(dialect.EVENT, nothing, f"n{seq}", event_seq=seq)
+            return self._encode(names.EVENT, nothing, f"n{seq}", event_seq=seq)
         job = self.jobs[job_id]
         if number != job.ended:
-            kind = dialect.EVENT
+            kind = names.EVENT
             body = {"current": number}
             moment = f"2026-01-01T{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
             payload: dict[str, Any] = {"kind": "progress", "ts": moment, "body": body}
         elif job.cancelled:
-            kind = dialect.JOB_ERROR
+            kind = names.JOB_ERROR
             payload = {"final_status": "cancelled", "code": "CANCELLED"}
         else:
-            kind, payload = dialect.RESULT, {"final_status": "success", "result": number}
+            kind, payload = names.RESULT, {"final_status": "success", "result": number}
         # An event has the same id in every session.
         return self._encode(kind, payload, f"{job_id}.{number}", job_id=job_id, event_seq=seq)
 

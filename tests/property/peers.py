@@ -17,7 +17,7 @@ from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client._protocol.states import State
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import ArcpError
 from arcp_client.events import Completed, Event, Failed, Gap, Progress
 from tests.unit.protocol.scripted import fresh, welcome
@@ -78,7 +78,7 @@ TRAITS: Final = {
         away="fatal",
         live=False,
         history_first=True,
-        finished=dialect.JOB_NOT_FOUND,
+        finished=names.JOB_NOT_FOUND,
         lists_finished=False,
         renames=True,
         dropped=True,
@@ -86,7 +86,7 @@ TRAITS: Final = {
     "csharp": Traits(live=False, end_in_history=False, bound=True),
     "java": Traits(end_in_history=False, renames=True, doubles=True, notices_late=True),
     "go": Traits(
-        finished=dialect.JOB_NOT_FOUND,
+        finished=names.JOB_NOT_FOUND,
         lists_finished=False,
         logs_histories=False,
         doubles=True,
@@ -97,7 +97,7 @@ TRAITS: Final = {
         live=False,
         names="reply_to",
         history_first=True,
-        finished=dialect.PERMISSION_DENIED,
+        finished=names.PERMISSION_DENIED,
         dropped=True,
     ),
 }
@@ -130,7 +130,7 @@ class Job:
 
     @property
     def status(self) -> str:
-        return dialect.SUCCESS if self.end else "running"
+        return names.SUCCESS if self.end else "running"
 
 
 @dataclass(repr=False)
@@ -190,23 +190,23 @@ class Peer:
         """The next frame of the client."""
         frame = json.loads(self.inbox.pop(0))
         kind, payload = frame["type"], frame["payload"]
-        if kind == dialect.HELLO:
+        if kind == names.HELLO:
             self._greet(payload.get("resume"))
         elif self.here is None:
             pass
-        elif kind == dialect.PING:
-            self._say(dialect.PONG, {"ping_nonce": payload["nonce"]})
-        elif kind == dialect.UNSUBSCRIBE:
+        elif kind == names.PING:
+            self._say(names.PONG, {"ping_nonce": payload["nonce"]})
+        elif kind == names.UNSUBSCRIBE:
             job_id = payload["job_id"]
             self.feeds = [
                 feed for feed in self.feeds if feed.log is not self.here or feed.job.name != job_id
             ]
-        elif kind in (dialect.SUBMIT, dialect.SUBSCRIBE, dialect.LIST_JOBS):
+        elif kind in (names.SUBMIT, names.SUBSCRIBE, names.LIST_JOBS):
             if self.swallow:
                 self.swallow -= 1
-            elif kind == dialect.SUBMIT:
+            elif kind == names.SUBMIT:
                 self._submit(frame, self.here)
-            elif kind == dialect.SUBSCRIBE:
+            elif kind == names.SUBSCRIBE:
                 self._subscribe(frame, self.here)
             else:
                 self._list(frame)
@@ -223,8 +223,8 @@ class Peer:
             caught_up = self.spoken == "typescript" and 0 < log.last <= cursor
             if late or caught_up or not log.kept:
                 lost = self.spoken == "python" and not late
-                code = dialect.PERMISSION_DENIED if lost else dialect.RESUME_WINDOW_EXPIRED
-                kind = dialect.JOB_ERROR if self.spoken == "java" else dialect.SESSION_ERROR
+                code = names.PERMISSION_DENIED if lost else names.RESUME_WINDOW_EXPIRED
+                kind = names.JOB_ERROR if self.spoken == "java" else names.SESSION_ERROR
                 self._send({"type": kind, "payload": {"code": code}, "id": fresh()})
                 return
             replay = [log.frames[seq] for seq in sorted(log.frames) if seq > cursor] + log.ends
@@ -248,7 +248,7 @@ class Peer:
             self.jobs[job.name] = job
         payload = {"job_id": job.name, "agent": "a", "accepted_at": job.at, **self._names(frame)}
         stored = {"session_id": job.home.name} if again and self.spoken == "python" else {}
-        self._say(dialect.ACCEPTED, payload, job_id=job.name, **stored)
+        self._say(names.ACCEPTED, payload, job_id=job.name, **stored)
         if stored and job.end:
             here.last += 1
             end = self._frame(job, job.end, here.last) | stored | {"id": f"{job.name}.end"}
@@ -260,7 +260,7 @@ class Peer:
         job = self.jobs[payload["job_id"]]
         if self.busy:
             self.busy -= 1
-            self._refuse(frame, dialect.INTERNAL_ERROR, retryable=True)
+            self._refuse(frame, names.INTERNAL_ERROR, retryable=True)
             return
         if job.gone or (job.end and traits.finished):
             self._refuse(frame, traits.finished)
@@ -282,11 +282,11 @@ class Peer:
         if traits.mixes and sum(other.job is job for other in self.feeds):
             past = [*past[len(past) // 2 :], *past]
         if not traits.history_first:
-            self._say(dialect.SUBSCRIBED, answer, job_id=job.name)
+            self._say(names.SUBSCRIBED, answer, job_id=job.name)
         for number in past:
             self._forward(feed, number, logged=traits.logs_histories)
         if traits.history_first:
-            self._say(dialect.SUBSCRIBED, answer, job_id=job.name)
+            self._say(names.SUBSCRIBED, answer, job_id=job.name)
         if known is None and not second:
             self.feeds.append(feed)
 
@@ -297,7 +297,7 @@ class Peer:
             if not job.gone and (not job.end or self.traits.lists_finished)
         ]
         name = "reply_to" if self.spoken == "ruby" else "request_id"
-        self._say(dialect.JOBS, {name: frame["id"], "jobs": jobs})
+        self._say(names.JOBS, {name: frame["id"], "jobs": jobs})
 
     def _names(self, frame: dict[str, Any]) -> dict[str, Any]:
         if self.traits.names != "trace":
@@ -309,12 +309,12 @@ class Peer:
         payload = {"code": code, "message": "no", "retryable": retryable}
         job_id = frame["payload"].get("job_id")
         if self.spoken == "java":
-            self._send({"type": dialect.JOB_ERROR, "id": frame["id"], "payload": payload})
-        elif self.spoken == "typescript" and code == dialect.JOB_NOT_FOUND:
+            self._send({"type": names.JOB_ERROR, "id": frame["id"], "payload": payload})
+        elif self.spoken == "typescript" and code == names.JOB_NOT_FOUND:
             assert self.here is not None
             self.here.last += 1
             seq = self.here.last
-            refusal = {"type": dialect.JOB_ERROR, "id": fresh(), "payload": payload}
+            refusal = {"type": names.JOB_ERROR, "id": fresh(), "payload": payload}
             refusal |= {"job_id": job_id, "event_seq": seq}
             self.here.frames[seq] = refusal
             self._send(refusal)
@@ -324,7 +324,7 @@ class Peer:
                 "go": {"request_id": frame["id"], "job_id": job_id},
                 "ruby": {"reply_to": frame["id"]},
             }.get(self.spoken, {})
-            self._say(dialect.SESSION_ERROR, payload | named)
+            self._say(names.SESSION_ERROR, payload | named)
 
     # -- jobs
 
@@ -395,9 +395,9 @@ class Peer:
     def _frame(self, job: Job, number: int, seq: int) -> dict[str, Any]:
         payload: dict[str, Any]
         if number == job.end:
-            kind, payload = dialect.RESULT, {"final_status": "success", "result": number}
+            kind, payload = names.RESULT, {"final_status": "success", "result": number}
         else:
-            kind, payload = dialect.EVENT, {"kind": "progress", "body": {"current": number}}
+            kind, payload = names.EVENT, {"kind": "progress", "body": {"current": number}}
             if self.spoken != "ruby":
                 payload["ts"] = f"2026-01-02T00:{number // 60:02d}:{number % 60:02d}Z"
         return {
@@ -549,7 +549,7 @@ class Play:
         self.asked += 1
         key = f"key {self.asked}"
         return self._ask(
-            dialect.SUBMIT,
+            names.SUBMIT,
             {"agent": "a", "input": None, "idempotency_key": key},
             key=key,
             trace_id=f"{self.asked:032x}",
@@ -560,7 +560,7 @@ class Play:
         """A job is watched."""
         self.asked += 1
         payload = {"job_id": job_id, "history": history}
-        return self._ask(dialect.SUBSCRIBE, payload, job_id=job_id)
+        return self._ask(names.SUBSCRIBE, payload, job_id=job_id)
 
     def _ask(self, kind: str, payload: dict[str, Any], **fields: Any) -> Request:
         request = Request(kind=kind, payload=payload, deadline=self.now + 30.0, **fields)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from arcp_client import Buffer, Timeouts, events
 from arcp_client._link.intake import Intake
 from arcp_client._protocol.states import State
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.bodies import EventFrame
 from arcp_client._wire.build import to_event
 from arcp_client._wire.codec import decode, encode
@@ -304,7 +304,7 @@ class Reader:
     def answer(self) -> None:
         """The peer answers the oldest request, behind all that it has sent."""
         name = self._unanswered.popleft()
-        self.wire.append(encode(dialect.PONG, {"ping_nonce": name}, id=name))
+        self.wire.append(encode(names.PONG, {"ping_nonce": name}, id=name))
         self._news.set()
 
     async def ask(self) -> None:
@@ -349,7 +349,7 @@ def _event_frame(number: int, padding: int) -> bytes:
     body = {"level": "info", "message": "x" * padding}
     payload = {"kind": "log", "ts": "2026-05-13T23:42:00Z", "body": body}
     return encode(
-        dialect.EVENT,
+        names.EVENT,
         payload,
         id=f"e{number}",
         session_id=SESSION,

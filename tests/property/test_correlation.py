@@ -20,7 +20,7 @@ from arcp_client._dialects import recognise
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import LATE, Request
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import RequestError, RequestTimeout
 from tests.property.seeds import explore
 from tests.unit.protocol.scripted import fresh, welcome
@@ -50,7 +50,7 @@ class Correlation(RuleBasedStateMachine):
         self.questions.clear()
         self.given.clear()
         self.act(self.session.greet, SecretStr("t"), self.now)
-        features = [dialect.LISTING, dialect.SUBSCRIPTIONS, dialect.HEARTBEAT]
+        features = [names.LISTING, names.SUBSCRIPTIONS, names.HEARTBEAT]
         capabilities = {"encodings": ["json"], "features": features, "agents": []}
         self.say(welcome(SPOKEN[self.names], "sess_1", capabilities=capabilities))
 
@@ -64,7 +64,7 @@ class Correlation(RuleBasedStateMachine):
                 self.questions.append({**frame, "tag": str(effect.request.token), "at": self.now})
             elif isinstance(effect, actions.Send):
                 frame = json.loads(effect.data)
-                if frame["type"] == dialect.PING:
+                if frame["type"] == names.PING:
                     self.questions.append({**frame, "tag": "", "at": self.now})
             elif isinstance(effect, actions.Answered):
                 self.answered(effect.request, effect.value)
@@ -74,12 +74,12 @@ class Correlation(RuleBasedStateMachine):
     def answered(self, request: Request, value: Any) -> None:
         """The value says which request it was made for."""
         self.once(request)
-        if request.kind == dialect.SUBMIT:
+        if request.kind == names.SUBMIT:
             assert value.job_id == f"job of {request.token}", "a submit got another's job"
             self.accepted.append(value.job_id)
-        elif request.kind == dialect.LIST_JOBS:
+        elif request.kind == names.LIST_JOBS:
             assert value.next_cursor == request.token, "a listing got another's page"
-        elif request.kind == dialect.SUBSCRIBE:
+        elif request.kind == names.SUBSCRIBE:
             assert value.agent == request.token, "a watch got another's confirmation"
 
     def ended(self, request: Request, error: Exception) -> None:
@@ -103,16 +103,16 @@ class Correlation(RuleBasedStateMachine):
         number = self.count + 1
         payload = {"agent": agent, "input": None, "idempotency_key": f"k{number}"}
         trace_id = f"{number:032x}"
-        self.ask(dialect.SUBMIT, payload, key=f"k{number}", trace_id=trace_id, fresh=True)
+        self.ask(names.SUBMIT, payload, key=f"k{number}", trace_id=trace_id, fresh=True)
 
     @rule()
     def jobs_are_listed(self) -> None:
-        self.ask(dialect.LIST_JOBS, {})
+        self.ask(names.LIST_JOBS, {})
 
     @rule(number=st.integers(0, 2))
     def a_job_is_watched(self, number: int) -> None:
         job_id = f"job_w{number}"
-        self.ask(dialect.SUBSCRIBE, {"job_id": job_id, "history": False}, job_id=job_id)
+        self.ask(names.SUBSCRIBE, {"job_id": job_id, "history": False}, job_id=job_id)
 
     @precondition(lambda self: self.asked)
     @rule(data=st.data())
@@ -157,10 +157,8 @@ class Correlation(RuleBasedStateMachine):
         last = 0 if self.in_order else len(self.questions) - 1
         place = data.draw(st.integers(0, last), label="question")
         question = self.questions.pop(place)
-        if question["type"] == dialect.PING:
-            self.say(
-                {"type": dialect.PONG, "payload": {"ping_nonce": question["payload"]["nonce"]}}
-            )
+        if question["type"] == names.PING:
+            self.say({"type": names.PONG, "payload": {"ping_nonce": question["payload"]["nonce"]}})
         elif how == "refuse":
             self.give(self.refusal(question))
         elif how == "answer" or self.in_order:
@@ -178,13 +176,13 @@ class Correlation(RuleBasedStateMachine):
 
     @rule(
         name=st.sampled_from(["trace_id", "job_id", "request_id"]),
-        kind=st.sampled_from([dialect.SESSION_ERROR, dialect.ACCEPTED]),
+        kind=st.sampled_from([names.SESSION_ERROR, names.ACCEPTED]),
     )
     def something_comes_that_names_nothing_known(self, name: str, kind: str) -> None:
         value = "ab" * 16 if name == "trace_id" else f"unknown {name}"
         top = {} if name == "request_id" else {name: value}
         payload = {"code": "INVALID_REQUEST", "message": "nobody's"}
-        if kind == dialect.ACCEPTED:
+        if kind == names.ACCEPTED:
             if name == "job_id":
                 return  # every acceptance names a job
             payload = {"job_id": "nobody's job", "agent": "a"}
@@ -194,24 +192,24 @@ class Correlation(RuleBasedStateMachine):
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         kind, token, payload = question["type"], question["tag"], question["payload"]
-        if kind == dialect.SUBMIT:
+        if kind == names.SUBMIT:
             answer = {"job_id": f"job of {token}", "agent": payload["agent"]}
-            return self.named(dialect.ACCEPTED, answer, question)
-        if kind == dialect.SUBSCRIBE:
+            return self.named(names.ACCEPTED, answer, question)
+        if kind == names.SUBSCRIBE:
             answer = {"job_id": payload["job_id"], "agent": token, "current_status": "running"}
-            return self.named(dialect.SUBSCRIBED, answer, question)
-        return self.named(dialect.JOBS, {"jobs": [], "next_cursor": token}, question)
+            return self.named(names.SUBSCRIBED, answer, question)
+        return self.named(names.JOBS, {"jobs": [], "next_cursor": token}, question)
 
     def refusal(self, question: dict[str, Any]) -> dict[str, Any]:
         payload = {"code": "INTERNAL_ERROR", "message": f"refused: {question['tag']}"}
-        return self.named(dialect.SESSION_ERROR, payload, question)
+        return self.named(names.SESSION_ERROR, payload, question)
 
     def named(self, kind: str, payload: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
         frame = {"type": kind, "payload": payload}
-        submits = question["type"] == dialect.SUBMIT
+        submits = question["type"] == names.SUBMIT
         if self.names == "trace" and submits:
             return {**frame, "trace_id": question["trace_id"]}
-        if self.names in ("id", "trace") or kind == dialect.JOBS:
+        if self.names in ("id", "trace") or kind == names.JOBS:
             payload["request_id"] = question["id"]
         return frame
 

@@ -21,7 +21,7 @@ from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
 from arcp_client._protocol.states import TRANSITIONS, State
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.events import Event, Gap, Progress
 from tests.property.model import Job, Runtime
 
@@ -192,7 +192,7 @@ class Conversation(RuleBasedStateMachine):
         payload = {"agent": "a", "input": None, "idempotency_key": key}
         self.ask(
             Request(
-                kind=dialect.SUBMIT,
+                kind=names.SUBMIT,
                 payload=payload,
                 deadline=self.now + 1000,
                 key=key,
@@ -206,7 +206,7 @@ class Conversation(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(sorted(self.accepted)))
         self.ask(
             Request(
-                kind=dialect.CANCEL,
+                kind=names.CANCEL,
                 payload={"job_id": job_id},
                 deadline=self.now + 1000,
                 job_id=job_id,
@@ -216,13 +216,13 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule()
     def jobs_are_listed(self) -> None:
-        self.ask(Request(kind=dialect.LIST_JOBS, payload={}, deadline=self.now + 1000))
+        self.ask(Request(kind=names.LIST_JOBS, payload={}, deadline=self.now + 1000))
 
     @precondition(lambda self: not self.over and self.asked)
     @rule(data=st.data())
     def a_request_is_withdrawn(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(self.asked))
-        if request not in self.ended and request.kind == dialect.LIST_JOBS:
+        if request not in self.ended and request.kind == names.LIST_JOBS:
             self.say(self.session.withdraw, request)
             self.asked.remove(request)
 

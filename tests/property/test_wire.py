@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from arcp_client._dialects import DIALECTS, recognise
-from arcp_client._wire import dialect, ids, replies
+from arcp_client._wire import ids, names, replies
 from arcp_client._wire.bodies import KINDS, MAX_SEQ
 from arcp_client._wire.build import rotated_credential, terminal_event, to_event
 from arcp_client._wire.codec import (
@@ -32,9 +32,9 @@ from arcp_client._wire.codec import (
     snapshot,
     to_json,
 )
-from arcp_client._wire.dialect import FEATURES
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import REQUESTS, Submit, parse_agent
+from arcp_client._wire.names import FEATURES
 from arcp_client.errors import RemoteProtocolError
 from arcp_client.events import Event
 
@@ -77,15 +77,15 @@ NAMES = """
   tool args call_id name unit current result_id chunk_seq data encoding more fields credential_id
   completed_at constraints endpoint scheme versions default last_event_seq
 """
-names = st.sampled_from(NAMES.split())
+spoken_names = st.sampled_from(NAMES.split())
 shaped = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(names | surrogates, inner, max_size=8)
+        st.lists(inner, max_size=3) | st.dictionaries(spoken_names | surrogates, inner, max_size=8)
     ),
     max_leaves=20,
 )
-objects = st.dictionaries(names, shaped, max_size=10)
+objects = st.dictionaries(spoken_names, shaped, max_size=10)
 types = st.sampled_from(
     [*REQUESTS, "job.event", "job.result", "job.error", "job.accepted", "session.welcome", "x"]
 )
@@ -95,7 +95,7 @@ kinds = st.sampled_from([*sorted(KINDS), "x-vendor.acme.a", ""])
 @st.composite
 def frames(draw: st.DrawFn) -> dict[str, Any]:
     """Something like a frame: right names, and now and then a value of the wrong type."""
-    frame = draw(st.dictionaries(names, shaped, max_size=3))
+    frame = draw(st.dictionaries(spoken_names, shaped, max_size=3))
     frame["type"] = draw(types | scalars)
     if draw(st.booleans()):
         frame["payload"] = {
@@ -159,7 +159,7 @@ def check(data: bytes) -> None:
         assert len(str(error)) < 250
         assert frame.event_seq is None or 1 <= frame.event_seq <= MAX_SEQ
     elif isinstance(frame, ControlFrame):
-        assert frame.type != dialect.EVENT
+        assert frame.type != names.EVENT
         read_as_every_reply(frame)
         check_event(terminal_event(frame, data))
     else:
@@ -261,7 +261,7 @@ def test_an_event_keeps_its_place_whatever_its_body(
 
     assert (event.seq, event.kind, event.id, event.job_id) == (seq, kind, "e", "j")
     assert event.ts == moment
-    if body.get("phase") != dialect.CREDENTIAL_ROTATED:
+    if body.get("phase") != names.CREDENTIAL_ROTATED:
         assert event.raw == json.loads(data)
 
 
@@ -292,11 +292,15 @@ secret_names = st.sampled_from(["value", "credential_value", "token", "secret", 
 @st.composite
 def rotations(draw: st.DrawFn) -> dict[str, Any]:
     """A rotation with the secret under a known name, somewhere in its body."""
-    place: Any = {"id": "c", draw(secret_names): CANARY, **draw(st.dictionaries(names, scalars))}
+    place: Any = {
+        "id": "c",
+        draw(secret_names): CANARY,
+        **draw(st.dictionaries(spoken_names, scalars)),
+    }
     place = {name: value for name, value in place.items() if name != "phase"}
     for _ in range(draw(st.integers(0, 3))):
         place = {
-            draw(names.filter(lambda name: name != "phase")): draw(
+            draw(spoken_names.filter(lambda name: name != "phase")): draw(
                 st.sampled_from([place, [place]])
             )
         }
@@ -400,7 +404,7 @@ def test_an_envelope_is_read_as_it_was_written(
     assert not isinstance(frame, BadFrame | ControlFrame)
     assert frame.payload.body == through_json(value)  # type: ignore[union-attr]
     assert frame.event_seq == seq
-    assert frame.job_id == dialect.text_of(job_id)
+    assert frame.job_id == names.text_of(job_id)
 
 
 @given(values, values)
@@ -487,7 +491,7 @@ def test_every_welcome_has_a_dialect(welcome: dict[str, Any], envelope_id: str) 
 
 @given(surrogates)
 def test_any_text_can_be_repaired(text: str) -> None:
-    repaired = dialect.text_of(text)
+    repaired = names.text_of(text)
 
     assert repaired is not None
     repaired.encode()

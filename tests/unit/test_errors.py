@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arcp_client import errors
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import (
     ArcpError,
     ConnectFailed,
@@ -327,10 +327,10 @@ def test_the_final_status_decides_where_the_code_does_not(
 
 
 def test_the_codes_of_the_specification_are_spelled_the_same_everywhere() -> None:
-    spelled = {getattr(dialect, name) for name in CODES if name != "CANCELLED"}
+    spelled = {getattr(names, name) for name in CODES if name != "CANCELLED"}
 
-    assert spelled | {dialect.CODE_CANCELLED} == set(CODES)
-    assert {dialect.INTERNAL_ERROR, dialect.HEARTBEAT_LOST} == dialect.RETRYABLE_BY_DEFAULT
+    assert spelled | {names.CODE_CANCELLED} == set(CODES)
+    assert {names.INTERNAL_ERROR, names.HEARTBEAT_LOST} == names.RETRYABLE_BY_DEFAULT
 
 
 @pytest.mark.parametrize("cls", [*RequestError.__subclasses__()])

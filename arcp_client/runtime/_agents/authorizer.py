@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import BudgetExhausted, LeaseExpired, PermissionDenied
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.outcomes import LEASE_RAN_OUT
@@ -41,13 +41,11 @@ class Authorizer:
             if job.violated is None:
                 job.violated = LEASE_RAN_OUT
                 _log.warning("job %s (%s) went on after its lease expired", job.id, job.agent)
-            raise LeaseExpired("the lease has expired", code=dialect.LEASE_EXPIRED, job_id=job.id)
+            raise LeaseExpired("the lease has expired", code=names.LEASE_EXPIRED, job_id=job.id)
         try:
             job.budget.check()
         except NoRoom as spent:
-            raise BudgetExhausted(
-                str(spent), code=dialect.BUDGET_EXHAUSTED, job_id=job.id
-            ) from None
+            raise BudgetExhausted(str(spent), code=names.BUDGET_EXHAUSTED, job_id=job.id) from None
         if not job.grant.allows(capability, target):
             raise PermissionDenied(f"the lease does not cover {capability} on {target[:200]!r}")
 

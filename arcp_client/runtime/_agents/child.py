@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import InvalidRequest, JobFailed, ResultUnavailable, job_error
 from arcp_client.runtime._jobs.job import ServerJob
@@ -89,7 +89,7 @@ def _streamed(job: ServerJob) -> str | bytes:
         raise ResultUnavailable("the child's result is no longer held", job_id=job.id)
     pieces: list[str | bytes] = []
     for _, record in job.history:
-        if record.needs != dialect.RESULT_CHUNKS:
+        if record.needs != names.RESULT_CHUNKS:
             continue
         body = json.loads(record.payload)["body"]
         binary = body["encoding"] == "base64"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import JobFailed, LocalProtocolError, PermissionDenied
 
 __all__ = ["Tool"]
@@ -64,10 +64,10 @@ class Tool:
         if isinstance(raised, PermissionDenied | JobFailed):
             error = _error(raised.code, raised.message)
         elif isinstance(raised, asyncio.CancelledError):
-            error = _error(dialect.CODE_CANCELLED, "interrupted")
+            error = _error(names.CODE_CANCELLED, "interrupted")
         else:
             # Its text may hold paths and secrets; the agent may set ``error`` where it does not.
-            error = dict(self.error or _error(dialect.INTERNAL_ERROR, "the tool failed"))
+            error = dict(self.error or _error(names.INTERNAL_ERROR, "the tool failed"))
         # The job may have ended meanwhile; what the block raised is the news.
         with contextlib.suppress(LocalProtocolError):
             await self._context.tool_result(self.call_id, error=error)
@@ -77,5 +77,5 @@ def _error(code: str, message: str) -> dict[str, Any]:
     return {
         "code": code,
         "message": message,
-        "retryable": code in dialect.RETRYABLE_BY_DEFAULT,
+        "retryable": code in names.RETRYABLE_BY_DEFAULT,
     }

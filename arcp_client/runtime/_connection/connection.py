@@ -17,7 +17,7 @@ from typing import Protocol
 
 from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, decode_control
 from arcp_client.errors import (
     InvalidRequest,
@@ -183,7 +183,7 @@ class Connection:
         except TimeoutError:
             self.finish(
                 frames.refusal(
-                    request_error(dialect.UNAUTHENTICATED, "no session.hello came in time"),
+                    request_error(names.UNAUTHENTICATED, "no session.hello came in time"),
                     session_id=None,
                 )
             )
@@ -248,7 +248,7 @@ class Connection:
         if not isinstance(error, RequestError):
             _log.error("a %s could not be handled", frame.type[:80], exc_info=error)
             error = request_error(
-                dialect.INTERNAL_ERROR, "the runtime failed to handle this", retryable=True
+                names.INTERNAL_ERROR, "the runtime failed to handle this", retryable=True
             )
         job_id = frame.payload.get("job_id", frame.job_id)
         self._refuse(error, frame.id, job_id if isinstance(job_id, str) else None)
@@ -279,7 +279,7 @@ class Connection:
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
-        if interval is not None and dialect.HEARTBEAT in session.features:
+        if interval is not None and names.HEARTBEAT in session.features:
             self._heartbeat = Heartbeat(interval, ping=self._ping, lost=self._lost)
 
     def _leave(self) -> None:
@@ -300,7 +300,7 @@ class Connection:
         if session is None:
             return
         _log.warning("session %s of %s: %s", session.id, session.principal, text)
-        error = request_error(dialect.INTERNAL_ERROR, text, retryable=True)
+        error = request_error(names.INTERNAL_ERROR, text, retryable=True)
         self.finish(frames.refusal(error, session_id=session.id))
 
     def _ping(self) -> None:
@@ -313,7 +313,7 @@ class Connection:
             return
         _log.info("session %s of %s: heartbeat lost", session.id, session.principal)
         error = request_error(
-            dialect.HEARTBEAT_LOST, "nothing was heard for two intervals", retryable=True
+            names.HEARTBEAT_LOST, "nothing was heard for two intervals", retryable=True
         )
         self.finish(frames.refusal(error, session_id=session.id))
 

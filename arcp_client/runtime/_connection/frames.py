@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import encode
 from arcp_client._wire.ids import new_id, now_text
 from arcp_client.errors import RequestError
@@ -46,7 +46,7 @@ def refusal(
         payload["request_id"] = request_id
     if job_id:
         payload["job_id"] = job_id
-    return control(dialect.SESSION_ERROR, payload, session_id=session_id)
+    return control(names.SESSION_ERROR, payload, session_id=session_id)
 
 
 def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | None) -> bytes:
@@ -54,7 +54,7 @@ def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | No
     if request_id:
         payload = {**payload, "request_id": request_id}
     return control(
-        dialect.ACCEPTED,
+        names.ACCEPTED,
         payload,
         session_id=session_id,
         job_id=payload["job_id"],
@@ -65,10 +65,10 @@ def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | No
 def ping(session_id: str) -> bytes:
     """``session.ping`` (§6.4)."""
     payload = {"nonce": new_id(), "sent_at": now_text()}
-    return control(dialect.PING, payload, session_id=session_id)
+    return control(names.PING, payload, session_id=session_id)
 
 
 def pong(session_id: str, nonce: str) -> bytes:
     """``session.pong`` (§6.4)."""
     payload = {"ping_nonce": nonce, "received_at": now_text()}
-    return control(dialect.PONG, payload, session_id=session_id)
+    return control(names.PONG, payload, session_id=session_id)

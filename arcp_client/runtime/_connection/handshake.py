@@ -10,7 +10,7 @@ from typing import Any
 
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import pass_on
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.ids import now_text
 from arcp_client._wire.messages import Auth, Capabilities, Hello, Resume, ResumeBlock
@@ -81,13 +81,13 @@ class ServerHandshake:
         try:
             if address is not None and self._wrong_tokens.full(address):
                 raise request_error(
-                    dialect.INTERNAL_ERROR,
+                    names.INTERNAL_ERROR,
                     "too many wrong tokens come from this address; try again in some seconds",
                     retryable=True,
                 )
-            if frame.type == dialect.HELLO:
+            if frame.type == names.HELLO:
                 await self._hello(connection, checked(Hello, frame))
-            elif frame.type == dialect.RESUME:
+            elif frame.type == names.RESUME:
                 await self._resume_first(connection, frame)
             else:
                 raise InvalidRequest("session.hello comes first")
@@ -95,7 +95,7 @@ class ServerHandshake:
             _log.warning("a client was refused: %s", error)
             if address is not None:
                 await self._wrong_tokens.delay(address)
-            refusal = request_error(dialect.UNAUTHENTICATED, str(error))
+            refusal = request_error(names.UNAUTHENTICATED, str(error))
             connection.finish(frames.refusal(refusal, session_id=None, request_id=frame.id))
         except RequestError as error:
             connection.refuse(frame, error)
@@ -188,23 +188,23 @@ class ServerHandshake:
             "resume_window_sec": _number(identity.resume_window),
             "capabilities": {
                 "encodings": ["json"],
-                "features": [f for f in dialect.FEATURES if f in session.features],
+                "features": [f for f in names.FEATURES if f in session.features],
                 "agents": self._inventory(),
             },
             "resumed": resumed,
         }
-        if identity.heartbeat_interval is not None and dialect.HEARTBEAT in session.features:
+        if identity.heartbeat_interval is not None and names.HEARTBEAT in session.features:
             payload["heartbeat_interval_sec"] = _number(identity.heartbeat_interval)
-        session.keep_for = None if dialect.ACKS in session.features else identity.resume_window
+        session.keep_for = None if names.ACKS in session.features else identity.resume_window
         session.note()
         await self._stored()
         if session.expired:
-            raise request_error(dialect.RESUME_WINDOW_EXPIRED, "the session has just expired")
-        welcome = frames.control(dialect.WELCOME, payload, session_id=session.id)
+            raise request_error(names.RESUME_WINDOW_EXPIRED, "the session has just expired")
+        welcome = frames.control(names.WELCOME, payload, session_id=session.id)
         connection.enter(session, cursor, welcome)
 
 
-_RESUME_REFUSED = frozenset({dialect.RESUME_WINDOW_EXPIRED, dialect.PERMISSION_DENIED})
+_RESUME_REFUSED = frozenset({names.RESUME_WINDOW_EXPIRED, names.PERMISSION_DENIED})
 
 
 def _block(request: Resume, frame: ControlFrame) -> ResumeBlock:

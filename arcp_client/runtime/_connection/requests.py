@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from arcp_client._tasks import pass_on
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import (
@@ -75,16 +75,16 @@ class RequestHandler:
         self._spawn = spawn
         self._accepting: set[asyncio.Task[None]] = set()
         self._handlers: dict[str, Callable[[_Connection, ServerSession, ControlFrame], None]] = {
-            dialect.PING: self._ping,
-            dialect.PONG: self._pong,
-            dialect.ACK: self._ack,
-            dialect.LIST_JOBS: self._list,
-            dialect.CLOSE: self._close,
-            dialect.BYE: self._close,
-            dialect.SUBMIT: self._submit,
-            dialect.CANCEL: self._cancel,
-            dialect.SUBSCRIBE: self._subscribe,
-            dialect.UNSUBSCRIBE: self._unsubscribe,
+            names.PING: self._ping,
+            names.PONG: self._pong,
+            names.ACK: self._ack,
+            names.LIST_JOBS: self._list,
+            names.CLOSE: self._close,
+            names.BYE: self._close,
+            names.SUBMIT: self._submit,
+            names.CANCEL: self._cancel,
+            names.SUBSCRIBE: self._subscribe,
+            names.UNSUBSCRIBE: self._unsubscribe,
         }
 
     def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
@@ -103,20 +103,20 @@ class RequestHandler:
     def _ping(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         # After the events emitted before it: a client that waits for the pong has read them all.
         nonce = checked(Ping, frame).nonce
-        if len(nonce) > dialect.MAX_NONCE:
-            raise InvalidRequest(f"session.ping: nonce: at most {dialect.MAX_NONCE} characters")
+        if len(nonce) > names.MAX_NONCE:
+            raise InvalidRequest(f"session.ping: nonce: at most {names.MAX_NONCE} characters")
         line.in_turn(frames.pong(session.id, nonce))
 
     def _pong(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         """It was heard; that is all a pong is for."""
 
     def _ack(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        _need(session, dialect.ACKS)
+        _need(session, names.ACKS)
         if not session.acknowledge(checked(Ack, frame).last_processed_seq):
             raise InvalidRequest("last_processed_seq was never sent in this session")
 
     def _list(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        _need(session, dialect.LISTING)
+        _need(session, names.LISTING)
         request = checked(ListJobs, frame)
         entries, cursor = page(
             request,
@@ -124,12 +124,12 @@ class RequestHandler:
             partial(_credentials, session),
         )
         payload = {"request_id": frame.id, "jobs": entries, "next_cursor": cursor}
-        line.control(frames.control(dialect.JOBS, payload, session_id=session.id))
+        line.control(frames.control(names.JOBS, payload, session_id=session.id))
 
     def _close(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         # The session's jobs run on and it can be resumed (§6.7): only the connection ends.
         payload = {"request_id": frame.id} if frame.id else {}
-        line.finish(frames.control(dialect.CLOSED, payload, session_id=session.id))
+        line.finish(frames.control(names.CLOSED, payload, session_id=session.id))
 
     # -------------------------------------------------------------------------- jobs
 
@@ -189,7 +189,7 @@ class RequestHandler:
         # Also for a job that has just ended: the terminal says how, and a race is no fault.
         line.control(
             frames.control(
-                dialect.CANCELLED,
+                names.CANCELLED,
                 payload,
                 session_id=session.id,
                 job_id=job.id,
@@ -200,12 +200,12 @@ class RequestHandler:
             _log.info("%s cancels job %s", session.principal, job.id)
         self._jobs.runner.stop(
             job,
-            Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, request.reason[:1024]),
+            Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, request.reason[:1024]),
             grace=self._limits.cancel_grace,
         )
 
     def _subscribe(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        _need(session, dialect.SUBSCRIPTIONS)
+        _need(session, names.SUBSCRIPTIONS)
         request = _of_job(Subscribe, frame)
         self._jobs.check_log()
         job = self._jobs.watched(session, request.job_id)
@@ -220,7 +220,7 @@ class RequestHandler:
             payload["request_id"] = frame.id
         line.control(
             frames.control(
-                dialect.SUBSCRIBED,
+                names.SUBSCRIBED,
                 payload,
                 session_id=session.id,
                 job_id=job.id,
@@ -256,14 +256,14 @@ class RequestHandler:
             "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
         )
         error = request_error(
-            dialect.INTERNAL_ERROR,
+            names.INTERNAL_ERROR,
             "the subscription ended: its next event is no longer held",
             retryable=True,
         )
         session.control(frames.refusal(error, session_id=session.id, job_id=feed.job_id))
 
     def _unsubscribe(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        _need(session, dialect.SUBSCRIPTIONS)
+        _need(session, names.SUBSCRIPTIONS)
         request = _of_job(Unsubscribe, frame)
         feed = session.feeds.get(request.job_id)
         if feed is not None:
@@ -276,7 +276,7 @@ def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:
     if (
         not job.credentials
         or session.principal != job.principal
-        or dialect.CREDENTIALS not in session.features
+        or names.CREDENTIALS not in session.features
     ):
         return {}
     return {"credentials": [credential_wire(each) for each in job.credentials.values()]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
 from arcp_client._wire.messages import Submit
 from arcp_client._wire.stamp import payload_bytes
@@ -139,7 +139,7 @@ class Admission:
         if job is not None:
             job.authorities.add(session.id)
             job.note()
-        if dialect.CREDENTIALS not in session.features:
+        if names.CREDENTIALS not in session.features:
             payload = {k: v for k, v in payload.items() if k != "credentials"}
         return Acceptance(payload, None)
 
@@ -169,7 +169,7 @@ class Admission:
             size=size,
         )
         origin = JobOrigin.of(session)
-        if self._vault is not None and dialect.CREDENTIALS in session.features:
+        if self._vault is not None and names.CREDENTIALS in session.features:
             return self._enter_with_credentials(self._vault, request, origin)
         return self._enter(request, origin)
 
@@ -276,7 +276,7 @@ def _moment(value: datetime) -> str:
     return time_text(value)
 
 
-_GATED = (dialect.BUDGETS, dialect.MODEL_USE)
+_GATED = (names.BUDGETS, names.MODEL_USE)
 
 
 def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> None:
@@ -284,9 +284,9 @@ def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> N
     asked = submit.lease_request or {}
     missing = [feature for feature in _GATED if feature in asked]
     if grant.expires_at is not None:
-        missing.append(dialect.LEASE_EXPIRY)
+        missing.append(names.LEASE_EXPIRY)
     if "@" in submit.agent:
-        missing.append(dialect.AGENT_VERSIONS)
+        missing.append(names.AGENT_VERSIONS)
     for feature in missing:
         if feature not in features:
             raise InvalidRequest(f"the feature {feature} was not negotiated")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 
 __all__ = ["GO", "PYTHON", "SPECIFICATION", "Compat"]
 
@@ -40,7 +40,7 @@ class Compat:
 
     def final_status(self, status: str) -> str:
         """``final_status`` of a ``job.error``."""
-        return dialect.ERROR if self.plain else status
+        return names.ERROR if self.plain else status
 
     def inline(self, value: Any) -> dict[str, Any]:
         """The fields of a ``job.result`` that hold its value."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
 from arcp_client._wire.stamp import (
     ENVELOPE,
@@ -43,8 +43,8 @@ RUNNING = "running"
 
 _TRIM_AT_ONCE = 1024
 _JOB_BYTES = 4096
-_EVENT = dialect.EVENT.encode()
-_NEEDS = {"progress": dialect.PROGRESS, "result_chunk": dialect.RESULT_CHUNKS}
+_EVENT = names.EVENT.encode()
+_NEEDS = {"progress": names.PROGRESS, "result_chunk": names.RESULT_CHUNKS}
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class ServerJob:
     @property
     def ended(self) -> bool:
         """Whether its terminal was emitted."""
-        return self.status in dialect.ENDED
+        return self.status in names.ENDED
 
     @property
     def behind(self) -> bool:
@@ -307,7 +307,7 @@ class ServerJob:
             else:
                 payload |= self._compat.inline(outcome.value)
             payload["completed_at"] = now_text()
-            return dialect.RESULT.encode(), payload_bytes(payload)
+            return names.RESULT.encode(), payload_bytes(payload)
         payload = {
             "final_status": self._compat.final_status(outcome.status),
             "code": outcome.code,
@@ -317,7 +317,7 @@ class ServerJob:
         }
         if outcome.details is not None:
             payload["details"] = outcome.details
-        return dialect.JOB_ERROR.encode(), payload_bytes(payload)
+        return names.JOB_ERROR.encode(), payload_bytes(payload)
 
     # ------------------------------------------------------------------- descriptions
 
@@ -342,10 +342,10 @@ class ServerJob:
         has one number and one id in every session all the same.
         """
         self.credentials[credential.id] = credential
-        body = {"phase": dialect.CREDENTIAL_ROTATED, "id": credential.id}
+        body = {"phase": names.CREDENTIAL_ROTATED, "id": credential.id}
         secret = body | {"value": credential.value.get_secret_value()}
         owner = self.owner
-        told = owner is not None and dialect.CREDENTIALS in owner.features
+        told = owner is not None and names.CREDENTIALS in owner.features
         self._publish(
             _EVENT,
             event_payload("status", body),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.halves import TextJoiner
 
 __all__ = [
@@ -58,7 +58,7 @@ class Success:
     result_id: str | None = None
     size: int | None = None
 
-    status = dialect.SUCCESS
+    status = names.SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class Failure:
     details: Any = None
 
 
-LEASE_RAN_OUT = Failure(dialect.ERROR, dialect.LEASE_EXPIRED, "the lease expired during execution")
+LEASE_RAN_OUT = Failure(names.ERROR, names.LEASE_EXPIRED, "the lease expired during execution")
 NOT_WRITTEN = Failure(
-    dialect.ERROR, dialect.INTERNAL_ERROR, "the event log cannot be written", retryable=True
+    names.ERROR, names.INTERNAL_ERROR, "the event log cannot be written", retryable=True
 )
-PARENT_ENDED = Failure(dialect.STATUS_CANCELLED, dialect.CODE_CANCELLED, "the delegating job ended")
+PARENT_ENDED = Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, "the delegating job ended")
 
 
 @dataclass(slots=True)

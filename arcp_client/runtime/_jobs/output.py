@@ -9,7 +9,7 @@ import base64
 import logging
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import (
@@ -81,14 +81,14 @@ class JobOutput:
 
     def _too_large(self, what: str, limit: int) -> None:
         message = f"{what} is over the limit of {limit} bytes"
-        self._job.violated = Failure(dialect.ERROR, dialect.INTERNAL_ERROR, message, retryable=True)
-        raise JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
+        self._job.violated = Failure(names.ERROR, names.INTERNAL_ERROR, message, retryable=True)
+        raise JobFailed(message, code=names.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
 
     def _stream(self) -> Streamed:
         job = self._job
         if job.streamed is None:
             owner = job.owner
-            plain = owner is not None and dialect.RESULT_CHUNKS not in owner.features
+            plain = owner is not None and names.RESULT_CHUNKS not in owner.features
             job.streamed = Streamed(new_prefixed_id("res"), kept=[] if plain else None)
         return job.streamed
 
@@ -136,11 +136,11 @@ class JobOutput:
                 _log.error("the details of the error of job %s: %s", self._job.id, fault)
                 details = {"left_out": f"the details are {fault}"}
         return Failure(
-            dialect.ERROR, str(error.code), str(error.message), bool(error.retryable), details
+            names.ERROR, str(error.code), str(error.message), bool(error.retryable), details
         )
 
     def _unsendable(self, message: str) -> JobFailed:
-        return JobFailed(message, code=dialect.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
+        return JobFailed(message, code=names.INTERNAL_ERROR, retryable=True, job_id=self._job.id)
 
 
 def _joined(pieces: list[str | bytes]) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 
 from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner, pass_on
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
 from arcp_client._wire.stamp import EventIds
 from arcp_client.errors import JobNotFound, PermissionDenied, request_error
@@ -92,18 +92,18 @@ class JobRegistry:
         """
         if self.closing:
             raise request_error(
-                dialect.INTERNAL_ERROR, "the runtime is shutting down", retryable=True
+                names.INTERNAL_ERROR, "the runtime is shutting down", retryable=True
             )
         self.check_log()
         if self._open[principal] >= self._limits.jobs_per_principal:
             raise request_error(
-                dialect.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
+                names.INTERNAL_ERROR, "too many jobs of this principal are open", retryable=True
             )
 
         inputs = self._inputs.get(principal)
         if inputs is not None and not inputs.fits(size):
             raise request_error(
-                dialect.INTERNAL_ERROR,
+                names.INTERNAL_ERROR,
                 f"the inputs of this principal's open jobs are over {inputs.limit} bytes",
                 retryable=True,
             )
@@ -288,7 +288,7 @@ class JobRegistry:
             if not inputs.used:
                 del self._inputs[job.principal]
         self._budgets.pop(job.budget, None)
-        if job.status != dialect.SUCCESS:
+        if job.status != names.SUCCESS:
             self._end_children(job)
         parent = job.parent
         if parent is not None:

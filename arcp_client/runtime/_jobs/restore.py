@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
 from arcp_client._wire.stamp import ENVELOPE, Record, job_part
 from arcp_client.models import Lease
@@ -30,8 +30,8 @@ _log = logging.getLogger("arcp_client.runtime")
 Broken = Callable[[ServerSession, JobFeed], None]
 
 _CUT_SHORT = Failure(
-    dialect.ERROR,
-    dialect.INTERNAL_ERROR,
+    names.ERROR,
+    names.INTERNAL_ERROR,
     "the runtime was restarted while the job ran",
     retryable=True,
 )

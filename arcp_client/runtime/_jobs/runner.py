@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from arcp_client._tasks import TaskOwner, pass_on
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
 from arcp_client.runtime._jobs.abandonable import Abandonable
 from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
@@ -100,8 +100,8 @@ class Runner:
                     self.stop,
                     job,
                     Failure(
-                        dialect.TIMED_OUT,
-                        dialect.TIMEOUT,
+                        names.TIMED_OUT,
+                        names.TIMEOUT,
                         f"the job ran longer than {request.max_runtime:g} seconds",
                     ),
                 ),
@@ -184,7 +184,7 @@ class Runner:
             outcome = JobOutput(job, self._limits).success(value)
         except asyncio.CancelledError:
             outcome = Failure(
-                dialect.ERROR, dialect.INTERNAL_ERROR, "the agent was interrupted", retryable=True
+                names.ERROR, names.INTERNAL_ERROR, "the agent was interrupted", retryable=True
             )
         except (JobFailed, PermissionDenied, LeaseSubsetViolation) as error:
             outcome = JobOutput(job, self._limits).failure(error)
@@ -194,7 +194,7 @@ class Runner:
             text = "the agent failed"
             if not isinstance(error, Exception):  # a name says more than nothing, and no secret
                 text = f"the agent raised {type(error).__name__}"
-            outcome = Failure(dialect.ERROR, dialect.INTERNAL_ERROR, text, retryable=True)
+            outcome = Failure(names.ERROR, names.INTERNAL_ERROR, text, retryable=True)
         self._close(job, job.stopping or job.violated or outcome)
 
     async def _call(self, job: ServerJob, context: AgentContext) -> Any:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from arcp_client._tasks import TaskOwner, pass_on
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import RequestError, request_error
 from arcp_client.models import Credential, Lease
 from arcp_client.runtime._leases.grant import BUDGET, MODELS, Grant
@@ -80,7 +80,7 @@ class Vault:
             pass_on(error, task)
             _log.exception("no credentials for job %s", wanted.job_id)
             raise request_error(
-                dialect.INTERNAL_ERROR, "no credentials could be issued", retryable=True
+                names.INTERNAL_ERROR, "no credentials could be issued", retryable=True
             ) from error
         for credential in issued:
             self._journal.put(CredentialState(wanted.job_id, credential.id, True))

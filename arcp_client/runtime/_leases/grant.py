@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Context, Decimal
 from typing import Any
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import parse_utc, time_text
 from arcp_client._wire.messages import parse_amount
 from arcp_client.errors import InvalidRequest, LeaseSubsetViolation
@@ -31,8 +31,8 @@ _NAMESPACE = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 
 _EXACT = Context(prec=512)  # the default keeps 28 digits of a difference
 
-BUDGET = dialect.BUDGETS
-MODELS = dialect.MODEL_USE
+BUDGET = names.BUDGETS
+MODELS = names.MODEL_USE
 
 _NAMES = ("tool.", "model.", "agent.")
 

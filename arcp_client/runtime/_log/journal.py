@@ -17,7 +17,7 @@ from typing import Protocol
 
 from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner, pass_on
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import RequestError, StorageError, request_error
 from arcp_client.runtime._log.entries import Entry, Numbered, weight
 from arcp_client.runtime._log.event_log import EventLog
@@ -241,5 +241,5 @@ class Journal:
 
 def _refusal() -> RequestError:
     return request_error(
-        dialect.INTERNAL_ERROR, "the runtime's event log cannot be written", retryable=True
+        names.INTERNAL_ERROR, "the runtime's event log cannot be written", retryable=True
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import PermissionDenied, RequestError, request_error
 from arcp_client.runtime._log.entries import Gone, SessionState
@@ -100,7 +100,7 @@ class SessionRegistry:
                 self.expire(session)
                 return
         raise request_error(
-            dialect.INTERNAL_ERROR, "too many sessions of this principal", retryable=True
+            names.INTERNAL_ERROR, "too many sessions of this principal", retryable=True
         )
 
     def resume(
@@ -178,4 +178,4 @@ class SessionRegistry:
 
 
 def _gone(message: str) -> RequestError:
-    return request_error(dialect.RESUME_WINDOW_EXPIRED, message)
+    return request_error(names.RESUME_WINDOW_EXPIRED, message)

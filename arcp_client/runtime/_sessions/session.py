@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.stamp import Record
 from arcp_client.runtime._log.entries import Freed, Numbered, SessionState, Watch
 from arcp_client.runtime._log.journal import Journal
@@ -158,7 +158,7 @@ class ServerSession:
     @property
     def lag(self) -> int:
         """Events kept that the client has not acknowledged; 0 if it negotiated no `ack` (§6.5)."""
-        if dialect.ACKS not in self.features:
+        if names.ACKS not in self.features:
             return 0
         return self.log.last - max(self.acked, self.log.floor)
 

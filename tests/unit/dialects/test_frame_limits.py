@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import actions
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import to_json
 from arcp_client.errors import LocalProtocolError
 from tests.interop.rules import rule
@@ -23,10 +23,10 @@ class Pipes(Table):
 def size_of(table: Table, length: int) -> int:
     """Bytes of the frame of a listing whose cursor is so long."""
     before = len(table.sent)
-    table.ask(dialect.LIST_JOBS, cursor="x" * length)
+    table.ask(names.LIST_JOBS, cursor="x" * length)
     (frame,) = table.sent[before:]
     del table.sent[before:]
-    page = {"type": dialect.JOBS, "payload": {"request_id": frame["id"], "jobs": []}}
+    page = {"type": names.JOBS, "payload": {"request_id": frame["id"], "jobs": []}}
     table.hear(page)
     return len(to_json(frame))
 
@@ -48,21 +48,21 @@ def test_what_a_runtime_would_close_the_link_on_is_not_sent(
     table = kind(spoken)
     longest = limit - size_of(table, 0)
     assert size_of(table, longest) == limit
-    long = table.ask(dialect.LIST_JOBS, cursor="x" * (longest + 1))
+    long = table.ask(names.LIST_JOBS, cursor="x" * (longest + 1))
     (refused,) = table.of(actions.Refused)
     assert refused.request is long
     assert isinstance(refused.error, LocalProtocolError)
     assert f"{limit + 1} bytes" in str(refused.error)
     assert ("stdio" in str(refused.error)) is (kind is Pipes)
     assert table.sent == []
-    table.ask(dialect.LIST_JOBS)  # and nothing waits for it
-    table.said(dialect.LIST_JOBS)
+    table.ask(names.LIST_JOBS)  # and nothing waits for it
+    table.said(names.LIST_JOBS)
 
 
 @pytest.mark.parametrize("kind", [Table, Pipes])
 def test_where_no_bound_is_known_it_is_left_to_the_link(kind: type[Table]) -> None:
     table = kind("java")
-    table.ask(dialect.LIST_JOBS, cursor="x" * 2 * MIB)
+    table.ask(names.LIST_JOBS, cursor="x" * 2 * MIB)
     assert table.of(actions.Refused) == []
 
 
@@ -71,7 +71,7 @@ def test_the_link_that_is_up_decides() -> None:
     table.cut()
     table.lines = False
     table.connect()
-    table.ask(dialect.LIST_JOBS, cursor="x" * 100_000)
+    table.ask(names.LIST_JOBS, cursor="x" * 100_000)
     assert table.of(actions.Refused) == []
     table.cut()
     table.lines = True

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.models import Checkpoint, OpenJob
 from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict
@@ -35,10 +35,10 @@ def listing(name: str) -> list[Line]:
             continue
         kind = match["type"]
         words = match["rest"].split()
-        if kind == dialect.EVENT:
+        if kind == names.EVENT:
             ts = f"2026-11-28T08:{words[1]}" if len(words) > 1 else None
             lines.append(Line(kind, int(match["seq"]), match["id"], int(words[0]), ts))
-        elif kind in (dialect.PONG, dialect.HELLO):
+        elif kind in (names.PONG, names.HELLO):
             lines.append(Line(kind, 0, match["id"], 0, None))
     return lines
 
@@ -58,13 +58,13 @@ def play(table: Strict, line: Line) -> None:
 @rule("accept-20")
 def test_java_a_live_event_behind_the_pong_stands_in_the_order_of_the_history() -> None:
     table = Strict(spoken="java")
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
-    subscribe, ping = table.said(dialect.SUBSCRIBE), table.said(dialect.PING)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    subscribe, ping = table.said(names.SUBSCRIBE), table.said(names.PING)
     table.confirmed(subscribe)
     for line in listing("java-history-around-the-pong.txt"):
-        if line.type == dialect.PONG:
-            table.hear({"type": dialect.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
-        elif line.type == dialect.EVENT:
+        if line.type == names.PONG:
+            table.hear({"type": names.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
+        elif line.type == names.EVENT:
             play(table, line)
     assert table.numbers == list(range(1, 27))
     assert [event.seq for event in table.events] == list(range(1, 27))
@@ -72,23 +72,23 @@ def test_java_a_live_event_behind_the_pong_stands_in_the_order_of_the_history() 
 
 
 GO = listing("go-twice.txt")
-BEGUN_AGAIN = [at for at, line in enumerate(GO) if line.type == dialect.HELLO][1]
-LINES = [line for line in GO if line.type != dialect.HELLO]
+BEGUN_AGAIN = [at for at, line in enumerate(GO) if line.type == names.HELLO][1]
+LINES = [line for line in GO if line.type != names.HELLO]
 
 
 def subscribed() -> tuple[Strict, str]:
     """A client that has subscribed to its own job, and the nonce of the ping behind that."""
     table = Strict(spoken="go")
     table.submit(key="k")
-    subscribe, ping = table.said(dialect.SUBSCRIBE), table.said(dialect.PING)
+    subscribe, ping = table.said(names.SUBSCRIBE), table.said(names.PING)
     table.confirmed(subscribe)
     return table, str(ping["payload"]["nonce"])
 
 
 def play_all(table: Strict, lines: list[Line], nonce: str) -> None:
     for line in lines:
-        if line.type == dialect.PONG:
-            table.hear({"type": dialect.PONG, "payload": {"ping_nonce": nonce}})
+        if line.type == names.PONG:
+            table.hear({"type": names.PONG, "payload": {"ping_nonce": nonce}})
         else:
             play(table, line)
 
@@ -122,7 +122,7 @@ def test_go_every_event_twice_is_delivered_once_over_a_restart_too(killed_at: in
 
 
 def test_go_the_listing_is_of_a_session_that_subscribed_to_its_own_job() -> None:
-    counted = [line.number for line in GO[:BEGUN_AGAIN] if line.type == dialect.EVENT]
+    counted = [line.number for line in GO[:BEGUN_AGAIN] if line.type == names.EVENT]
     assert counted == [n for n in range(1, 17) for _ in range(2)]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from arcp_client._dialects import recognise
 from arcp_client._dialects._mixed_history import LONGEST, PAUSE
 from arcp_client._protocol import actions
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame, instant
 from arcp_client.events import Event, Gap
 from tests.interop.rules import rule
@@ -41,14 +41,14 @@ class Go(Table):
 
     def watch(self, job_id: str = A) -> str:
         """A job is watched with its history, and that is confirmed; gives the ping's nonce."""
-        self.ask(dialect.SUBSCRIBE, job_id=job_id, history=True)
-        subscribe, ping = self.said(dialect.SUBSCRIBE), self.said(dialect.PING)
+        self.ask(names.SUBSCRIBE, job_id=job_id, history=True)
+        subscribe, ping = self.said(names.SUBSCRIBE), self.said(names.PING)
         self.confirmed(subscribe)
         return str(ping["payload"]["nonce"])
 
     def pong(self, nonce: str) -> None:
         """The runtime has come to the ping."""
-        self.hear({"type": dialect.PONG, "payload": {"ping_nonce": nonce}})
+        self.hear({"type": names.PONG, "payload": {"ping_nonce": nonce}})
 
     @property
     def came(self) -> list[tuple[str | None, Any]]:
@@ -89,8 +89,8 @@ def test_what_comes_until_the_pong_is_delivered_by_its_times_and_once(go: Go) ->
 def test_a_live_event_that_comes_before_the_confirmation_belongs_behind_the_history(
     go: Go,
 ) -> None:
-    go.ask(dialect.SUBSCRIBE, job_id=A, history=True)
-    subscribe, ping = go.said(dialect.SUBSCRIBE), go.said(dialect.PING)
+    go.ask(names.SUBSCRIBE, job_id=A, history=True)
+    subscribe, ping = go.said(names.SUBSCRIBE), go.said(names.PING)
     go.event(None, A, 3)  # the runtime forwards live events before it confirms
     go.confirmed(subscribe)
     for number in (1, 2, 3):
@@ -100,7 +100,7 @@ def test_a_live_event_that_comes_before_the_confirmation_belongs_behind_the_hist
 
 
 def test_without_a_history_nothing_waits(go: Go) -> None:
-    go.ask(dialect.SUBSCRIBE, job_id=A, history=False)
+    go.ask(names.SUBSCRIBE, job_id=A, history=False)
     go.confirm(A)
     assert go.sent == []
     go.event(None, A, 2)
@@ -111,7 +111,7 @@ def test_without_a_history_nothing_waits(go: Go) -> None:
 @pytest.mark.parametrize("spoken", ["arcp-client", "unknown"])
 def test_other_runtimes_are_taken_at_their_word(spoken: str) -> None:
     table = Table(spoken)
-    table.ask(dialect.SUBSCRIBE, job_id=A, history=True)
+    table.ask(names.SUBSCRIBE, job_id=A, history=True)
     table.confirm(A)
     assert table.sent == []
     table.event(1, A, 2)
@@ -178,7 +178,7 @@ def test_times_count_to_the_nanosecond(go: Go) -> None:
         }
         go.seq += 1
         go.hear(
-            {"type": dialect.EVENT, "job_id": A, "event_seq": go.seq, "payload": payload},
+            {"type": names.EVENT, "job_id": A, "event_seq": go.seq, "payload": payload},
         )
     go.pong(nonce)
     assert go.numbers == [1, 2]
@@ -196,7 +196,7 @@ def test_times_count_to_the_nanosecond(go: Go) -> None:
     ],
 )
 def test_an_instant_is_read_from_any_event(payload: dict[str, Any], expected: int | None) -> None:
-    frame = {"type": dialect.EVENT, "id": "x", "job_id": A, "payload": payload}
+    frame = {"type": names.EVENT, "id": "x", "job_id": A, "payload": payload}
     assert instant(json.dumps(frame).encode()) == expected
 
 
@@ -255,10 +255,10 @@ def test_what_nobody_reads_is_not_taken_for_the_end(go: Go) -> None:
 def test_only_the_pong_that_ends_a_history_may_not_overtake_events(go: Go) -> None:
     def in_turn(nonce: object) -> bool:
         payload = {"ping_nonce": nonce}
-        return go.session.in_turn(ControlFrame(type=dialect.PONG, payload=payload))
+        return go.session.in_turn(ControlFrame(type=names.PONG, payload=payload))
 
-    go.ask(dialect.SUBSCRIBE, job_id=A, history=True)
-    subscribe, ping = go.said(dialect.SUBSCRIBE), go.said(dialect.PING)
+    go.ask(names.SUBSCRIBE, job_id=A, history=True)
+    subscribe, ping = go.said(names.SUBSCRIBE), go.said(names.PING)
     nonce = ping["payload"]["nonce"]
     assert in_turn(nonce)
     go.confirmed(subscribe)
@@ -281,10 +281,10 @@ def test_too_much_does_not_wait() -> None:
 
 
 def test_a_refused_subscription_holds_nothing_up(go: Go) -> None:
-    go.ask(dialect.SUBSCRIBE, job_id=A, history=True)
-    go.said(dialect.SUBSCRIBE)
-    ping = go.said(dialect.PING)
-    go.error(dialect.JOB_NOT_FOUND)
+    go.ask(names.SUBSCRIBE, job_id=A, history=True)
+    go.said(names.SUBSCRIBE)
+    ping = go.said(names.PING)
+    go.error(names.JOB_NOT_FOUND)
     go.event(None, B, 1)
     assert go.numbers == [1]
     go.pong(ping["payload"]["nonce"])
@@ -292,8 +292,8 @@ def test_a_refused_subscription_holds_nothing_up(go: Go) -> None:
 
 
 def test_two_histories_at_once_end_with_the_later_one(go: Go) -> None:
-    go.ask(dialect.SUBSCRIBE, job_id=A, history=True)
-    go.ask(dialect.SUBSCRIBE, job_id=B, history=True)
+    go.ask(names.SUBSCRIBE, job_id=A, history=True)
+    go.ask(names.SUBSCRIBE, job_id=B, history=True)
     first, ping, second, pong = (go.sent.pop(0) for _ in range(4))
     go.confirmed(first)
     go.event(None, A, 2)

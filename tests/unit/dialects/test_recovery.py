@@ -6,7 +6,7 @@ import pytest
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.plans import PATIENCE, QUIET
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import (
     AgentNotFound,
     JobCancelled,
@@ -29,7 +29,7 @@ def python() -> Table:
 
 def running(table: Table, job_id: str = A) -> None:
     """A job of the session that has sent the events 1 and 2."""
-    table.ask(dialect.SUBMIT)
+    table.ask(names.SUBMIT)
     table.accept(job_id)
     table.event(1, job_id, 1)
     table.event(2, job_id, 2)
@@ -41,10 +41,10 @@ def running(table: Table, job_id: str = A) -> None:
 @pytest.mark.parametrize(
     ("spoken", "said"),
     [
-        ("arcp-client", [dialect.CLOSE]),
-        ("python", [dialect.BYE]),
-        ("typescript", [dialect.BYE]),
-        ("ruby", [dialect.BYE]),
+        ("arcp-client", [names.CLOSE]),
+        ("python", [names.BYE]),
+        ("typescript", [names.BYE]),
+        ("ruby", [names.BYE]),
         ("java", []),  # any message would cancel the jobs
     ],
 )
@@ -54,7 +54,7 @@ def test_each_runtime_is_told_in_its_own_words(spoken: str, said: list[str]) -> 
     table.session.close(table.now)
     table.do()
     assert [frame["type"] for frame in table.sent] == said
-    if said == [dialect.BYE]:
+    if said == [names.BYE]:
         assert table.sent[0]["payload"]["reason"]  # the Python reference insists on it
 
 
@@ -63,10 +63,10 @@ def test_each_runtime_is_told_in_its_own_words(spoken: str, said: list[str]) -> 
 
 @rule("accept-7", "send-11")
 def test_an_error_without_correlation_is_that_of_the_only_question(python: Table) -> None:
-    first, second = python.ask(dialect.SUBMIT), python.ask(dialect.SUBMIT)
-    python.said(dialect.SUBMIT)
+    first, second = python.ask(names.SUBMIT), python.ask(names.SUBMIT)
+    python.said(names.SUBMIT)
     assert python.sent == []  # the second one waits
-    python.error(dialect.AGENT_NOT_AVAILABLE)
+    python.error(names.AGENT_NOT_AVAILABLE)
     (refused,) = python.of(actions.Refused)
     assert refused.request is first
     assert isinstance(refused.error, AgentNotFound)
@@ -78,22 +78,22 @@ def test_an_error_without_correlation_is_that_of_the_only_question(python: Table
 @rule("accept-16")
 def test_a_cancel_blocks_nothing_though_it_has_no_answer(python: Table) -> None:
     running(python)
-    cancel = python.ask(dialect.CANCEL, job_id=A)
-    python.ask(dialect.LIST_JOBS)
-    python.said(dialect.CANCEL)
-    ping = python.said(dialect.PING)
+    cancel = python.ask(names.CANCEL, job_id=A)
+    python.ask(names.LIST_JOBS)
+    python.said(names.CANCEL)
+    ping = python.said(names.PING)
     assert python.sent == []
-    python.hear({"type": dialect.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
+    python.hear({"type": names.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
     assert [answered.request for answered in python.of(actions.Answered)][-1] is cancel
-    python.said(dialect.LIST_JOBS)
+    python.said(names.LIST_JOBS)
 
 
 def test_a_cancel_that_is_refused_is_refused(python: Table) -> None:
-    cancel = python.ask(dialect.CANCEL, job_id="job_nobody")
-    python.said(dialect.CANCEL)
-    ping = python.said(dialect.PING)
-    python.error(dialect.JOB_NOT_FOUND)
-    python.hear({"type": dialect.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
+    cancel = python.ask(names.CANCEL, job_id="job_nobody")
+    python.said(names.CANCEL)
+    ping = python.said(names.PING)
+    python.error(names.JOB_NOT_FOUND)
+    python.hear({"type": names.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
     (refused,) = python.of(actions.Refused)
     assert refused.request is cancel
     assert isinstance(refused.error, JobNotFound)
@@ -102,17 +102,17 @@ def test_a_cancel_that_is_refused_is_refused(python: Table) -> None:
 def test_a_job_that_is_cancelled_in_the_queue_ends_here_though_it_never_does_there(
     python: Table,
 ) -> None:
-    python.ask(dialect.SUBMIT)
+    python.ask(names.SUBMIT)
     python.accept(A)
-    python.ask(dialect.CANCEL, job_id=A)
-    python.said(dialect.CANCEL)
-    ping = python.said(dialect.PING)
-    python.hear({"type": dialect.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
+    python.ask(names.CANCEL, job_id=A)
+    python.said(names.CANCEL)
+    ping = python.said(names.PING)
+    python.hear({"type": names.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
     python.wait(PATIENCE)
-    listing = python.said(dialect.LIST_JOBS)
+    listing = python.said(names.LIST_JOBS)
     jobs = [{"job_id": A, "status": "pending", "agent": "a"}]
     python.hear(
-        {"type": dialect.JOBS, "payload": {"request_id": listing["id"], "jobs": jobs}},
+        {"type": names.JOBS, "payload": {"request_id": listing["id"], "jobs": jobs}},
     )
     (gone,) = python.of(actions.JobGone)
     assert isinstance(gone.error, JobCancelled)
@@ -123,8 +123,8 @@ def test_a_job_that_is_cancelled_in_the_queue_ends_here_though_it_never_does_the
 
 @rule("accept-10", "accept-18")
 def test_a_watched_job_is_numbered_apart(python: Table) -> None:
-    python.ask(dialect.SUBSCRIBE, job_id=B, history=True)
-    subscribe = python.said(dialect.SUBSCRIBE)
+    python.ask(names.SUBSCRIBE, job_id=B, history=True)
+    subscribe = python.said(names.SUBSCRIBE)
     python.event(1, B, 1)  # the history comes first
     python.event(2, B, 2)
     python.confirmed(subscribe)
@@ -139,8 +139,8 @@ def test_a_watched_job_is_numbered_apart(python: Table) -> None:
 def test_copies_in_a_history_are_known_by_what_they_hold_and_their_number_counts() -> None:
     typescript = Table("typescript")
     running(typescript)
-    typescript.ask(dialect.SUBSCRIBE, job_id=A, history=True)
-    subscribe = typescript.said(dialect.SUBSCRIBE)
+    typescript.ask(names.SUBSCRIBE, job_id=A, history=True)
+    subscribe = typescript.said(names.SUBSCRIBE)
     typescript.event(3, A, 1)  # under new ids, and in the session's numbers
     typescript.event(4, A, 2)
     typescript.event(5, A, 3)  # this one is new
@@ -168,8 +168,8 @@ def test_a_job_is_subscribed_again_and_what_the_dead_link_held_is_ended_first(
     python.cut()
     hello = python.connect()
     assert hello["payload"]["resume"]["last_event_seq"] == 2
-    assert python.said(dialect.UNSUBSCRIBE)["payload"] == {"job_id": A}
-    subscribe = python.said(dialect.SUBSCRIBE)
+    assert python.said(names.UNSUBSCRIBE)["payload"] == {"job_id": A}
+    subscribe = python.said(names.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": False}
     python.event(3, A, 3)  # what the resume brings comes before the confirmation
     python.confirmed(subscribe)
@@ -183,9 +183,9 @@ def test_a_lost_piece_is_told_once_and_nothing_waits_for_it(python: Table) -> No
     running(python)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
     python.confirm(A)
-    python.ask(dialect.SUBMIT)
+    python.ask(names.SUBMIT)
     python.accept(B)
     python.event(9, B, 1)  # 3 to 8 went to the dead link
     assert python.numbers == [1, 2, "gap", 1]
@@ -198,8 +198,8 @@ def test_an_end_that_the_resume_brings_needs_no_gap(python: Table) -> None:
     running(python)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
-    subscribe = python.said(dialect.SUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
+    subscribe = python.said(names.SUBSCRIBE)
     python.result(3, A)
     python.confirmed(subscribe, "success")
     assert python.numbers == [1, 2, "result"]
@@ -208,11 +208,11 @@ def test_an_end_that_the_resume_brings_needs_no_gap(python: Table) -> None:
 
 @rule("accept-9", "accept-22")
 def test_an_end_that_went_nowhere_is_fetched_under_the_key(python: Table) -> None:
-    submit = python.ask(dialect.SUBMIT)
+    submit = python.ask(names.SUBMIT)
     python.accept(A)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
     python.confirm(A, "success")
     assert python.sent[0]["payload"] == submit.payload
     python.accept(A, at="2026-01-01T00:00:01Z")
@@ -221,17 +221,17 @@ def test_an_end_that_went_nowhere_is_fetched_under_the_key(python: Table) -> Non
     assert python.session.received == 1
     # It is over: nothing more is asked.
     python.wait(QUIET + 5)
-    assert dialect.SUBSCRIBE not in [frame["type"] for frame in python.sent]
+    assert names.SUBSCRIBE not in [frame["type"] for frame in python.sent]
 
 
 def test_a_key_that_is_forgotten_starts_nothing(python: Table) -> None:
     running(python)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
     python.confirm(A, "success")
     python.accept(B)  # a new job: this runtime forgets keys after a day
-    cancel = python.said(dialect.CANCEL)
+    cancel = python.said(names.CANCEL)
     assert cancel["job_id"] == cancel["payload"]["job_id"] == B
     python.confirm(A, "success")
     python.alive(2 * PATIENCE + 0.1)
@@ -245,9 +245,9 @@ def test_a_job_that_the_runtime_forgot_is_lost(python: Table) -> None:
     running(python)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
-    python.said(dialect.SUBSCRIBE)
-    python.error(dialect.JOB_NOT_FOUND)
+    python.said(names.UNSUBSCRIBE)
+    python.said(names.SUBSCRIBE)
+    python.error(names.JOB_NOT_FOUND)
     (gone,) = python.of(actions.JobGone)
     assert isinstance(gone.error, JobLost)
 
@@ -258,17 +258,17 @@ def test_silence_after_a_drop_is_not_the_end_of_a_job(python: Table) -> None:
     python.connect()
     for _ in range(20):
         python.wait(30)
-        python.hear({"type": dialect.PING, "payload": {"nonce": "alive"}})
+        python.hear({"type": names.PING, "payload": {"nonce": "alive"}})
     assert python.of(actions.JobGone) == []
     assert python.session.jobs.get(A) is not None
 
 
 def test_a_submit_that_was_accepted_on_the_dead_link_is_led_back(python: Table) -> None:
-    python.ask(dialect.SUBMIT)
+    python.ask(names.SUBMIT)
     python.cut()
     python.connect()
     python.accept(A, at="2026-01-01T00:00:05Z")  # before the welcome
-    python.said(dialect.UNSUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
     assert python.confirm(A)["payload"]["history"] is False
     python.event(1, A, 7)
     assert python.numbers == ["gap", 7]
@@ -276,11 +276,11 @@ def test_a_submit_that_was_accepted_on_the_dead_link_is_led_back(python: Table) 
 
 def test_a_stored_end_that_a_resume_brings_may_hide_a_loss(python: Table) -> None:
     # It answered the submit over a link that died before anything of it arrived.
-    python.ask(dialect.SUBMIT)
+    python.ask(names.SUBMIT)
     python.cut()
     python.connect()
     python.event(1, A, 1)
-    python.said(dialect.SUBMIT)
+    python.said(names.SUBMIT)
     python.cut()
     python.connect()
     python.result(2, A, "stored")
@@ -290,7 +290,7 @@ def test_a_stored_end_that_a_resume_brings_may_hide_a_loss(python: Table) -> Non
 
 
 def test_a_submit_that_never_arrived_is_just_sent_again(python: Table) -> None:
-    python.ask(dialect.SUBMIT)
+    python.ask(names.SUBMIT)
     python.cut()
     python.connect()
     python.accept(A)
@@ -302,9 +302,9 @@ def test_a_submit_that_never_arrived_is_just_sent_again(python: Table) -> None:
 
 @rule("accept-9", "accept-10")
 def test_a_job_of_an_earlier_session_has_its_history_before_its_end(python: Table) -> None:
-    python.ask(dialect.SUBMIT, key="mine")
+    python.ask(names.SUBMIT, key="mine")
     python.accept(A, at="2026-01-01T00:00:01Z", session_id="sess_before")
-    subscribe = python.said(dialect.SUBSCRIBE)
+    subscribe = python.said(names.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": True}
     python.result(1, A, session_id="sess_before")  # its stored end, at once
     python.event(1, A, 1)
@@ -321,11 +321,11 @@ def test_a_session_that_is_gone_is_started_anew_and_its_jobs_go_on(python: Table
     for _ in range(3):
         python.cut()
         assert "resume" in python.hello()["payload"]
-        python.error(dialect.PERMISSION_DENIED)
+        python.error(names.PERMISSION_DENIED)
     python.cut()
     hello = python.connect(session_id="sess_new")
     assert "resume" not in hello["payload"]
-    subscribe = python.said(dialect.SUBSCRIBE)
+    subscribe = python.said(names.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": True, "from_event_seq": 3}
     python.event(1, A, 4)
     python.confirmed(subscribe)
@@ -350,11 +350,11 @@ def test_a_resume_that_missed_nothing_is_asked_again_from_one_event_before() -> 
     running(typescript)
     typescript.cut()
     assert typescript.hello()["payload"]["resume"]["last_event_seq"] == 2
-    typescript.error(dialect.RESUME_WINDOW_EXPIRED)
+    typescript.error(names.RESUME_WINDOW_EXPIRED)
     typescript.cut()
     hello = typescript.connect()
     assert hello["payload"]["resume"]["last_event_seq"] == 1
-    typescript.said(dialect.SUBSCRIBE)
+    typescript.said(names.SUBSCRIBE)
 
 
 @rule("accept-8", "accept-22")
@@ -363,13 +363,13 @@ def test_a_dead_job_is_lost_and_not_taken_for_a_failed_one() -> None:
     running(typescript)
     typescript.cut()
     typescript.connect()
-    typescript.said(dialect.SUBSCRIBE)
+    typescript.said(names.SUBSCRIBE)
     typescript.hear(
         {
-            "type": dialect.JOB_ERROR,
+            "type": names.JOB_ERROR,
             "job_id": A,
             "event_seq": 3,
-            "payload": {"final_status": "error", "code": dialect.JOB_NOT_FOUND},
+            "payload": {"final_status": "error", "code": names.JOB_NOT_FOUND},
         }
     )
     (gone,) = typescript.of(actions.JobGone)
@@ -380,8 +380,8 @@ def test_a_dead_job_is_lost_and_not_taken_for_a_failed_one() -> None:
 
 def test_an_accepted_job_of_which_nothing_comes_is_asked_for() -> None:
     typescript = Table("typescript")
-    typescript.ask(dialect.SUBMIT, key="mine")
+    typescript.ask(names.SUBMIT, key="mine")
     typescript.accept(A)
     assert typescript.sent == []
     typescript.wait(PATIENCE)
-    assert typescript.said(dialect.SUBSCRIBE)["payload"]["history"] is True
+    assert typescript.said(names.SUBSCRIBE)["payload"]["history"] is True

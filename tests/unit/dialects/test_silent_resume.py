@@ -7,7 +7,7 @@ import pytest
 from arcp_client._dialects._silent_resume import FIRST_PAUSE, LONGEST_PAUSE, ResumePolling
 from arcp_client._protocol import actions
 from arcp_client._protocol.jobs import JobState
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import LinkLost
 from tests.interop.rules import rule
 from tests.unit.protocol.scripted import Table
@@ -70,7 +70,7 @@ def causes(table: Table) -> list[type[Exception]]:
 
 
 def running(table: Table) -> None:
-    table.ask(dialect.SUBMIT)
+    table.ask(names.SUBMIT)
     table.accept(A)
     table.event(1, A, 1)
 
@@ -118,7 +118,7 @@ def test_jobs_of_the_present_link_are_heard(table: Table) -> None:
 
 
 def test_a_job_that_was_accepted_again_is_bound_to_the_link_before(csharp: Table) -> None:
-    csharp.ask(dialect.SUBMIT)
+    csharp.ask(names.SUBMIT)
     resume(csharp)
     csharp.accept(A)
     csharp.wait(FIRST_PAUSE)
@@ -130,7 +130,7 @@ def test_where_a_session_may_subscribe_to_its_own_job_it_hears_of_it_at_once(rub
     running(ruby)
     resume(ruby)
     ruby.event(2, A, 2)  # what was kept meanwhile
-    subscribe = ruby.said(dialect.SUBSCRIBE)
+    subscribe = ruby.said(names.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": True, "from_event_seq": 1}
     ruby.event(3, A, 3)  # said between the replay and the subscription
     ruby.confirmed(subscribe)
@@ -146,7 +146,7 @@ def test_a_copy_in_the_history_of_an_own_job_is_dropped(ruby: Table) -> None:
     running(ruby)
     resume(ruby)
     ruby.event(2, A, 2, id="same")
-    subscribe = ruby.said(dialect.SUBSCRIBE)
+    subscribe = ruby.said(names.SUBSCRIBE)
     ruby.event(2, A, 2, id="same")
     ruby.confirmed(subscribe)
     ruby.event(3, A, 3)
@@ -159,9 +159,9 @@ def test_a_copy_in_the_history_of_an_own_job_is_dropped(ruby: Table) -> None:
 def test_where_it_may_not_the_next_resume_brings_what_there_is(ruby: Table, answer: str) -> None:
     running(ruby)
     resume(ruby)
-    subscribe = ruby.said(dialect.SUBSCRIBE)
+    subscribe = ruby.said(names.SUBSCRIBE)
     if answer == "refused":  # this runtime refuses subscriptions to jobs that have ended
-        ruby.error(dialect.PERMISSION_DENIED)
+        ruby.error(names.PERMISSION_DENIED)
     elif answer == "ended":
         ruby.confirmed(subscribe, "success")
     ruby.alive(40)
@@ -173,14 +173,14 @@ def test_where_it_may_not_the_next_resume_brings_what_there_is(ruby: Table, answ
 
 
 def test_a_job_that_was_started_over_the_lost_link_is_subscribed_to_as_well(ruby: Table) -> None:
-    ruby.ask(dialect.SUBMIT)
+    ruby.ask(names.SUBMIT)
     resume(ruby)
     ruby.accept(A)
-    assert ruby.said(dialect.SUBSCRIBE)["payload"] == {"job_id": A, "history": True}
+    assert ruby.said(names.SUBSCRIBE)["payload"] == {"job_id": A, "history": True}
 
 
 def test_without_subscriptions_it_is_waited_for_by_resuming() -> None:
-    ruby = Table("ruby", features=(dialect.HEARTBEAT,))
+    ruby = Table("ruby", features=(names.HEARTBEAT,))
     running(ruby)
     resume(ruby)
     assert ruby.sent == []
@@ -189,7 +189,7 @@ def test_without_subscriptions_it_is_waited_for_by_resuming() -> None:
 
 
 def test_a_watched_job_is_watched_again(table: Table) -> None:
-    table.ask(dialect.SUBSCRIBE, job_id=A)
+    table.ask(names.SUBSCRIBE, job_id=A)
     table.confirm(A)
     table.cut()
     table.connect()
@@ -202,8 +202,8 @@ def test_in_a_new_session_a_history_that_counts_by_job_is_asked_for_as_a_whole()
     running(table)
     table.cut()
     table.hello()
-    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.error(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id="sess_new")
-    subscribe = table.said(dialect.SUBSCRIBE)
+    subscribe = table.said(names.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": True}

@@ -8,7 +8,7 @@ from arcp_client._dialects import _unnumbered
 from arcp_client._dialects._unnumbered import TolerantReassembly
 from arcp_client._protocol import actions
 from arcp_client._protocol.reassembly import SETTLE, Hole, Verdict
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
@@ -55,7 +55,7 @@ def test_s2_an_unreadable_frame_without_an_id_is_told_apart_by_its_number(table:
 def test_s2_what_comes_again_after_a_long_outage_is_handled_once(table: Strict) -> None:
     table.event(1, JOB, 1, id="a")
     table.resumed(1)
-    table.said(dialect.SUBSCRIBE)
+    table.said(names.SUBSCRIBE)
     table.now += 3600
     table.event(1, JOB, 1, id="a")
     assert table.numbers == [1]
@@ -124,7 +124,7 @@ def test_s2_a_session_from_a_checkpoint_is_tolerant_once_the_runtime_is_known() 
 def test_s2_a_watched_job_with_numbers_of_its_own_has_none_here() -> None:
     table = Strict(spoken="ruby")
     table.submit()
-    table.ask(dialect.SUBSCRIBE, job_id="job_w", history=True)
+    table.ask(names.SUBSCRIBE, job_id="job_w", history=True)
     table.event(1, "job_w", 1)
     table.event(1, JOB, 1)
     table.event(77, "job_w", 2)
@@ -150,9 +150,9 @@ def test_the_number_of_remembered_ids_is_bounded(
 def test_ids_are_known_in_the_next_session_too(table: Strict) -> None:
     table.event(1, JOB, 1, id="a")
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)  # one event earlier
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)  # one event earlier
     table.cut()
     table.connect(session_id="sess_2")
     table.event(1, JOB, 1, id="a")
@@ -174,10 +174,10 @@ def test_after_a_rebase_the_next_number_follows_whatever_it_is() -> None:
 
 
 def test_s6_without_subscriptions_an_old_jobs_outcome_cannot_be_had() -> None:
-    table = Strict(features=(dialect.LISTING,))
-    table.ask(dialect.SUBMIT)
+    table = Strict(features=(names.LISTING,))
+    table.ask(names.SUBMIT)
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.sent.clear()
     table.connect(session_id="sess_2", accepted_at="2026-01-01T00:00:20Z")
@@ -187,7 +187,7 @@ def test_s6_without_subscriptions_an_old_jobs_outcome_cannot_be_had() -> None:
 
 def test_watching_a_job_that_has_ended_ends_at_once() -> None:
     table = Strict()
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=False)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=False)
     table.confirm(JOB, "success")
     assert table.confirm(JOB, "success")["payload"]["history"] is True  # for its outcome only
     table.event(1, JOB, 1)
@@ -197,8 +197,8 @@ def test_watching_a_job_that_has_ended_ends_at_once() -> None:
 
 def test_a_history_may_bring_the_end_before_its_confirmation() -> None:
     table = live(spoken="typescript")
-    table.ask(dialect.SUBSCRIBE, job_id="job_w", history=True)
-    subscribe = table.said(dialect.SUBSCRIBE)
+    table.ask(names.SUBSCRIBE, job_id="job_w", history=True)
+    subscribe = table.said(names.SUBSCRIBE)
     table.result(1, "job_w")
     table.confirmed(subscribe, "success")
     assert table.numbers == ["result"]

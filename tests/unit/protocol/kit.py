@@ -8,7 +8,7 @@ from typing import Any
 from arcp_client._dialects import recognise
 from arcp_client._protocol import actions
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.events import Event, Gap
 from tests.unit.protocol.scripted import Table, fresh
 
@@ -54,7 +54,7 @@ class Strict(Table):
 
     def submit(self, job_id: str = JOB, *, key: str | None = None) -> None:
         """A job is submitted and accepted."""
-        self.ask(dialect.SUBMIT, key=key)
+        self.ask(names.SUBMIT, key=key)
         self.accept(job_id)
 
     def raw(self, data: bytes) -> None:
@@ -73,7 +73,7 @@ class Strict(Table):
     def failure(self, seq: int, job_id: str, code: str, **fields: Any) -> None:
         """A job fails."""
         payload = {"final_status": "error", "code": code, "message": ""}
-        frame = {"type": dialect.JOB_ERROR, "job_id": job_id, "payload": payload, **fields}
+        frame = {"type": names.JOB_ERROR, "job_id": job_id, "payload": payload, **fields}
         self.hear({**frame, "event_seq": seq})
 
     def replay(self, first: int, last: int, job_id: str = JOB) -> None:
@@ -91,7 +91,7 @@ class Strict(Table):
     def refuse_hello(self, code: str, **payload: Any) -> dict[str, Any]:
         """A new link on which the runtime refuses the hello; gives that."""
         hello = self.hello()
-        self.hear({"type": dialect.SESSION_ERROR, "payload": {"code": code, **payload}})
+        self.hear({"type": names.SESSION_ERROR, "payload": {"code": code, **payload}})
         return hello
 
     @property

@@ -12,14 +12,14 @@ from arcp_client._dialects import recognise
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.events import Event, Gap
 
 __all__ = ["ULID", "Table", "welcome"]
 
 _COUNT = itertools.count(1)
 ULID = "01M8FG7VMNRJ7KBJC3XAC8W74H"
-_FEATURES = list(dialect.FEATURES)
+_FEATURES = list(names.FEATURES)
 
 
 def fresh(prefix: str = "") -> str:
@@ -56,7 +56,7 @@ def welcome(spoken: str, session_id: str, **fields: Any) -> dict[str, Any]:
         payload |= {"runtime_name": "acme", "runtime_version": "1"}
     payload |= fields
     return {
-        "type": dialect.WELCOME,
+        "type": names.WELCOME,
         "id": envelope_id,
         "session_id": session_id,
         "payload": payload,
@@ -77,7 +77,7 @@ class Table:
 
     lines = False
 
-    def __init__(self, spoken: str, *, features: tuple[str, ...] = dialect.FEATURES) -> None:
+    def __init__(self, spoken: str, *, features: tuple[str, ...] = names.FEATURES) -> None:
         self.spoken = spoken
         self.session = Session(features=features, recognise=recognise)
         self.id = f"sess_{fresh()}"
@@ -101,7 +101,7 @@ class Table:
         """A new link, and the client's first word on it."""
         self.session.greet(SecretStr("secret"), self.now, lines=self.lines)
         self.do()
-        return self.said(dialect.HELLO)
+        return self.said(names.HELLO)
 
     def cut(self) -> None:
         """The link is gone."""
@@ -125,12 +125,12 @@ class Table:
         """Time passes, and every ping is answered a moment later."""
         end = self.now + seconds
         for _ in range(1000):
-            pings = [frame for frame in self.sent if frame["type"] == dialect.PING]
+            pings = [frame for frame in self.sent if frame["type"] == names.PING]
             for ping in pings:
                 self.sent.remove(ping)
                 self.now += moment
                 pong = {"ping_nonce": ping["payload"]["nonce"]}
-                self.hear({"type": dialect.PONG, "payload": pong})
+                self.hear({"type": names.PONG, "payload": pong})
             deadline = self.session.deadline
             if not pings and (deadline is None or deadline > end):
                 break
@@ -145,7 +145,7 @@ class Table:
     def ask(self, kind: str, **payload: Any) -> Request:
         """The client asks for something."""
         key = payload.pop("key", None)
-        if kind == dialect.SUBMIT:
+        if kind == names.SUBMIT:
             payload = {"agent": "a", "input": None, "idempotency_key": key or fresh("auto-")}
         request = Request(
             kind=kind,
@@ -178,9 +178,9 @@ class Table:
 
     def accept(self, job_id: str, *, at: str = "2026-01-01T00:00:11Z", **fields: Any) -> None:
         """It takes in the submit that was sent, as this job."""
-        submit = self.said(dialect.SUBMIT)
+        submit = self.said(names.SUBMIT)
         payload = {"job_id": job_id, "agent": "a", "accepted_at": at, "request_id": submit["id"]}
-        self.hear({"type": dialect.ACCEPTED, "payload": payload, "job_id": job_id, **fields})
+        self.hear({"type": names.ACCEPTED, "payload": payload, "job_id": job_id, **fields})
 
     def event(self, seq: int | None, job_id: str, number: int, **fields: Any) -> None:
         """An event of a job: progress, with a time of its own for each number."""
@@ -189,7 +189,7 @@ class Table:
             "ts": f"2026-01-01T00:01:{number:02d}.000001Z",
             "body": {"current": number},
         }
-        frame = {"type": dialect.EVENT, "job_id": job_id, "payload": payload, **fields}
+        frame = {"type": names.EVENT, "job_id": job_id, "payload": payload, **fields}
         self.hear(frame if seq is None else {**frame, "event_seq": seq})
 
     def result(self, seq: int | None, job_id: str, value: Any = "done", **fields: Any) -> None:
@@ -197,7 +197,7 @@ class Table:
         payload = {"final_status": "success", "result": value}
         self.hear(
             {
-                "type": dialect.RESULT,
+                "type": names.RESULT,
                 "job_id": job_id,
                 "event_seq": seq,
                 "payload": payload,
@@ -207,7 +207,7 @@ class Table:
 
     def confirm(self, job_id: str, status: str = "running") -> dict[str, Any]:
         """It confirms the subscription that was sent; gives that."""
-        subscribe = self.said(dialect.SUBSCRIBE)
+        subscribe = self.said(names.SUBSCRIBE)
         assert subscribe["payload"]["job_id"] == job_id
         self.confirmed(subscribe, status)
         return subscribe
@@ -216,11 +216,11 @@ class Table:
         """It confirms that subscription."""
         job_id = subscribe["payload"]["job_id"]
         payload = {"request_id": subscribe["id"], "job_id": job_id, "current_status": status}
-        self.hear({"type": dialect.SUBSCRIBED, "job_id": job_id, "payload": payload})
+        self.hear({"type": names.SUBSCRIBED, "job_id": job_id, "payload": payload})
 
     def error(self, code: str, **fields: Any) -> None:
         """It reports an error without saying what about."""
-        self.hear({"type": dialect.SESSION_ERROR, "payload": {"code": code}, **fields})
+        self.hear({"type": names.SESSION_ERROR, "payload": {"code": code}, **fields})
 
     # -- what came of it
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import dedup
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from tests.unit.protocol.kit import JOB, Strict
 
 
@@ -18,7 +18,7 @@ def history(table: Strict, first: int, job_id: str = JOB, *, length: int = 3) ->
 
 
 def watch(table: Strict, job_id: str = JOB) -> None:
-    table.ask(dialect.SUBSCRIBE, job_id=job_id, history=True)
+    table.ask(names.SUBSCRIBE, job_id=job_id, history=True)
 
 
 def kept(table: Strict) -> set[str | None]:
@@ -32,7 +32,7 @@ def test_an_end_that_a_replay_brings_before_the_confirmation_is_followed_by_copi
     watch(table)
     table.cut()
     table.connect()  # the confirmation is lost, the history is not: the resume brings it
-    subscribe = table.said(dialect.SUBSCRIBE)
+    subscribe = table.said(names.SUBSCRIBE)
     behind = history(table, 1)
     table.confirmed(subscribe, "success")
     history(table, behind)
@@ -46,7 +46,7 @@ def test_so_it_is_where_the_confirmation_overtakes_the_replay() -> None:
     watch(table)
     table.cut()
     table.connect()
-    table.confirmed(table.said(dialect.SUBSCRIBE), "success")
+    table.confirmed(table.said(names.SUBSCRIBE), "success")
     history(table, history(table, 1))
     assert table.numbers == [0, 1, 2, "result"]
     assert kept(table) == set()
@@ -60,10 +60,10 @@ def test_in_a_new_session_only_what_is_asked_for_there_is_to_come() -> None:
     history(table, 1)
     table.cut()
     table.hello()
-    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.error(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id="sess_2")
-    table.confirmed(table.said(dialect.SUBSCRIBE), "success")
+    table.confirmed(table.said(names.SUBSCRIBE), "success")
     history(table, 1)
     assert [n for n in table.numbers if n in (0, 1, 2, "result")] == [0, 1, 2, "result"]
     assert kept(table) == set()
@@ -77,7 +77,7 @@ def test_copies_are_known_however_often_the_confirmation_is_lost() -> None:
         table.cut()
         table.connect()
         seq = history(table, seq)
-    table.confirmed(table.said(dialect.SUBSCRIBE), "success")
+    table.confirmed(table.said(names.SUBSCRIBE), "success")
     seq = history(table, seq)
     assert table.numbers == [0, 1, 2, "result"]
     assert kept(table) == set()
@@ -88,7 +88,7 @@ def test_whoever_asks_again_for_a_job_that_has_ended_is_told_all_of_it() -> None
     watch(table)
     table.cut()
     table.connect()
-    subscribe = table.said(dialect.SUBSCRIBE)
+    subscribe = table.said(names.SUBSCRIBE)
     behind = history(table, 1)
     table.confirmed(subscribe, "success")
     behind = history(table, behind)
@@ -118,7 +118,7 @@ def test_so_it_is_where_a_history_comes_before_its_confirmation() -> None:
     seq = history(table, 1)
     table.cut()
     table.connect()
-    subscribe = table.said(dialect.SUBSCRIBE)
+    subscribe = table.said(names.SUBSCRIBE)
     history(table, seq)
     table.confirmed(subscribe, "success")
     assert table.numbers == [0, 1, 2, "result"]

@@ -8,12 +8,12 @@ from arcp_client._protocol import actions
 from arcp_client._protocol.plans import PATIENCE, TRIES
 from arcp_client._protocol.reassembly import SETTLE
 from arcp_client._protocol.receiver import ROUNDS
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import JobCancelled, JobFailed, JobLost, ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
-LISTING_ONLY = (dialect.LISTING,)
-SUBSCRIPTIONS_ONLY = (dialect.SUBSCRIPTIONS,)
+LISTING_ONLY = (names.LISTING,)
+SUBSCRIPTIONS_ONLY = (names.SUBSCRIPTIONS,)
 
 
 def lose(table: Strict, first: int, last: int) -> None:
@@ -26,10 +26,10 @@ def lose(table: Strict, first: int, last: int) -> None:
 
 def listed(table: Strict, **statuses: str) -> None:
     """The runtime answers the listing that was asked for."""
-    request = table.said(dialect.LIST_JOBS)
+    request = table.said(names.LIST_JOBS)
     jobs = [{"job_id": job_id, "agent": "a", "status": s} for job_id, s in statuses.items()]
     payload = {"request_id": request["id"], "jobs": jobs, "next_cursor": None}
-    table.hear({"type": dialect.JOBS, "payload": payload})
+    table.hear({"type": names.JOBS, "payload": payload})
 
 
 def gone(table: Strict) -> list[actions.JobGone]:
@@ -113,10 +113,10 @@ def test_s4_a_job_that_the_runtime_does_not_know_is_lost() -> None:
     table = live()
     lose(table, 1, 1)
     listed(table)
-    subscribe = table.said(dialect.SUBSCRIBE)
+    subscribe = table.said(names.SUBSCRIBE)
     table.error(
-        dialect.JOB_NOT_FOUND,
-        payload={"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]},
+        names.JOB_NOT_FOUND,
+        payload={"code": names.JOB_NOT_FOUND, "request_id": subscribe["id"]},
     )
     (told,) = gone(table)
     assert isinstance(told.error, JobLost)
@@ -178,31 +178,31 @@ def test_s4_one_listing_is_for_all_open_jobs_over_all_its_pages() -> None:
     table.resumed(0)
     table.alive(SETTLE + 0.1)
     for page, found in enumerate((jobs[:20], jobs[20:40])):
-        asked = table.said(dialect.LIST_JOBS)
+        asked = table.said(names.LIST_JOBS)
         assert asked["payload"].get("cursor") == (f"page {page}" if page else None)
         entries = [{"job_id": j, "agent": "a", "status": "running"} for j in found]
         answer = {"request_id": asked["id"], "jobs": entries, "next_cursor": f"page {page + 1}"}
-        table.hear({"type": dialect.JOBS, "payload": answer})
+        table.hear({"type": names.JOBS, "payload": answer})
     listed(table)  # the last page has none of those that are left
     subscribed = [frame["payload"]["job_id"] for frame in table.sent]
     assert subscribed == jobs[40:]  # not every runtime lists what has ended
     for subscribe in table.sent[:]:
         table.sent.remove(subscribe)
-        error = {"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]}
-        table.hear({"type": dialect.SESSION_ERROR, "payload": error})
+        error = {"code": names.JOB_NOT_FOUND, "request_id": subscribe["id"]}
+        table.hear({"type": names.SESSION_ERROR, "payload": error})
     assert [effect.job_id for effect in gone(table)] == jobs[40:]
 
 
 def test_s4_a_listing_that_is_refused_is_refused_to_all_jobs_that_it_is_for() -> None:
-    table = Strict(features=(dialect.HEARTBEAT, dialect.LISTING))
+    table = Strict(features=(names.HEARTBEAT, names.LISTING))
     table.submit(JOB)
     table.submit("job_b")
     table.event(2, JOB, 2)
     table.resumed(0)
     table.alive(SETTLE + 0.1)
-    asked = table.said(dialect.LIST_JOBS)
-    error = {"code": dialect.JOB_NOT_FOUND, "request_id": asked["id"]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": error})
+    asked = table.said(names.LIST_JOBS)
+    error = {"code": names.JOB_NOT_FOUND, "request_id": asked["id"]}
+    table.hear({"type": names.SESSION_ERROR, "payload": error})
     assert [effect.job_id for effect in gone(table)] == [JOB, "job_b"]
 
 
@@ -210,12 +210,12 @@ def test_s4_a_job_in_doubt_is_not_looked_up_in_an_older_listing() -> None:
     table = live()
     table.submit("job_b")
     table.unreadable(1, "job_b")
-    first = table.said(dialect.LIST_JOBS)
+    first = table.said(names.LIST_JOBS)
     table.unreadable(2, JOB)
-    second = table.said(dialect.LIST_JOBS)
+    second = table.said(names.LIST_JOBS)
     for asked in (first, second):
         entries = [{"job_id": j, "agent": "a", "status": "running"} for j in (JOB, "job_b")]
-        table.hear({"type": dialect.JOBS, "payload": {"request_id": asked["id"], "jobs": entries}})
+        table.hear({"type": names.JOBS, "payload": {"request_id": asked["id"], "jobs": entries}})
     assert table.sent == []
 
 
@@ -246,7 +246,7 @@ def test_s4_no_job_is_given_up_because_of_a_link_that_stands_still() -> None:
     listed(table, **{JOB: "success"})
     table.confirm(JOB, "success")
     table.wait(3 * PATIENCE)
-    assert {frame["type"] for frame in table.sent} == {dialect.PING}
+    assert {frame["type"] for frame in table.sent} == {names.PING}
     assert gone(table) == []
     table.result(3, JOB)
     assert table.numbers == ["gap", 2, "result"]
@@ -288,7 +288,7 @@ def test_s4_the_check_survives_a_drop() -> None:
 
 
 def test_s4_no_job_is_given_up_while_its_end_may_be_behind_a_hole() -> None:
-    table = live(features=(dialect.SUBSCRIPTIONS,))
+    table = live(features=(names.SUBSCRIPTIONS,))
     lose(table, 1, 1)
     table.confirm(JOB, "success")
     table.confirm(JOB, "success")
@@ -308,7 +308,7 @@ def test_s4_no_job_is_given_up_while_its_end_may_be_behind_a_hole() -> None:
 def fresh_session(table: Strict) -> None:
     """The resume is refused, and a new session opened on the next link."""
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.sent.clear()
     table.order.clear()
@@ -367,9 +367,9 @@ def test_s5_an_end_behind_a_hole_counts_where_the_history_does_not_come() -> Non
     table = live()
     table.result(2, JOB)
     fresh_session(table)
-    subscribe = table.said(dialect.SUBSCRIBE)
-    payload = {"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    subscribe = table.said(names.SUBSCRIBE)
+    payload = {"code": names.JOB_NOT_FOUND, "request_id": subscribe["id"]}
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
     assert table.numbers == ["gap", "result"]
     assert gone(table) == []
 
@@ -393,7 +393,7 @@ def test_s5_a_second_fresh_session_asks_in_the_numbers_of_the_first_and_repeats_
     table.confirm(JOB)
     table.event(1, JOB, 4, id="e4")
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id="sess_3")
     assert table.confirm(JOB)["payload"]["from_event_seq"] == 3
@@ -404,7 +404,7 @@ def test_s5_a_second_fresh_session_asks_in_the_numbers_of_the_first_and_repeats_
 
 def test_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
     table = Strict()
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
     table.confirm(JOB)
     table.event(1, JOB, 1, id="e1")
     fresh_session(table)
@@ -416,21 +416,21 @@ def test_watched_jobs_are_watched_again_and_repeat_nothing() -> None:
 
 def test_a_copy_under_another_id_is_known_by_its_content() -> None:
     java = Strict(spoken="java")
-    java.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
-    subscribe, ping = java.said(dialect.SUBSCRIBE), java.said(dialect.PING)
+    java.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    subscribe, ping = java.said(names.SUBSCRIBE), java.said(names.PING)
     java.event(1, JOB, 3)  # live, ahead of the history
     java.confirmed(subscribe)
     for seq, number in enumerate((1, 2, 3), start=2):
         java.event(seq, JOB, number)
     pong = {"ping_nonce": ping["payload"]["nonce"]}
-    java.hear({"type": dialect.PONG, "payload": pong})
+    java.hear({"type": names.PONG, "payload": pong})
     assert java.numbers == [1, 2, 3]
     assert java.session.repeated == 1
     java.cut()
-    java.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    java.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     for _ in range(2):
         java.cut()
-        java.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+        java.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     java.cut()
     java.connect(session_id="sess_2")
     java.confirm(JOB)
@@ -442,7 +442,7 @@ def test_a_copy_under_another_id_is_known_by_its_content() -> None:
 
 def test_two_events_of_one_content_at_different_times_are_two() -> None:
     java = Strict(spoken="java")
-    java.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    java.ask(names.SUBSCRIBE, job_id=JOB, history=True)
     java.confirm(JOB)
     for seq, second in ((1, 1), (2, 2)):
         payload = {
@@ -450,7 +450,7 @@ def test_two_events_of_one_content_at_different_times_are_two() -> None:
             "ts": f"2026-01-01T00:00:0{second}Z",
             "body": {"level": "info", "message": "tick"},
         }
-        frame = {"type": dialect.EVENT, "job_id": JOB, "event_seq": seq, "payload": payload}
+        frame = {"type": names.EVENT, "job_id": JOB, "event_seq": seq, "payload": payload}
         java.hear(frame)
     java.alive(0.1)
     assert len(java.events) == 2
@@ -460,7 +460,7 @@ def test_a_subscription_that_is_refused_for_now_is_asked_for_again() -> None:
     table = live()
     fresh_session(table)
     for _ in range(TRIES - 1):
-        refused(table, table.said(dialect.SUBSCRIBE), retryable=True)
+        refused(table, table.said(names.SUBSCRIBE), retryable=True)
         assert table.sent == []
         table.wait(PATIENCE + 0.1)
     table.confirm(JOB)
@@ -471,11 +471,11 @@ def test_a_subscription_that_is_refused_for_now_is_asked_for_again() -> None:
 def test_s5_a_job_that_cannot_be_subscribed_to_is_looked_after_until_its_end() -> None:
     table = live()
     fresh_session(table)
-    refused(table, table.said(dialect.SUBSCRIBE), retryable=False)
+    refused(table, table.said(names.SUBSCRIBE), retryable=False)
     listed(table, **{JOB: "running"})
     for _ in range(20):
         table.wait(60)
-        if table.sent and table.sent[0]["type"] == dialect.SUBSCRIBE:
+        if table.sent and table.sent[0]["type"] == names.SUBSCRIBE:
             break
         table.sent.clear()
     table.confirm(JOB, "success")
@@ -487,15 +487,15 @@ def test_s5_a_job_that_cannot_be_subscribed_to_is_looked_after_until_its_end() -
 
 def refused(table: Strict, request: dict[str, object], *, retryable: bool) -> None:
     payload = {"code": "INTERNAL_ERROR", "retryable": retryable, "request_id": request["id"]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
 
 
 def test_s5_a_job_that_the_new_session_does_not_find_is_lost() -> None:
     table = live()
     fresh_session(table)
-    subscribe = table.said(dialect.SUBSCRIBE)
-    payload = {"code": dialect.JOB_NOT_FOUND, "request_id": subscribe["id"]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    subscribe = table.said(names.SUBSCRIBE)
+    payload = {"code": names.JOB_NOT_FOUND, "request_id": subscribe["id"]}
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
     assert [type(told.error) for told in gone(table)] == [JobLost]
 
 
@@ -542,9 +542,9 @@ def test_s6_a_job_under_a_key_of_the_users_may_be_old_and_is_subscribed_at_once(
 
 def test_s6_a_job_that_was_accepted_in_a_session_that_is_gone_is_subscribed_at_once() -> None:
     table = Strict()
-    table.ask(dialect.SUBMIT)
+    table.ask(names.SUBMIT)
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.sent.clear()
     table.connect(session_id="sess_2", accepted_at="2026-01-01T00:00:20Z")

@@ -9,7 +9,7 @@ from arcp_client._dialects import DIALECTS
 from arcp_client._protocol import actions
 from arcp_client._protocol.handshake import CUTS, REFUSALS
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import RemoteProtocolError, RequestError
 from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -55,7 +55,7 @@ def test_a_session_is_resumed_before_its_first_event_too() -> None:
 
 def test_s5_the_token_of_each_welcome_is_told_before_anything_else() -> None:
     table = live()
-    table.ask(dialect.LIST_JOBS)
+    table.ask(names.LIST_JOBS)
     table.cut()
     table.order.clear()
     table.hello()
@@ -78,7 +78,7 @@ def test_a_dialect_may_be_told_instead_of_recognised() -> None:
 # ------------------------------------------------------------------ what is no welcome
 
 
-@pytest.mark.parametrize("kind", sorted(dialect.LEGACY_TYPES))
+@pytest.mark.parametrize("kind", sorted(names.LEGACY_TYPES))
 @rule("accept-4")
 def test_the_older_family_is_named_in_the_error(kind: str) -> None:
     table = Strict(connect=False)
@@ -98,7 +98,7 @@ def test_a_welcome_that_names_no_session_is_none() -> None:
     assert table.of(actions.Opened) == []
 
 
-@pytest.mark.parametrize("kind", [dialect.CLOSED, dialect.BYE])
+@pytest.mark.parametrize("kind", [names.CLOSED, names.BYE])
 @rule("accept-4")
 def test_a_close_in_the_handshake_asks_for_another_link(kind: str) -> None:
     table = Strict(connect=False)
@@ -109,7 +109,7 @@ def test_a_close_in_the_handshake_asks_for_another_link(kind: str) -> None:
 
 @rule("accept-4")
 def test_any_error_in_the_handshake_refuses_it_at_once_whatever_its_form() -> None:
-    for kind in (dialect.SESSION_ERROR, dialect.JOB_ERROR):
+    for kind in (names.SESSION_ERROR, names.JOB_ERROR):
         table = live()
         table.cut()
         table.hello()
@@ -120,7 +120,7 @@ def test_any_error_in_the_handshake_refuses_it_at_once_whatever_its_form() -> No
 def test_other_messages_before_the_welcome_change_nothing() -> None:
     table = Strict(connect=False)
     table.hello()
-    table.hear({"type": dialect.PING, "payload": {"nonce": "n"}})
+    table.hear({"type": names.PING, "payload": {"nonce": "n"}})
     assert table.order[1:] == []
 
 
@@ -138,14 +138,14 @@ def test_what_comes_after_a_refusal_on_the_same_link_is_ignored() -> None:
 
 def test_a_refused_token_is_said_to_be_that() -> None:
     table = Strict(connect=False)
-    table.refuse_hello(dialect.UNAUTHENTICATED, message="who are you")
+    table.refuse_hello(names.UNAUTHENTICATED, message="who are you")
     assert table.causes == ["Unauthenticated"]
     assert "who are you" in str(table.of(actions.Relink)[0].cause)
 
 
 def test_a_first_hello_that_is_refused_keeps_the_runtimes_word_on_another_try() -> None:
     table = Strict(connect=False)
-    table.refuse_hello(dialect.INTERNAL_ERROR, retryable=True)
+    table.refuse_hello(names.INTERNAL_ERROR, retryable=True)
     cause = table.of(actions.Relink)[0].cause
     assert isinstance(cause, RequestError)
     assert cause.retryable
@@ -158,7 +158,7 @@ def test_s5_permission_denied_may_pass_and_is_followed_by_one_fresh_session() ->
     hellos = []
     for _ in range(REFUSALS):
         table.cut()
-        hellos.append(table.refuse_hello(dialect.PERMISSION_DENIED))
+        hellos.append(table.refuse_hello(names.PERMISSION_DENIED))
     assert all(hello["payload"]["resume"]["last_event_seq"] == 2 for hello in hellos)
     table.cut()
     assert "resume" not in table.connect(session_id="sess_2")["payload"]
@@ -169,11 +169,11 @@ def test_s5_a_bearer_token_that_ran_out_does_not_cost_the_session() -> None:
     table = live()
     table.replay(1, 2)
     table.cut()
-    table.refuse_hello(dialect.UNAUTHENTICATED)
+    table.refuse_hello(names.UNAUTHENTICATED)
     table.cut()
     table.session.greet(SecretStr("another"), table.now)
     table.do()
-    hello = table.said(dialect.HELLO)
+    hello = table.said(names.HELLO)
     assert hello["payload"]["auth"]["token"] == "another"
     assert hello["payload"]["resume"]["last_event_seq"] == 2
     table.hear(welcome("arcp-client", table.id))
@@ -185,7 +185,7 @@ def test_s5_a_resume_token_that_is_refused_as_if_it_were_the_bearer_ends_in_a_fr
 ):
     table = live()
     table.cut()
-    table.refuse_hello(dialect.UNAUTHENTICATED)
+    table.refuse_hello(names.UNAUTHENTICATED)
     table.cut()
     assert "resume" not in table.connect(session_id="sess_2")["payload"]
 
@@ -197,9 +197,9 @@ def test_a_token_that_was_rotated_and_never_delivered_leads_to_one_fresh_hello()
     for _ in range(2):  # taken, and cut before the welcome came
         assert "resume" in table.hello()["payload"]
         table.cut()
-    table.refuse_hello(dialect.PERMISSION_DENIED)
+    table.refuse_hello(names.PERMISSION_DENIED)
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     assert "resume" not in table.connect(session_id="sess_2")["payload"]
     assert gaps(table) == [(4, None, "unknown_end")]
@@ -235,9 +235,9 @@ def test_s5_a_welcome_for_another_session_is_a_fresh_one_and_said_to_be() -> Non
 def test_s5_a_resume_that_is_refused_after_the_welcome_is_followed_by_a_fresh_session() -> None:
     table = live()
     table.replay(1, 2)
-    table.ask(dialect.LIST_JOBS)
+    table.ask(names.LIST_JOBS)
     table.resumed(2)
-    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.error(names.RESUME_WINDOW_EXPIRED)
     assert table.causes == ["ResumeExpired"]
     assert table.of(actions.Refused) == []  # nobody's request is blamed for it
     table.cut()
@@ -248,7 +248,7 @@ def test_s5_a_resume_that_is_refused_after_the_welcome_is_followed_by_a_fresh_se
 def test_s5_so_it_is_when_the_code_says_less_and_nothing_was_asked() -> None:
     table = live()
     table.resumed(0)
-    table.error(dialect.PERMISSION_DENIED)
+    table.error(names.PERMISSION_DENIED)
     assert table.causes == ["ResumeExpired"]
 
 
@@ -257,22 +257,22 @@ def test_s5_so_it_is_when_the_error_names_the_hello() -> None:
     table.cut()
     hello = table.connect()
     payload = {"code": "INTERNAL_ERROR", "request_id": hello["id"]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
     assert table.causes == ["ResumeExpired"]
 
 
 def test_an_error_after_a_resume_may_be_the_answer_to_a_request() -> None:
     table = live()
     table.resumed(0)
-    request = table.ask(dialect.LIST_JOBS)
-    table.error(dialect.PERMISSION_DENIED)
+    request = table.ask(names.LIST_JOBS)
+    table.error(names.PERMISSION_DENIED)
     assert [refused.request for refused in table.of(actions.Refused)] == [request]
     assert table.causes == []
 
 
 def test_on_a_first_link_such_an_error_is_no_refused_resume() -> None:
     table = live()
-    table.error(dialect.PERMISSION_DENIED)
+    table.error(names.PERMISSION_DENIED)
     assert table.causes == []
     assert "PERMISSION_DENIED" in table.of(actions.Report)[-1].message
 
@@ -283,14 +283,14 @@ def test_on_a_first_link_such_an_error_is_no_refused_resume() -> None:
 @pytest.mark.parametrize(
     ("code", "cause"),
     [
-        (dialect.HEARTBEAT_LOST, "HeartbeatLost"),
-        (dialect.UNAUTHENTICATED, "Unauthenticated"),
+        (names.HEARTBEAT_LOST, "HeartbeatLost"),
+        (names.UNAUTHENTICATED, "Unauthenticated"),
     ],
 )
 @rule("accept-7")
 def test_errors_that_end_the_session_are_not_blamed_on_a_request(code: str, cause: str) -> None:
     table = live()
-    request = table.ask(dialect.LIST_JOBS)
+    request = table.ask(names.LIST_JOBS)
     table.error(code)
     assert table.causes == [cause]
     assert request in table.session.requests
@@ -300,14 +300,14 @@ def test_errors_that_end_the_session_are_not_blamed_on_a_request(code: str, caus
 @rule("accept-7")
 def test_unless_they_name_it() -> None:
     table = live()
-    request = table.ask(dialect.LIST_JOBS)
-    payload = {"code": dialect.UNAUTHENTICATED, "request_id": request.ids[-1]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    request = table.ask(names.LIST_JOBS)
+    payload = {"code": names.UNAUTHENTICATED, "request_id": request.ids[-1]}
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
     assert [refused.request for refused in table.of(actions.Refused)] == [request]
     assert table.causes == []
 
 
-@pytest.mark.parametrize("kind", [dialect.CLOSED, dialect.BYE])
+@pytest.mark.parametrize("kind", [names.CLOSED, names.BYE])
 @pytest.mark.parametrize(
     ("payload", "cause"),
     [

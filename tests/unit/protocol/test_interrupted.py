@@ -9,7 +9,7 @@ import pytest
 from arcp_client._dialects import DIALECTS
 from arcp_client._protocol import actions
 from arcp_client._protocol.recovery import QUIET
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import ArcpError
 from tests.property.peers import ALL, Play
 from tests.unit.protocol.kit import JOB, Strict, live
@@ -24,7 +24,7 @@ def fresh_session(table: Strict, session_id: str = "sess_2") -> None:
         table.cut()
         if "resume" not in table.hello()["payload"]:
             break
-        table.error(dialect.RESUME_WINDOW_EXPIRED)
+        table.error(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id=session_id)
 
@@ -37,11 +37,11 @@ def test_s13_a_subscription_that_did_not_take_effect_is_made_again(spoken: str) 
     table = live(spoken=spoken)
     table.event(1, JOB, 1)
     fresh_session(table)
-    first = table.said(dialect.SUBSCRIBE)["payload"]
+    first = table.said(names.SUBSCRIBE)["payload"]
     assert first == {"job_id": JOB, "history": True, "from_event_seq": 1}
     table.cut()
     table.connect()
-    assert table.said(dialect.SUBSCRIBE)["payload"] == first
+    assert table.said(names.SUBSCRIBE)["payload"] == first
 
 
 @pytest.mark.parametrize("spoken", ["csharp", "ruby"])
@@ -49,11 +49,11 @@ def test_s13_so_it_is_where_a_resumed_session_is_deaf(spoken: str) -> None:
     table = live(spoken=spoken)
     table.event(1, JOB, 1)
     fresh_session(table)
-    first = table.said(dialect.SUBSCRIBE)["payload"]
+    first = table.said(names.SUBSCRIBE)["payload"]
     assert first["history"]
     table.cut()
     table.connect()
-    assert table.said(dialect.SUBSCRIBE)["payload"] == first
+    assert table.said(names.SUBSCRIBE)["payload"] == first
 
 
 def test_s13_a_confirmed_subscription_is_not_made_again() -> None:
@@ -69,33 +69,33 @@ def test_s13_a_swallowed_subscription_is_made_again_with_its_history_on_a_link_t
     table = live()
     table.event(1, JOB, 1)
     fresh_session(table)
-    first = table.said(dialect.SUBSCRIBE)["payload"]
+    first = table.said(names.SUBSCRIBE)["payload"]
     table.alive(31)
-    listing = table.said(dialect.LIST_JOBS)
+    listing = table.said(names.LIST_JOBS)
     jobs = [{"job_id": JOB, "agent": "a", "status": "running"}]
-    table.hear({"type": dialect.JOBS, "payload": {"request_id": listing["id"], "jobs": jobs}})
+    table.hear({"type": names.JOBS, "payload": {"request_id": listing["id"], "jobs": jobs}})
     table.alive(QUIET + 1)
-    assert table.said(dialect.SUBSCRIBE)["payload"] == first
+    assert table.said(names.SUBSCRIBE)["payload"] == first
 
 
 def test_s13_and_on_the_next_link_even_if_the_listing_said_that_it_runs() -> None:
     table = live()
     fresh_session(table)
-    first = table.said(dialect.SUBSCRIBE)["payload"]
+    first = table.said(names.SUBSCRIBE)["payload"]
     table.alive(31)
-    listing = table.said(dialect.LIST_JOBS)
+    listing = table.said(names.LIST_JOBS)
     jobs = [{"job_id": JOB, "agent": "a", "status": "running"}]
-    table.hear({"type": dialect.JOBS, "payload": {"request_id": listing["id"], "jobs": jobs}})
+    table.hear({"type": names.JOBS, "payload": {"request_id": listing["id"], "jobs": jobs}})
     table.cut()
     table.connect()
-    assert table.said(dialect.SUBSCRIBE)["payload"] == first
+    assert table.said(names.SUBSCRIBE)["payload"] == first
 
 
 def test_s13_an_outcome_that_is_wanted_late_is_wanted_in_the_next_session_too() -> None:
     table = live()
     table.session.request_outcome("job_old", table.now)
     table.do()
-    assert table.said(dialect.SUBSCRIBE)["payload"]["job_id"] == "job_old"
+    assert table.said(names.SUBSCRIBE)["payload"]["job_id"] == "job_old"
     fresh_session(table)
     asked = [frame["payload"]["job_id"] for frame in table.sent]
     assert sorted(asked) == [JOB, "job_old"]
@@ -103,22 +103,22 @@ def test_s13_an_outcome_that_is_wanted_late_is_wanted_in_the_next_session_too() 
 
 def test_s13_a_job_that_was_doubted_is_doubted_on_the_next_link() -> None:
     table = Strict(spoken="csharp")
-    table.ask(dialect.SUBMIT, key="mine")
+    table.ask(names.SUBMIT, key="mine")
     table.accept(JOB)
     table.cut()
     table.connect()
-    assert table.said(dialect.SUBSCRIBE)["payload"] == {"job_id": JOB, "history": True}
+    assert table.said(names.SUBSCRIBE)["payload"] == {"job_id": JOB, "history": True}
 
 
 def test_s13_a_job_that_was_cancelled_before_it_began_is_cancelled_after_a_drop() -> None:
     python = Strict(spoken="python")
     python.submit()
-    python.ask(dialect.CANCEL, job_id=JOB)
+    python.ask(names.CANCEL, job_id=JOB)
     python.alive(0.1)  # it takes the cancel in
     for _ in range(2):
         python.cut()
         python.connect()
-        python.said(dialect.UNSUBSCRIBE)
+        python.said(names.UNSUBSCRIBE)
     python.confirm(JOB, "pending")
     (gone,) = python.of(actions.JobGone)
     assert gone.status == "cancelled"
@@ -130,8 +130,8 @@ def test_a_step_about_a_job_that_a_step_before_it_ended_is_not_taken() -> None:
     python.event(1, JOB, 1)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
-    subscribe = python.said(dialect.SUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
+    subscribe = python.said(names.SUBSCRIBE)
     python.result(4, JOB)  # behind a hole; telling the loss lets it go
     python.confirmed(subscribe, "success")
     assert python.numbers == [1, "gap", "result"]
@@ -144,8 +144,8 @@ def test_a_step_about_a_job_that_a_step_before_it_ended_is_not_taken() -> None:
 @pytest.mark.parametrize("spoken", RENAMING)
 def test_s13_a_history_that_the_next_resume_brings_repeats_nothing(spoken: str) -> None:
     table = Strict(spoken=spoken)
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
-    subscribe = table.said(dialect.SUBSCRIBE)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    subscribe = table.said(names.SUBSCRIBE)
     for number in (1, 2, 3):
         table.event(number, JOB, number)
     table.confirmed(subscribe)
@@ -156,8 +156,8 @@ def test_s13_a_history_that_the_next_resume_brings_repeats_nothing(spoken: str) 
     table.connect()
     for number in (1, 2, 3):
         table.event(number, JOB, number)
-    table.sent = [frame for frame in table.sent if frame["type"] == dialect.SUBSCRIBE]
-    subscribe = table.said(dialect.SUBSCRIBE)
+    table.sent = [frame for frame in table.sent if frame["type"] == names.SUBSCRIBE]
+    subscribe = table.said(names.SUBSCRIBE)
     for seq, number in enumerate((1, 2, 3, 4), start=4):
         table.event(seq, JOB, number)
     table.confirmed(subscribe)
@@ -171,13 +171,13 @@ def test_s13_what_a_resume_brings_of_a_watched_job_is_not_told_again_by_its_hist
     spoken: str,
 ) -> None:
     table = Strict(spoken=spoken)
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
     table.confirm(JOB)
     table.event(1, JOB, 1)
     table.alive(0.1)
     table.cut()
     table.connect()
-    subscribes = [frame for frame in table.sent if frame["type"] == dialect.SUBSCRIBE]
+    subscribes = [frame for frame in table.sent if frame["type"] == names.SUBSCRIBE]
     table.event(2, JOB, 2)  # was sent over the link before
     if subscribes:
         for seq, number in enumerate((1, 2, 3), start=3):
@@ -192,8 +192,8 @@ def test_s13_what_a_resume_brings_of_a_watched_job_is_not_told_again_by_its_hist
 
 def test_s13_equal_events_of_a_history_are_two_if_they_are_new() -> None:
     table = Strict(spoken="typescript")
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
-    subscribe = table.said(dialect.SUBSCRIBE)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    subscribe = table.said(names.SUBSCRIBE)
     for seq in (1, 2):
         table.event(seq, JOB, 7)
     table.confirmed(subscribe)
@@ -203,12 +203,12 @@ def test_s13_equal_events_of_a_history_are_two_if_they_are_new() -> None:
 def test_s13_nothing_is_asked_for_a_job_whose_end_the_replay_brought() -> None:
     python = Strict(spoken="python")
     for job_id in (JOB, "job_b"):
-        python.ask(dialect.SUBSCRIBE, job_id=job_id, history=True)
+        python.ask(names.SUBSCRIBE, job_id=job_id, history=True)
         python.confirm(job_id)
     python.cut()
     python.connect()
-    python.said(dialect.UNSUBSCRIBE)
-    subscribe = python.said(dialect.SUBSCRIBE)
+    python.said(names.UNSUBSCRIBE)
+    subscribe = python.said(names.SUBSCRIBE)
     python.result(1, "job_b")
     python.confirmed(subscribe)
     assert python.sent == []

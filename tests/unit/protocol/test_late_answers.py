@@ -9,7 +9,7 @@ import pytest
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import LATE, MOST_LATE, Request
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from tests.unit.protocol.kit import JOB, Strict, live
 
 TRACED = ["go", "java", "typescript", "csharp", "unknown"]
@@ -18,7 +18,7 @@ TRACED = ["go", "java", "typescript", "csharp", "unknown"]
 def submit(table: Strict, number: int, agent: str = "a", *, seconds: float = 30.0) -> Request:
     """A submit as a client sends it, with a trace of its own."""
     request = Request(
-        kind=dialect.SUBMIT,
+        kind=names.SUBMIT,
         payload=msgspec.Raw(msgspec.json.encode({"agent": agent, "input": None})),
         deadline=table.now + seconds,
         trace_id=f"{number:032x}",
@@ -33,11 +33,11 @@ def submit(table: Strict, number: int, agent: str = "a", *, seconds: float = 30.
 def accept(table: Strict, job_id: str, *, trace_id: str | None = None, agent: str = "a") -> None:
     payload = {"job_id": job_id, "agent": agent}
     top = {} if trace_id is None else {"trace_id": trace_id}
-    table.hear({"type": dialect.ACCEPTED, "job_id": job_id, "payload": payload, **top})
+    table.hear({"type": names.ACCEPTED, "job_id": job_id, "payload": payload, **top})
 
 
 def refusal(table: Strict, code: str = "INVALID_REQUEST", **top: Any) -> None:
-    table.hear({"type": dialect.SESSION_ERROR, "payload": {"code": code}, **top})
+    table.hear({"type": names.SESSION_ERROR, "payload": {"code": code}, **top})
 
 
 def of(table: Strict, kind: type) -> list[Request]:
@@ -71,7 +71,7 @@ def test_s14_a_late_refusal_refuses_no_newer_submit(spoken: str) -> None:
     table, first, second = overdue(spoken)
     refusal(table, trace_id=first.trace_id)
     code = {"code": "INVALID_REQUEST", "request_id": first.ids[0]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": code})  # and once more, by its id
+    table.hear({"type": names.SESSION_ERROR, "payload": code})  # and once more, by its id
     assert of(table, actions.Refused) == []
     assert second in table.session.requests
 
@@ -91,15 +91,15 @@ def test_s14_an_answer_that_names_nothing_is_that_of_the_oldest_be_it_late() -> 
     assert of(table, actions.Answered) == [second]
 
 
-@pytest.mark.parametrize("kind", [dialect.SUBSCRIBE, dialect.CANCEL, dialect.LIST_JOBS])
+@pytest.mark.parametrize("kind", [names.SUBSCRIBE, names.CANCEL, names.LIST_JOBS])
 def test_s14_so_it_is_for_every_kind_of_request(kind: str) -> None:
     table = Strict()
-    payload = {} if kind == dialect.LIST_JOBS else {"job_id": JOB}
+    payload = {} if kind == names.LIST_JOBS else {"job_id": JOB}
     table.ask(kind, **payload)
     table.wait(30)
     second = table.ask(kind, **payload)
     answer = {"session.list_jobs": "session.jobs"}.get(kind, f"{kind.rstrip('e')}ed")
-    answer = {"job.cancel": dialect.CANCELLED}.get(kind, answer)
+    answer = {"job.cancel": names.CANCELLED}.get(kind, answer)
     for expected in ([], [second]):
         table.hear({"type": answer, "payload": {"job_id": JOB} if payload else {"jobs": []}})
         assert of(table, actions.Answered) == expected
@@ -107,20 +107,20 @@ def test_s14_so_it_is_for_every_kind_of_request(kind: str) -> None:
 
 def test_s14_once_the_runtime_has_read_on_what_names_nothing_is_the_newer_ones() -> None:
     table = Strict(spoken="typescript")
-    first = table.ask(dialect.LIST_JOBS)  # it is swallowed
+    first = table.ask(names.LIST_JOBS)  # it is swallowed
     table.alive(31)
-    second = table.ask(dialect.LIST_JOBS)
+    second = table.ask(names.LIST_JOBS)
     table.error("INVALID_REQUEST")
     assert of(table, actions.Refused) == [first, second]
 
 
 def test_s14_how_long_and_how_many_late_answers_are_waited_for_is_bounded() -> None:
     table = Strict()
-    first = table.ask(dialect.LIST_JOBS)
+    first = table.ask(names.LIST_JOBS)
     table.alive(30 + LATE + 1)
     assert first not in list(table.session.requests.known())
     for _ in range(MOST_LATE + 5):
-        table.ask(dialect.LIST_JOBS)
+        table.ask(names.LIST_JOBS)
     table.alive(31)
     assert len(list(table.session.requests.known())) == MOST_LATE
 
@@ -182,18 +182,18 @@ def test_s14_a_key_in_use_refuses_the_submit_with_that_key() -> None:
     job.key = "key 2"
     submit(table, 1)
     second = submit(table, 2)
-    table.failure(1, JOB, dialect.DUPLICATE_KEY)
+    table.failure(1, JOB, names.DUPLICATE_KEY)
     assert of(table, actions.Refused) == [second]
 
 
 def test_s14_a_withdrawn_request_takes_its_late_answer_too() -> None:
     table = Strict()
-    first = table.ask(dialect.LIST_JOBS)
+    first = table.ask(names.LIST_JOBS)
     table.session.withdraw(first)
     table.wait(31)
-    second = table.ask(dialect.LIST_JOBS)
+    second = table.ask(names.LIST_JOBS)
     for expected in ([], [second]):
-        table.hear({"type": dialect.JOBS, "payload": {"jobs": []}})
+        table.hear({"type": names.JOBS, "payload": {"jobs": []}})
         assert of(table, actions.Answered) == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import actions
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import ResultUnavailable
 from arcp_client.events import Gap, ResultChunk
 from tests.unit.protocol.scripted import Table
@@ -24,7 +24,7 @@ class Watcher(Table):
     def __init__(self, spoken: str, *, seen: int = 2) -> None:
         super().__init__(spoken)
         self.seq = 0
-        self.ask(dialect.SUBSCRIBE, job_id=A, history=False)
+        self.ask(names.SUBSCRIBE, job_id=A, history=False)
         self.confirm(A)
         self.say(*range(5, 5 + seen))
 
@@ -43,19 +43,19 @@ class Watcher(Table):
             "ts": f"2026-01-01T00:01:{number:02d}.000001Z",
             "body": body,
         }
-        frame = {"type": dialect.EVENT, "id": f"{A}.{number}", "job_id": A, "payload": payload}
+        frame = {"type": names.EVENT, "id": f"{A}.{number}", "job_id": A, "payload": payload}
         self.hear({**frame, "event_seq": self.seq})
 
     def fresh(self) -> dict[str, object]:
         """The session is gone, and there is a new one; gives the subscription in it."""
         self.cut()
         while "resume" in self.hello()["payload"]:
-            self.error(dialect.RESUME_WINDOW_EXPIRED)
+            self.error(names.RESUME_WINDOW_EXPIRED)
             self.cut()
         self.cut()
         self.seq = 0
         self.connect(session_id=f"{self.id}.next")
-        return self.said(dialect.SUBSCRIBE)
+        return self.said(names.SUBSCRIBE)
 
 
 def over(table: Watcher, subscribe: dict[str, object], *past: int) -> None:
@@ -66,10 +66,10 @@ def over(table: Watcher, subscribe: dict[str, object], *past: int) -> None:
     table.confirmed(subscribe)
     if not first:
         table.say(*past)
-    for ping in [frame for frame in table.sent if frame["type"] == dialect.PING]:
+    for ping in [frame for frame in table.sent if frame["type"] == names.PING]:
         table.sent.remove(ping)
         pong = {"ping_nonce": ping["payload"]["nonce"]}
-        table.hear({"type": dialect.PONG, "payload": pong})
+        table.hear({"type": names.PONG, "payload": pong})
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_where_a_drop_loses_what_was_said_only_that_is_asked_for() -> None:
     table = Watcher("python")
     table.cut()
     table.connect()
-    table.said(dialect.UNSUBSCRIBE)
-    over(table, table.said(dialect.SUBSCRIBE), 1, 2, 3, 4, 5, 6, 7)
+    table.said(names.UNSUBSCRIBE)
+    over(table, table.said(names.SUBSCRIBE), 1, 2, 3, 4, 5, 6, 7)
     table.say(8)
     assert [number for number in table.numbers if number != "gap"] == [5, 6, 7, 8]
 
@@ -124,7 +124,7 @@ def test_pieces_of_the_result_come_all_the_same() -> None:
 def test_if_it_ended_meanwhile_only_its_outcome_is_wanted() -> None:
     table = Watcher("arcp-client", seen=0)
     table.confirmed(table.fresh(), "success")
-    again = table.said(dialect.SUBSCRIBE)
+    again = table.said(names.SUBSCRIBE)
     assert again["payload"] == {"job_id": A, "history": True}
     table.confirmed(again, "success")
     table.say(5, 6)
@@ -136,11 +136,11 @@ def test_if_it_ended_meanwhile_only_its_outcome_is_wanted() -> None:
 
 def test_a_watch_with_its_history_has_all_of_it_again() -> None:
     table = Table("arcp-client")
-    table.ask(dialect.SUBSCRIBE, job_id=A, history=True)
+    table.ask(names.SUBSCRIBE, job_id=A, history=True)
     table.confirm(A)
     table.cut()
     table.hello()
-    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.error(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id="sess_next")
     assert table.confirm(A)["payload"] == {"job_id": A, "history": True}
@@ -152,12 +152,12 @@ def test_a_watch_with_its_history_has_all_of_it_again() -> None:
 def test_whoever_asked_for_the_history_once_is_not_deprived_of_it_by_a_second_watch() -> None:
     table = Table("arcp-client")
     for history in (True, False):
-        table.ask(dialect.SUBSCRIBE, job_id=A, history=history)
+        table.ask(names.SUBSCRIBE, job_id=A, history=history)
         table.confirm(A)
     table.event(1, A, 5)
     table.cut()
     table.hello()
-    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.error(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id="sess_next")
     table.confirm(A)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arcp_client._dialects._unnumbered import Unnumbered
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from tests.unit.protocol.scripted import Table
 
 A_FEW, MANY = 400, 1600
@@ -52,32 +52,32 @@ class Small(Table):
     def own(self, n: int) -> None:
         """A job is submitted, says something and ends; somebody cancels it meanwhile."""
         job_id = f"job_{n}"
-        self.ask(dialect.SUBMIT, key=f"k{n}")
+        self.ask(names.SUBMIT, key=f"k{n}")
         self.accept(job_id)
         if self.sent:  # under a key of the user's it may be an old one
             self.subscribed()
-        self.ask(dialect.CANCEL, job_id=job_id)
+        self.ask(names.CANCEL, job_id=job_id)
         self.say(job_id)
 
     def watched(self, n: int) -> None:
         """A job is watched, with its history or without, says something and ends."""
         job_id = f"seen_{n}"
-        self.ask(dialect.SUBSCRIBE, job_id=job_id, history=bool(n % 2))
+        self.ask(names.SUBSCRIBE, job_id=job_id, history=bool(n % 2))
         self.subscribed()
         self.say(job_id)
 
     def subscribed(self) -> None:
         """The subscription is confirmed, and a ping that follows it answered."""
-        self.confirmed(self.said(dialect.SUBSCRIBE))
+        self.confirmed(self.said(names.SUBSCRIBE))
         for ping in self.sent:
             pong = {"ping_nonce": ping["payload"]["nonce"]}
-            self.hear({"type": dialect.PONG, "payload": pong})
+            self.hear({"type": names.PONG, "payload": pong})
         self.sent.clear()
 
     def left(self, n: int) -> None:
         """A job is watched and then not any more."""
         job_id = f"left_{n}"
-        self.ask(dialect.SUBSCRIBE, job_id=job_id, history=False)
+        self.ask(names.SUBSCRIBE, job_id=job_id, history=False)
         self.confirm(job_id)
         self.session.unsubscribe(job_id, self.now)
         self.do()
@@ -85,7 +85,7 @@ class Small(Table):
     def foreign(self, n: int) -> None:
         """A job that nobody asked for ends, one is refused, one cannot be read."""
         self.say(f"foreign_{n}")
-        request = self.ask(dialect.SUBSCRIBE, job_id=f"nobody_{n}", history=True)
+        request = self.ask(names.SUBSCRIBE, job_id=f"nobody_{n}", history=True)
         self.session.refuse(request, RuntimeError("no"), self.now)  # type: ignore[arg-type]
         self.do()
 

@@ -8,7 +8,7 @@ import pytest
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.obstacle import STEPS, Finding, Obstacle
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import LinkLost
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
@@ -97,7 +97,7 @@ def test_s18_the_jobs_of_the_place_are_checked_on_the_next_link() -> None:
     table.replay(1, 3)
     refused(table)
     refused(table)
-    looks = {dialect.SUBSCRIBE, dialect.LIST_JOBS}
+    looks = {names.SUBSCRIBE, names.LIST_JOBS}
     assert not {frame["type"] for frame in table.sent} & looks  # the replay comes first
     table.alive(0.1)
     assert {frame["type"] for frame in table.sent} & looks

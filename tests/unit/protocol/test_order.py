@@ -7,7 +7,7 @@ import pytest
 from arcp_client._protocol import actions
 from arcp_client._protocol.reassembly import SETTLE
 from arcp_client._protocol.receiver import ROUNDS
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.events import Gap, Progress, Status, Unknown
 from arcp_client.models import Checkpoint, OpenJob
 from tests.interop.rules import rule
@@ -67,7 +67,7 @@ def test_s3_nothing_is_lost_because_of_a_link_that_stands_still() -> None:
     table.event(4, JOB, 4)
     table.resumed(1)
     table.wait(10 * SETTLE)
-    assert {frame["type"] for frame in table.sent} == {dialect.PING}
+    assert {frame["type"] for frame in table.sent} == {names.PING}
     assert gaps(table) == []
     table.replay(2, 3)
     assert table.numbers == [1, 2, 3, 4]
@@ -358,16 +358,16 @@ def test_an_end_that_names_no_job_is_reported() -> None:
 def test_control_frames_without_a_number_move_no_cursor() -> None:
     table = live()
     table.replay(1, 3)
-    table.hear({"type": dialect.PING, "payload": {"nonce": "n"}})
-    table.hear({"type": dialect.JOBS, "payload": {"jobs": None}})
+    table.hear({"type": names.PING, "payload": {"nonce": "n"}})
+    table.hear({"type": names.JOBS, "payload": {"jobs": None}})
     table.resumed(3)
 
 
 @rule("accept-18")
 def test_control_frames_with_a_number_take_part_in_the_order() -> None:
     table = live()
-    cancel = table.ask(dialect.CANCEL, job_id=JOB)
-    table.hear({"type": dialect.CANCELLED, "event_seq": 1, "payload": {"job_id": JOB}})
+    cancel = table.ask(names.CANCEL, job_id=JOB)
+    table.hear({"type": names.CANCELLED, "event_seq": 1, "payload": {"job_id": JOB}})
     assert [answer.request for answer in table.of(actions.Answered)][-1] is cancel
     table.event(2, JOB, 2)
     assert table.numbers == [2]
@@ -376,8 +376,8 @@ def test_control_frames_with_a_number_take_part_in_the_order() -> None:
 
 def test_a_numbered_control_frame_behind_a_hole_acts_at_once_and_counts_in_its_turn() -> None:
     table = live()
-    table.ask(dialect.CANCEL, job_id=JOB)
-    table.hear({"type": dialect.CANCELLED, "event_seq": 2, "payload": {"job_id": JOB}})
+    table.ask(names.CANCEL, job_id=JOB)
+    table.hear({"type": names.CANCELLED, "event_seq": 2, "payload": {"job_id": JOB}})
     assert len(table.of(actions.Answered)) == 2
     table.resumed(0)
     table.event(1, JOB, 1)
@@ -387,8 +387,8 @@ def test_a_numbered_control_frame_behind_a_hole_acts_at_once_and_counts_in_its_t
 @rule("accept-8", "accept-18")
 def test_a_refusal_with_a_number_counts_and_ends_nothing() -> None:
     table = live()
-    request = table.ask(dialect.SUBMIT)
-    submit = table.said(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
+    submit = table.said(names.SUBMIT)
     table.failure(1, "job_made_up", "AGENT_NOT_AVAILABLE", trace_id=submit.get("trace_id"))
     assert [refused.request for refused in table.of(actions.Refused)] == [request]
     table.event(2, JOB, 2)
@@ -465,7 +465,7 @@ def test_s1_the_received_cursor_is_ahead_of_what_was_processed() -> None:
     table.replay(1, 9)
     assert table.session.ack(4, table.now)
     table.do()
-    assert table.said(dialect.ACK)["payload"] == {"last_processed_seq": 4}
+    assert table.said(names.ACK)["payload"] == {"last_processed_seq": 4}
     table.resumed(9)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from tests.unit.protocol.scripted import Table
 
 A, B = "job_a", "job_b"
@@ -18,14 +18,14 @@ def event(table: Table, seq: int, number: int) -> None:
 
 
 def pong(table: Table, ping: dict[str, Any]) -> None:
-    table.hear({"type": dialect.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
+    table.hear({"type": names.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
 
 
 @pytest.mark.parametrize("refused_first", [True, False])
 def test_a_refused_history_does_not_hold_up_that_of_another_job(refused_first: bool) -> None:
     table = Table("go")  # this runtime mixes histories, which end with the answer to a ping
-    table.ask(dialect.SUBSCRIBE, job_id=A, history=True)
-    table.ask(dialect.SUBSCRIBE, job_id=B, history=True)
+    table.ask(names.SUBSCRIBE, job_id=A, history=True)
+    table.ask(names.SUBSCRIBE, job_id=B, history=True)
     first, ping = (table.sent.pop(0) for _ in range(2))
     table.confirmed(first)
     event(table, 1, 2)
@@ -33,11 +33,11 @@ def test_a_refused_history_does_not_hold_up_that_of_another_job(refused_first: b
     assert table.numbers == []
 
     if refused_first:
-        table.error(dialect.JOB_NOT_FOUND)
+        table.error(names.JOB_NOT_FOUND)
         assert table.numbers == []
         pong(table, ping)
     else:
         pong(table, ping)
         assert table.numbers == []
-        table.error(dialect.JOB_NOT_FOUND)
+        table.error(names.JOB_NOT_FOUND)
     assert table.numbers == [1, 2]

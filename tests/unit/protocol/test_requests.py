@@ -9,7 +9,7 @@ import pytest
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import PendingRequests, Request
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import (
     ClientClosed,
     FeatureNotNegotiated,
@@ -31,7 +31,7 @@ def refused(table: Strict) -> list[Request]:
 
 def accept(table: Strict, job_id: str, **fields: Any) -> None:
     payload = {"job_id": job_id, **fields.pop("payload", {})}
-    table.hear({"type": dialect.ACCEPTED, "payload": payload, **fields})
+    table.hear({"type": names.ACCEPTED, "payload": payload, **fields})
 
 
 # ------------------------------------------------------------------ S6: the same again
@@ -42,7 +42,7 @@ def test_s6_a_submit_goes_out_again_with_the_same_bytes_under_a_fresh_id() -> No
     table = Strict()
     raw = b'{"agent":"a","input":{"b":1.0, "a":[2]},"idempotency_key":"k"}'
     request = Request(
-        kind=dialect.SUBMIT, payload=msgspec.Raw(raw), deadline=1e9, trace_id="ab" * 16, key="k"
+        kind=names.SUBMIT, payload=msgspec.Raw(raw), deadline=1e9, trace_id="ab" * 16, key="k"
     )
     table.session.request(request, table.now)
     table.resumed(0)
@@ -50,15 +50,15 @@ def test_s6_a_submit_goes_out_again_with_the_same_bytes_under_a_fresh_id() -> No
     sent = [e.data for e in table.order if isinstance(e, actions.Send) and e.request is request]
     assert len(sent) == 3
     assert all(raw in frame for frame in sent)
-    names = zip(sent, request.ids, strict=True)
-    assert len({frame.replace(name.encode(), b"") for frame, name in names}) == 1
+    ids = zip(sent, request.ids, strict=True)
+    assert len({frame.replace(name.encode(), b"") for frame, name in ids}) == 1
     assert len(set(request.ids)) == 3
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_s6_an_answer_to_any_of_its_ids_answers_it(which: int) -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.resumed(0)
     table.resumed(0)
     accept(table, JOB, payload={"request_id": request.ids[which]})
@@ -69,25 +69,25 @@ def test_s6_an_answer_to_any_of_its_ids_answers_it(which: int) -> None:
 
 def test_s7_requests_made_without_a_link_wait_for_it() -> None:
     table = Strict(connect=False)
-    request = table.ask(dialect.LIST_JOBS)
+    request = table.ask(names.LIST_JOBS)
     table.connect()
-    assert table.said(dialect.LIST_JOBS)["id"] == request.ids[0]
+    assert table.said(names.LIST_JOBS)["id"] == request.ids[0]
 
 
 def test_cancels_and_lists_and_pings_sent_during_an_outage_go_out_on_the_next_link() -> None:
     table = live()
     table.cut()
     for kind, payload in (
-        (dialect.CANCEL, {"job_id": JOB}),
-        (dialect.LIST_JOBS, {}),
-        (dialect.PING, {"nonce": "n"}),
+        (names.CANCEL, {"job_id": JOB}),
+        (names.LIST_JOBS, {}),
+        (names.PING, {"nonce": "n"}),
     ):
         table.ask(kind, **payload)
     table.connect()
     assert [frame["type"] for frame in table.sent] == [
-        dialect.CANCEL,
-        dialect.LIST_JOBS,
-        dialect.PING,
+        names.CANCEL,
+        names.LIST_JOBS,
+        names.PING,
     ]
 
 
@@ -96,9 +96,9 @@ def test_cancels_and_lists_and_pings_sent_during_an_outage_go_out_on_the_next_li
 
 def test_an_error_for_the_second_of_two_submits_leaves_the_first_alone() -> None:
     table = Strict()
-    first, second = table.ask(dialect.SUBMIT), table.ask(dialect.SUBMIT)
+    first, second = table.ask(names.SUBMIT), table.ask(names.SUBMIT)
     payload = {"code": "AGENT_NOT_AVAILABLE", "request_id": second.ids[0]}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
     assert refused(table) == [second]
     accept(table, JOB)
     assert answered(table) == [first]
@@ -107,15 +107,15 @@ def test_an_error_for_the_second_of_two_submits_leaves_the_first_alone() -> None
 def pair() -> tuple[Strict, Request, Request]:
     """Two submits under way; whatever names one means the second."""
     table = Strict()
-    first = table.ask(dialect.SUBMIT)
-    second = Request(kind=dialect.SUBMIT, payload={}, deadline=1e9, trace_id="cd" * 16)
+    first = table.ask(names.SUBMIT)
+    second = Request(kind=names.SUBMIT, payload={}, deadline=1e9, trace_id="cd" * 16)
     table.session.request(second, table.now)
     table.do()
     return table, first, second
 
 
 @pytest.mark.parametrize("name", ["request_id", "reply_to", "correlation_id", "id", "trace_id"])
-@pytest.mark.parametrize("kind", [dialect.SESSION_ERROR, dialect.JOB_ERROR])
+@pytest.mark.parametrize("kind", [names.SESSION_ERROR, names.JOB_ERROR])
 @rule("accept-6")
 def test_a_refusal_is_told_by_whatever_names_its_request(name: str, kind: str) -> None:
     table, _, second = pair()
@@ -131,7 +131,7 @@ def test_a_refusal_is_told_by_whatever_names_its_request(name: str, kind: str) -
 def test_the_id_that_a_frame_names_counts_before_its_own_and_that_before_the_trace() -> None:
     table, first, second = pair()
     payload = {"code": "INVALID_REQUEST", "request_id": first.ids[0]}
-    frame = {"type": dialect.SESSION_ERROR, "id": second.ids[0], "trace_id": second.trace_id}
+    frame = {"type": names.SESSION_ERROR, "id": second.ids[0], "trace_id": second.trace_id}
     table.hear({**frame, "payload": payload})
     assert refused(table) == [first]
 
@@ -139,8 +139,8 @@ def test_the_id_that_a_frame_names_counts_before_its_own_and_that_before_the_tra
 @rule("accept-6")
 def test_a_trace_counts_before_a_job_and_a_job_before_age() -> None:
     table, first, second = pair()
-    cancel = table.ask(dialect.CANCEL, job_id="job_x")
-    frame: dict[str, Any] = {"type": dialect.SESSION_ERROR, "job_id": "job_x"}
+    cancel = table.ask(names.CANCEL, job_id="job_x")
+    frame: dict[str, Any] = {"type": names.SESSION_ERROR, "job_id": "job_x"}
     code = {"code": "INVALID_REQUEST"}
     table.hear({**frame, "trace_id": second.trace_id, "payload": code})
     table.hear({**frame, "payload": code})
@@ -150,9 +150,9 @@ def test_a_trace_counts_before_a_job_and_a_job_before_age() -> None:
 
 def test_an_error_that_names_a_request_which_is_over_is_nobodys() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     payload = {"code": "INVALID_REQUEST", "request_id": "some other"}
-    table.hear({"type": dialect.SESSION_ERROR, "payload": payload})
+    table.hear({"type": names.SESSION_ERROR, "payload": payload})
     assert refused(table) == []
     assert request in table.session.requests
 
@@ -162,20 +162,20 @@ def test_an_error_that_names_a_request_which_is_over_is_nobodys() -> None:
 )
 def test_a_code_that_only_a_submit_can_meet_is_not_blamed_on_another_request(code: str) -> None:
     table = Strict()
-    table.ask(dialect.LIST_JOBS)
-    submit = table.ask(dialect.SUBMIT)
+    table.ask(names.LIST_JOBS)
+    submit = table.ask(names.SUBMIT)
     table.error(code)
     assert refused(table) == [submit]
 
 
 def test_an_unknown_job_is_not_blamed_on_a_listing_nor_anything_on_a_ping() -> None:
     table = live()
-    table.ask(dialect.PING, nonce="n")
-    table.ask(dialect.LIST_JOBS)
-    cancel = table.ask(dialect.CANCEL, job_id=JOB)
-    table.error(dialect.JOB_NOT_FOUND)
+    table.ask(names.PING, nonce="n")
+    table.ask(names.LIST_JOBS)
+    cancel = table.ask(names.CANCEL, job_id=JOB)
+    table.error(names.JOB_NOT_FOUND)
     assert refused(table) == [cancel]
-    table.error(dialect.JOB_NOT_FOUND)
+    table.error(names.JOB_NOT_FOUND)
     assert refused(table) == [cancel]
     assert "JOB_NOT_FOUND" in table.of(actions.Report)[-1].message
 
@@ -192,22 +192,22 @@ def test_an_acceptance_is_told_by_the_trace_else_it_is_the_oldests() -> None:
 @rule("accept-6")
 def test_subscriptions_and_cancels_are_told_by_their_job() -> None:
     table = Strict()
-    first = table.ask(dialect.SUBSCRIBE, job_id="job_1")
-    second = table.ask(dialect.SUBSCRIBE, job_id="job_2")
+    first = table.ask(names.SUBSCRIBE, job_id="job_1")
+    second = table.ask(names.SUBSCRIBE, job_id="job_2")
     for job_id in ("job_2", "job_1", "job_2"):
-        table.hear({"type": dialect.SUBSCRIBED, "payload": {"job_id": job_id}})
+        table.hear({"type": names.SUBSCRIBED, "payload": {"job_id": job_id}})
     assert answered(table) == [second, first]
     assert "answers no request" in table.of(actions.Report)[-1].message
 
 
 def test_pongs_are_told_by_their_nonce_and_where_it_is_missing_by_age() -> None:
     table = Strict()
-    pings = [Request(kind=dialect.PING, payload={"nonce": n}, deadline=1e9, nonce=n) for n in "abc"]
+    pings = [Request(kind=names.PING, payload={"nonce": n}, deadline=1e9, nonce=n) for n in "abc"]
     for ping in pings:
         table.session.request(ping, table.now)
-    table.hear({"type": dialect.PONG, "payload": {"ping_nonce": "b"}})
-    table.hear({"type": dialect.PONG, "payload": {"ping_nonce": "nobody's"}})
-    table.hear({"type": dialect.PONG, "payload": {}})
+    table.hear({"type": names.PONG, "payload": {"ping_nonce": "b"}})
+    table.hear({"type": names.PONG, "payload": {"ping_nonce": "nobody's"}})
+    table.hear({"type": names.PONG, "payload": {}})
     assert answered(table) == [pings[1], pings[0]]
     assert [effect.value for effect in table.of(actions.Answered)] == [table.now, table.now]
 
@@ -215,16 +215,16 @@ def test_pongs_are_told_by_their_nonce_and_where_it_is_missing_by_age() -> None:
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
     table = live()
     before = len(table.order)
-    table.hear({"type": dialect.JOBS, "payload": {}})
-    table.hear({"type": dialect.CANCELLED, "payload": {"job_id": JOB}})
-    table.hear({"type": dialect.PONG, "payload": {"ping_nonce": "x"}})
+    table.hear({"type": names.JOBS, "payload": {}})
+    table.hear({"type": names.CANCELLED, "payload": {"job_id": JOB}})
+    table.hear({"type": names.PONG, "payload": {"ping_nonce": "x"}})
     assert table.order[before:] == []
 
 
 def test_an_acceptance_that_names_no_job_is_reported() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
-    table.hear({"type": dialect.ACCEPTED, "payload": {"request_id": request.ids[0]}})
+    request = table.ask(names.SUBMIT)
+    table.hear({"type": names.ACCEPTED, "payload": {"request_id": request.ids[0]}})
     assert "names no job" in table.of(actions.Report)[-1].message
     assert request in table.session.requests
 
@@ -232,7 +232,7 @@ def test_an_acceptance_that_names_no_job_is_reported() -> None:
 @rule("accept-9")
 def test_a_delegated_job_is_no_answer_to_a_submit() -> None:
     table = live()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     accept(table, "job_child", payload={"parent_job_id": JOB})
     assert answered(table)[1:] == []
     told = table.of(actions.JobKnown)[-1]
@@ -246,8 +246,8 @@ def test_a_delegated_job_is_no_answer_to_a_submit() -> None:
 @rule("accept-8")
 def test_a_duplicate_key_names_the_job_that_has_it_and_that_goes_on() -> None:
     table = live()
-    request = table.ask(dialect.SUBMIT)
-    table.failure(1, JOB, dialect.DUPLICATE_KEY)
+    request = table.ask(names.SUBMIT)
+    table.failure(1, JOB, names.DUPLICATE_KEY)
     assert refused(table) == [request]
     table.event(2, JOB, 2)
     table.result(3, JOB)
@@ -257,17 +257,17 @@ def test_a_duplicate_key_names_the_job_that_has_it_and_that_goes_on() -> None:
 @rule("accept-8")
 def test_a_refused_cancel_ends_no_job() -> None:
     table = live()
-    cancel = table.ask(dialect.CANCEL, job_id=JOB)
-    payload = {"code": dialect.PERMISSION_DENIED}
-    table.hear({"type": dialect.JOB_ERROR, "job_id": JOB, "payload": payload})
+    cancel = table.ask(names.CANCEL, job_id=JOB)
+    payload = {"code": names.PERMISSION_DENIED}
+    table.hear({"type": names.JOB_ERROR, "job_id": JOB, "payload": payload})
     assert refused(table) == [cancel]
     assert [job.job_id for job in table.session.jobs] == [JOB]
 
 
 def test_a_failure_with_such_a_code_is_the_jobs_own_while_something_else_is_asked() -> None:
     table = live()
-    cancel = table.ask(dialect.CANCEL, job_id=JOB)
-    table.failure(1, JOB, dialect.PERMISSION_DENIED)
+    cancel = table.ask(names.CANCEL, job_id=JOB)
+    table.failure(1, JOB, names.PERMISSION_DENIED)
     assert table.numbers == ["error"]
     assert cancel in answered(table)  # a cancel is answered by the job's end
     assert refused(table) == []
@@ -276,7 +276,7 @@ def test_a_failure_with_such_a_code_is_the_jobs_own_while_something_else_is_aske
 @rule("accept-8")
 def test_a_refused_submit_under_a_made_up_job_is_a_refusal() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.failure(1, "job_made_up", "LEASE_SUBSET_VIOLATION")
     assert refused(table) == [request]
     assert table.events == []
@@ -284,14 +284,14 @@ def test_a_refused_submit_under_a_made_up_job_is_a_refusal() -> None:
 
 def test_where_no_refusal_is_correlated_any_code_refuses_a_submit() -> None:
     table = Strict(spoken="typescript")
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.failure(1, "job_made_up", "INTERNAL_ERROR")
     assert refused(table) == [request]
 
 
 def test_the_end_of_a_job_that_is_being_subscribed_to_is_its_end() -> None:
     table = Strict(spoken="typescript")
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
     table.failure(1, JOB, "INTERNAL_ERROR")
     assert table.numbers == ["error"]
 
@@ -308,7 +308,7 @@ def test_a_failure_of_an_unknown_job_is_delivered_when_nothing_was_submitted() -
 @rule("accept-27")
 def test_s7_a_request_that_is_not_answered_ends_at_its_deadline() -> None:
     table = Strict()
-    request = table.ask(dialect.LIST_JOBS)
+    request = table.ask(names.LIST_JOBS)
     table.wait(31)
     (effect,) = table.of(actions.Refused)
     assert effect.request is request
@@ -318,14 +318,14 @@ def test_s7_a_request_that_is_not_answered_ends_at_its_deadline() -> None:
 
 def test_s7_so_does_one_that_was_never_sent_and_it_says_so() -> None:
     table = Strict(connect=False)
-    table.ask(dialect.SUBMIT)
+    table.ask(names.SUBMIT)
     table.wait(31)
     assert "never sent" in str(table.of(actions.Refused)[0].error)
 
 
 @pytest.mark.parametrize(
     ("kind", "payload"),
-    [(dialect.LIST_JOBS, {}), (dialect.SUBSCRIBE, {"job_id": JOB}), (dialect.PING, {})],
+    [(names.LIST_JOBS, {}), (names.SUBSCRIBE, {"job_id": JOB}), (names.PING, {})],
 )
 @rule("send-11")
 def test_s7_what_the_runtime_does_not_offer_is_refused_at_once(
@@ -339,7 +339,7 @@ def test_s7_what_the_runtime_does_not_offer_is_refused_at_once(
 
 def test_s7_a_request_that_does_not_fit_the_link_ends() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.session.refuse(request, LocalProtocolError("too large"), table.now)
     table.session.refuse(request, LocalProtocolError("too large"), table.now)
     table.do()
@@ -348,7 +348,7 @@ def test_s7_a_request_that_does_not_fit_the_link_ends() -> None:
 
 def test_s7_every_request_ends_just_before_the_session() -> None:
     table = live()
-    requests = [table.ask(dialect.LIST_JOBS), table.ask(dialect.SUBMIT)]
+    requests = [table.ask(names.LIST_JOBS), table.ask(names.SUBMIT)]
     cause = LinkLost("no more")
     table.session.end(cause)
     table.do()
@@ -361,7 +361,7 @@ def test_s7_every_request_ends_just_before_the_session() -> None:
 
 def test_s7_without_a_cause_they_end_with_the_client() -> None:
     table = live()
-    table.ask(dialect.LIST_JOBS)
+    table.ask(names.LIST_JOBS)
     table.session.end(None)
     table.do()
     assert isinstance(table.of(actions.Refused)[0].error, ClientClosed)
@@ -370,7 +370,7 @@ def test_s7_without_a_cause_they_end_with_the_client() -> None:
 def test_s7_nothing_can_be_asked_of_a_session_that_is_over() -> None:
     table = Strict()
     table.session.end(None)
-    request = Request(kind=dialect.PING, payload={}, deadline=1e9)
+    request = Request(kind=names.PING, payload={}, deadline=1e9)
     with pytest.raises(LocalProtocolError, match="the session is ended"):
         table.session.request(request, table.now)
     table.session.request_outcome(JOB, table.now)
@@ -380,8 +380,8 @@ def test_s7_nothing_can_be_asked_of_a_session_that_is_over() -> None:
 @rule("accept-16")
 def test_a_cancel_is_answered_by_the_jobs_end() -> None:
     table = live()
-    cancel = table.ask(dialect.CANCEL, job_id=JOB)
-    other = table.ask(dialect.CANCEL, job_id="job_b")
+    cancel = table.ask(names.CANCEL, job_id=JOB)
+    other = table.ask(names.CANCEL, job_id="job_b")
     table.result(1, JOB)
     assert cancel in answered(table)
     assert other in table.session.requests
@@ -398,60 +398,60 @@ def one_by_one() -> Strict:
 @rule("send-11")
 def test_one_at_a_time_the_next_goes_out_when_the_first_has_ended() -> None:
     table = one_by_one()
-    first, second = table.ask(dialect.LIST_JOBS), table.ask(dialect.LIST_JOBS)
+    first, second = table.ask(names.LIST_JOBS), table.ask(names.LIST_JOBS)
     assert len(table.sent) == 1
     table.error("INVALID_REQUEST")
     assert refused(table) == [first]
     assert len(table.sent) == 2
-    table.hear({"type": dialect.JOBS, "payload": {"request_id": second.ids[0]}})
+    table.hear({"type": names.JOBS, "payload": {"request_id": second.ids[0]}})
     assert answered(table) == [second]
 
 
 def test_one_at_a_time_pings_do_not_wait() -> None:
     table = one_by_one()
-    table.ask(dialect.LIST_JOBS)
-    table.ask(dialect.PING, nonce="n")
-    assert [frame["type"] for frame in table.sent] == [dialect.LIST_JOBS, dialect.PING]
+    table.ask(names.LIST_JOBS)
+    table.ask(names.PING, nonce="n")
+    assert [frame["type"] for frame in table.sent] == [names.LIST_JOBS, names.PING]
 
 
 @rule("accept-27")
 def test_one_at_a_time_a_request_out_of_time_makes_place() -> None:
     """Several runtimes answer nothing at all for a request that they do not like."""
     table = one_by_one()
-    table.ask(dialect.LIST_JOBS)
+    table.ask(names.LIST_JOBS)
     table.now += 10
-    table.ask(dialect.LIST_JOBS)
+    table.ask(names.LIST_JOBS)
     table.sent.clear()
     table.wait(21)
-    assert dialect.LIST_JOBS in [frame["type"] for frame in table.sent]
+    assert names.LIST_JOBS in [frame["type"] for frame in table.sent]
 
 
 def test_one_at_a_time_what_cannot_be_sent_makes_place_too() -> None:
-    table = Strict(spoken="typescript", features=(dialect.LISTING,), connect=False)
-    table.ask(dialect.SUBSCRIBE, job_id=JOB)
-    table.ask(dialect.LIST_JOBS)
+    table = Strict(spoken="typescript", features=(names.LISTING,), connect=False)
+    table.ask(names.SUBSCRIBE, job_id=JOB)
+    table.ask(names.LIST_JOBS)
     table.connect()
-    assert [frame["type"] for frame in table.sent] == [dialect.LIST_JOBS]
+    assert [frame["type"] for frame in table.sent] == [names.LIST_JOBS]
 
 
 def test_a_withdrawn_request_is_still_to_be_answered_and_nobody_else_gets_its_answer() -> None:
     table = one_by_one()
-    first, second = table.ask(dialect.LIST_JOBS), table.ask(dialect.LIST_JOBS)
+    first, second = table.ask(names.LIST_JOBS), table.ask(names.LIST_JOBS)
     table.session.withdraw(first)
     assert not first.waits
     assert [request.orphaned for request in table.session.requests] == [True, False]
     table.error("INVALID_REQUEST")
     assert refused(table) == []
-    table.hear({"type": dialect.JOBS, "payload": {}})
+    table.hear({"type": names.JOBS, "payload": {}})
     assert answered(table) == [second]
 
 
 def test_a_withdrawn_request_nobody_waits_for() -> None:
     table = Strict()
-    request = table.ask(dialect.LIST_JOBS)
+    request = table.ask(names.LIST_JOBS)
     table.session.withdraw(request)
     assert all(request.orphaned for request in table.session.requests)
-    table.hear({"type": dialect.JOBS, "payload": {"request_id": request.ids[0]}})
+    table.hear({"type": names.JOBS, "payload": {"request_id": request.ids[0]}})
     table.session.withdraw(request)
     assert table.of(actions.Answered) == []
     assert len(table.session.requests) == 0
@@ -459,12 +459,12 @@ def test_a_withdrawn_request_nobody_waits_for() -> None:
 
 def test_a_withdrawn_request_is_not_sent_again_nor_does_it_time_out() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.session.withdraw(request)
     table.cut()
     table.connect()
     assert table.sent == []
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.session.withdraw(request)
     table.wait(31)
     assert table.of(actions.Refused) == []
@@ -472,14 +472,14 @@ def test_a_withdrawn_request_is_not_sent_again_nor_does_it_time_out() -> None:
 
 def test_a_request_that_was_never_sent_is_withdrawn_at_once() -> None:
     table = Strict(connect=False)
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.session.withdraw(request)
     assert len(table.session.requests) == 0
 
 
 def test_the_job_of_a_withdrawn_submit_is_known_all_the_same() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBMIT)
+    request = table.ask(names.SUBMIT)
     table.session.withdraw(request)
     accept(table, JOB)
     assert [told.mine for told in table.of(actions.JobKnown)] == [True]
@@ -489,9 +489,9 @@ def test_the_job_of_a_withdrawn_submit_is_known_all_the_same() -> None:
 
 def test_a_withdrawn_subscription_is_no_news() -> None:
     table = Strict()
-    request = table.ask(dialect.SUBSCRIBE, job_id=JOB)
+    request = table.ask(names.SUBSCRIBE, job_id=JOB)
     table.session.withdraw(request)
-    table.hear({"type": dialect.SUBSCRIBED, "payload": {"job_id": JOB}})
+    table.hear({"type": names.SUBSCRIBED, "payload": {"job_id": JOB}})
     assert table.of(actions.JobKnown) == []
     table.session.end(None)
     table.do()
@@ -500,7 +500,7 @@ def test_a_withdrawn_subscription_is_no_news() -> None:
 
 def test_withdrawn_requests_are_not_told_of_the_end() -> None:
     table = Strict()
-    table.session.withdraw(table.ask(dialect.SUBMIT))
+    table.session.withdraw(table.ask(names.SUBMIT))
     table.session.end(None)
     table.do()
     assert table.of(actions.Refused) == []
@@ -508,9 +508,9 @@ def test_withdrawn_requests_are_not_told_of_the_end() -> None:
 
 def test_requests_are_kept_in_the_order_in_which_they_were_made() -> None:
     requests = PendingRequests()
-    made = [Request(kind=dialect.LIST_JOBS, payload={}, deadline=float(n)) for n in (3, 1, 2)]
+    made = [Request(kind=names.LIST_JOBS, payload={}, deadline=float(n)) for n in (3, 1, 2)]
     for request in made:
         requests.add(request)
     assert list(requests) == made
     assert requests.deadline == 1.0
-    assert [request.name for request in requests] == [dialect.LIST_JOBS] * 3
+    assert [request.name for request in requests] == [names.LIST_JOBS] * 3

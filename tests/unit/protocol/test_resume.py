@@ -9,7 +9,7 @@ from arcp_client._dialects import DIALECTS
 from arcp_client._protocol.handshake import CUTS, REFUSALS, ResumeState
 from arcp_client._protocol.peer import Next, Peer
 from arcp_client._protocol.session import Session
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.replies import Refusal, Welcome
 from arcp_client.models import SessionInfo
 from tests.interop.rules import rule
@@ -79,7 +79,7 @@ def test_s5_another_session_in_the_welcome_is_a_fresh_one() -> None:
 def test_s5_an_expired_window_means_a_fresh_session() -> None:
     state = live()
     state.block(1, BEARER)
-    assert state.refused(refusal(dialect.RESUME_WINDOW_EXPIRED), STRICT) is Next.FRESH
+    assert state.refused(refusal(names.RESUME_WINDOW_EXPIRED), STRICT) is Next.FRESH
     state.forget()
     assert (state.session_id, state.token, presented(state)) == (None, None, None)
 
@@ -87,10 +87,10 @@ def test_s5_an_expired_window_means_a_fresh_session() -> None:
 @pytest.mark.parametrize(
     ("code", "name", "retryable"),
     [
-        (dialect.PERMISSION_DENIED, "python", False),
-        (dialect.RESUME_WINDOW_EXPIRED, "go", False),
-        (dialect.RESUME_WINDOW_EXPIRED, "java", False),
-        (dialect.INTERNAL_ERROR, "arcp-client", True),
+        (names.PERMISSION_DENIED, "python", False),
+        (names.RESUME_WINDOW_EXPIRED, "go", False),
+        (names.RESUME_WINDOW_EXPIRED, "java", False),
+        (names.INTERNAL_ERROR, "arcp-client", True),
     ],
 )
 @rule("accept-24")
@@ -109,7 +109,7 @@ def test_s5_a_welcome_starts_the_count_anew() -> None:
     state = live(refusals=2)
     for _ in range(5):
         state.block(1, BEARER)
-        assert state.refused(refusal(dialect.PERMISSION_DENIED), STRICT) is Next.AGAIN
+        assert state.refused(refusal(names.PERMISSION_DENIED), STRICT) is Next.AGAIN
         state.block(1, BEARER)
         assert state.welcomed(welcome()) is True
 
@@ -117,7 +117,7 @@ def test_s5_a_welcome_starts_the_count_anew() -> None:
 @rule("accept-23")
 def test_s5_a_caught_up_resume_is_asked_for_one_event_earlier_once() -> None:
     state, typescript = live(), peer("typescript")
-    expired = refusal(dialect.RESUME_WINDOW_EXPIRED)
+    expired = refusal(names.RESUME_WINDOW_EXPIRED)
     assert presented(state, 7) == ("s1", "t1", 7)
     assert state.refused(expired, typescript) is Next.AGAIN
     assert presented(state, 7) == ("s1", "t1", 6)
@@ -128,7 +128,7 @@ def test_s5_a_caught_up_resume_is_asked_for_one_event_earlier_once() -> None:
 def test_s5_one_event_earlier_than_none_is_none() -> None:
     state = live()
     state.block(0, BEARER)
-    state.refused(refusal(dialect.RESUME_WINDOW_EXPIRED), peer("typescript"))
+    state.refused(refusal(names.RESUME_WINDOW_EXPIRED), peer("typescript"))
     assert presented(state, 0) == ("s1", "t1", 0)
 
 
@@ -136,25 +136,25 @@ def test_s5_a_refused_bearer_token_gives_way_to_another_one() -> None:
     """A token that ran out while the link was down must not cost the session."""
     state = live()
     state.block(7, BEARER)
-    assert state.refused(refusal(dialect.UNAUTHENTICATED), STRICT) is Next.AGAIN
+    assert state.refused(refusal(names.UNAUTHENTICATED), STRICT) is Next.AGAIN
     state.left(101.0)
     assert presented(state, bearer=SecretStr("newer")) == ("s1", "t1", 7)
-    assert state.refused(refusal(dialect.UNAUTHENTICATED), STRICT) is Next.FRESH
+    assert state.refused(refusal(names.UNAUTHENTICATED), STRICT) is Next.FRESH
 
 
 def test_s5_with_the_same_bearer_token_the_resume_token_may_be_meant() -> None:
     state = live()
     state.block(7, BEARER)
-    state.refused(refusal(dialect.UNAUTHENTICATED), STRICT)
+    state.refused(refusal(names.UNAUTHENTICATED), STRICT)
     state.left(101.0)
     assert presented(state) is None
-    assert state.refused(refusal(dialect.UNAUTHENTICATED), STRICT) is Next.GIVE_UP
+    assert state.refused(refusal(names.UNAUTHENTICATED), STRICT) is Next.GIVE_UP
 
 
 def test_a_refused_first_hello_has_nothing_to_fall_back_on() -> None:
     state = ResumeState()
     state.block(0, BEARER)
-    assert state.refused(refusal(dialect.PERMISSION_DENIED), None) is Next.GIVE_UP
+    assert state.refused(refusal(names.PERMISSION_DENIED), None) is Next.GIVE_UP
 
 
 def test_a_resume_that_is_cut_off_again_and_again_is_given_up_once() -> None:

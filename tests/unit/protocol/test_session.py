@@ -9,7 +9,7 @@ import pytest
 from arcp_client._protocol import actions
 from arcp_client._protocol.session import CONFIRMS_WITHIN as PATIENCE
 from arcp_client._protocol.session import Session, State
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import LinkLost, LocalProtocolError
 from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -52,14 +52,14 @@ def test_before_the_first_welcome_nothing_is_known() -> None:
 def test_a_session_knows_its_last_id_also_while_there_is_none_to_go_on_with() -> None:
     table = live()
     table.cut()
-    table.refuse_hello(dialect.RESUME_WINDOW_EXPIRED)
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
     assert table.session.session_id == "sess_1"
     assert table.session.resume_token is None
 
 
 def test_a_second_welcome_is_no_message_of_a_live_session() -> None:
     table = Strict()
-    table.hear({"type": dialect.WELCOME, "payload": {}})
+    table.hear({"type": names.WELCOME, "payload": {}})
     assert "unknown type" in table.of(actions.Report)[-1].message
 
 
@@ -77,10 +77,10 @@ def kinds(table: Strict) -> list[str]:
     return [frame["type"] for frame in table.sent]
 
 
-@pytest.mark.parametrize("kind", [dialect.CLOSED, dialect.BYE])
+@pytest.mark.parametrize("kind", [names.CLOSED, names.BYE])
 def test_a_close_ends_with_its_confirmation(kind: str) -> None:
     table = closing("arcp-client")
-    assert kinds(table) == [dialect.CLOSE]
+    assert kinds(table) == [names.CLOSE]
     assert table.session.state is State.CLOSING
     table.hear({"type": kind, "payload": {}})
     assert table.session.state is State.ENDED
@@ -106,11 +106,11 @@ def test_a_close_that_nobody_confirms_is_bounded() -> None:
 def test_a_close_is_idempotent() -> None:
     table = closing("arcp-client")
     table.session.close(table.now)
-    table.hear({"type": dialect.CLOSED, "payload": {}})
+    table.hear({"type": names.CLOSED, "payload": {}})
     table.session.close(table.now)
     table.session.end(LinkLost("late"))
     table.do()
-    assert kinds(table) == [dialect.CLOSE]
+    assert kinds(table) == [names.CLOSE]
     assert [effect.cause for effect in table.of(actions.Ended)] == [None]
 
 
@@ -118,8 +118,8 @@ def test_a_close_is_idempotent() -> None:
 def test_an_unknown_runtime_is_told_as_the_specification_says() -> None:
     table = closing("go-but-nobody-can-tell")
     assert table.session.peer.name == "unknown"
-    assert kinds(table) == [dialect.CLOSE]
-    table.hear({"type": dialect.CLOSED, "payload": {}})
+    assert kinds(table) == [names.CLOSE]
+    table.hear({"type": names.CLOSED, "payload": {}})
     assert table.session.state is State.ENDED
 
 
@@ -129,7 +129,7 @@ def test_a_runtime_that_refuses_to_close_the_session_is_not_waited_for_long() ->
     table.error("INVALID_REQUEST")
     assert table.session.state is State.CLOSING
     table.wait(PATIENCE + 0.1)
-    assert kinds(table) == [dialect.CLOSE]
+    assert kinds(table) == [names.CLOSE]
     assert table.session.state is State.ENDED
 
 
@@ -152,15 +152,15 @@ def test_without_a_link_a_close_ends_at_once() -> None:
 
 def test_events_and_answers_still_count_while_it_closes() -> None:
     table = live()
-    request = table.ask(dialect.LIST_JOBS)
+    request = table.ask(names.LIST_JOBS)
     table.session.close(table.now)
     table.do()
     table.event(1, JOB, 1)
-    table.hear({"type": dialect.JOBS, "payload": {"request_id": request.ids[0]}})
+    table.hear({"type": names.JOBS, "payload": {"request_id": request.ids[0]}})
     assert table.numbers == [1]
     assert table.of(actions.Answered)[-1].request is request
     with pytest.raises(LocalProtocolError, match="closing"):
-        table.ask(dialect.LIST_JOBS)
+        table.ask(names.LIST_JOBS)
 
 
 def test_a_hole_while_it_closes_asks_for_no_link() -> None:
@@ -180,7 +180,7 @@ def test_nothing_comes_out_after_the_end() -> None:
     assert isinstance(table.order[-1], actions.Ended)
     table.event(3, JOB, 3)
     table.raw(b"nonsense")
-    table.hear({"type": dialect.PING, "payload": {"nonce": "n"}})
+    table.hear({"type": names.PING, "payload": {"nonce": "n"}})
     table.error("INTERNAL_ERROR")
     table.session.unsubscribe(JOB, table.now)
     table.session.pause(table.now)
@@ -199,11 +199,11 @@ def test_nothing_comes_out_after_the_end() -> None:
 
 def test_a_job_that_is_watched_no_longer_is_forgotten() -> None:
     table = Strict()
-    table.ask(dialect.SUBSCRIBE, job_id=JOB)
+    table.ask(names.SUBSCRIBE, job_id=JOB)
     table.confirm(JOB)
     table.session.unsubscribe(JOB, table.now)
     table.do()
-    assert table.said(dialect.UNSUBSCRIBE)["payload"] == {"job_id": JOB}
+    assert table.said(names.UNSUBSCRIBE)["payload"] == {"job_id": JOB}
     assert list(table.session.jobs) == []
     table.cut()
     table.session.unsubscribe(JOB, table.now)
@@ -224,7 +224,7 @@ def test_a_job_of_its_own_is_not() -> None:
 def test_s12_an_idle_link_is_pinged_and_left_after_two_silent_intervals() -> None:
     table = Strict()
     table.wait(INTERVAL)
-    assert kinds(table) == [dialect.PING]
+    assert kinds(table) == [names.PING]
     assert table.causes == []
     table.wait(INTERVAL)
     assert table.causes == ["HeartbeatLost"]
@@ -239,7 +239,7 @@ def test_s12_nothing_of_it_is_carried_into_the_next_link() -> None:
     table.resumed(0)
     for _ in range(10):
         table.wait(INTERVAL)
-        table.hear({"type": dialect.PONG, "payload": {"ping_nonce": "any"}})
+        table.hear({"type": names.PONG, "payload": {"ping_nonce": "any"}})
     assert table.causes == ["HeartbeatLost"]
 
 
@@ -254,11 +254,11 @@ def test_s12_every_message_that_comes_counts_also_unreadable_ones() -> None:
 
 @rule("accept-25")
 def test_s12_pings_of_the_runtime_are_answered_negotiated_or_not() -> None:
-    for features in ((), dialect.FEATURES):
+    for features in ((), names.FEATURES):
         table = Strict(features=features)
-        table.hear({"type": dialect.PING, "payload": {"nonce": "n1"}})
-        table.hear({"type": dialect.PING, "payload": {"nonce": 7}})
-        pongs = [table.said(dialect.PONG)["payload"] for _ in range(2)]
+        table.hear({"type": names.PING, "payload": {"nonce": "n1"}})
+        table.hear({"type": names.PING, "payload": {"nonce": 7}})
+        pongs = [table.said(names.PONG)["payload"] for _ in range(2)]
         assert [pong["ping_nonce"] for pong in pongs] == ["n1", ""]
 
 
@@ -286,7 +286,7 @@ def test_d7_a_paused_reader_hears_nothing_and_proves_nothing() -> None:
     table.session.pause(table.now)
     table.wait(10 * INTERVAL)
     assert table.causes == []
-    assert set(kinds(table)) == {dialect.PING}
+    assert set(kinds(table)) == {names.PING}
     table.session.unpause(table.now)
     table.wait(2 * INTERVAL)
     assert table.causes == ["HeartbeatLost"]
@@ -297,9 +297,9 @@ def test_after_the_machine_slept_the_runtime_is_asked_first() -> None:
     table.now += 3600
     table.session.tick(table.now)
     table.do()
-    assert kinds(table) == [dialect.PING]
+    assert kinds(table) == [names.PING]
     assert table.causes == []
-    table.hear({"type": dialect.PONG, "payload": {}})
+    table.hear({"type": names.PONG, "payload": {}})
     table.wait(0.9 * INTERVAL)
     assert table.causes == []
 
@@ -323,7 +323,7 @@ def test_a_session_lives_through_everything_and_loses_nothing() -> None:
     table.replay(2, 6)
     table.resumed(6)
     table.replay(7, 8)
-    table.hear({"type": dialect.CLOSED, "payload": {"reason": "restart"}})
+    table.hear({"type": names.CLOSED, "payload": {"reason": "restart"}})
     table.resumed(9)
     table.result(10, JOB)
     assert table.numbers == [*range(1, 10), "result"]

@@ -10,7 +10,7 @@ from tenacity import wait_fixed
 from arcp_client import Client, Reconnect, Timeouts
 from arcp_client._protocol import actions
 from arcp_client._protocol.silence import SILENCE, Silence
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.testing import ScriptedRuntime, VirtualClock
 from arcp_client.testing.scripted import Accept, Emit, Finish, Wait
 from tests.unit.protocol.kit import JOB, Strict, live
@@ -73,20 +73,20 @@ def confirm(table: Strict) -> None:
     """Every question about the job is answered: it runs."""
     for frame in list(table.sent):
         table.sent.remove(frame)
-        if frame["type"] == dialect.PING:
+        if frame["type"] == names.PING:
             pong = {"ping_nonce": frame["payload"]["nonce"]}
-            table.hear({"type": dialect.PONG, "payload": pong})
-        elif frame["type"] == dialect.SUBSCRIBE:
+            table.hear({"type": names.PONG, "payload": pong})
+        elif frame["type"] == names.SUBSCRIBE:
             payload: dict[str, Any] = {
                 "job_id": JOB,
                 "current_status": "running",
                 "request_id": frame["id"],
             }
-            table.hear({"type": dialect.SUBSCRIBED, "payload": payload, "job_id": JOB})
-        elif frame["type"] == dialect.LIST_JOBS:
+            table.hear({"type": names.SUBSCRIBED, "payload": payload, "job_id": JOB})
+        elif frame["type"] == names.LIST_JOBS:
             jobs = [{"job_id": JOB, "status": "running", "agent": "a"}]
             payload = {"jobs": jobs, "request_id": frame["id"]}
-            table.hear({"type": dialect.JOBS, "payload": payload})
+            table.hear({"type": names.JOBS, "payload": payload})
 
 
 def spend(table: Strict, seconds: float) -> None:

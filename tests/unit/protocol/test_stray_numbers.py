@@ -6,7 +6,7 @@ import pytest
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.reassembly import AGREEING, SETTLE
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client.errors import RemoteProtocolError
 from arcp_client.models import Checkpoint, OpenJob
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -81,7 +81,7 @@ def test_s17_the_end_of_a_job_with_such_a_number_is_looked_for(spoken: str) -> N
     table.result(2**63 - 1, JOB)
     assert table.numbers == [1, "gap"]
     asked = {frame["type"] for frame in table.sent}
-    assert asked & {dialect.SUBSCRIBE, dialect.LIST_JOBS, dialect.SUBMIT}
+    assert asked & {names.SUBSCRIBE, names.LIST_JOBS, names.SUBMIT}
 
 
 @pytest.mark.parametrize("spoken", STRICT)
@@ -104,7 +104,7 @@ def test_s17_numbers_that_agree_are_believed(spoken: str) -> None:
 def test_s17_a_numbered_frame_that_is_no_event_costs_no_gap() -> None:
     table = live()
     progress(1, table)
-    table.hear({"type": dialect.PONG, "event_seq": 2**62, "payload": {"ping_nonce": "x"}})
+    table.hear({"type": names.PONG, "event_seq": 2**62, "payload": {"ping_nonce": "x"}})
     progress(2, table)
     assert table.numbers == [1, 2]
     assert table.session.received == 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from arcp_client._protocol.exchange import UNSUBSCRIBING
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from tests.unit.protocol.kit import JOB, Strict
 
 
 def watched() -> Strict:
     """A table at which a job is watched from its beginning, and two events of it were seen."""
     table = Strict()
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
     table.confirm(JOB)
     for n in range(2):
         table.event(n + 1, JOB, n, id=f"{JOB}.{n}")
@@ -31,9 +31,9 @@ def said(table: Strict, kind: str) -> list[dict[str, Any]]:
 
 def pong(table: Strict) -> None:
     """The runtime has read everything up to the last ping."""
-    nonce = said(table, dialect.PING)[-1]["payload"]["nonce"]
+    nonce = said(table, names.PING)[-1]["payload"]["nonce"]
     table.sent.clear()
-    table.hear({"type": dialect.PONG, "payload": {"ping_nonce": nonce}})
+    table.hear({"type": names.PONG, "payload": {"ping_nonce": nonce}})
 
 
 def test_what_still_comes_of_a_job_that_is_watched_no_longer_is_not_delivered() -> None:
@@ -52,12 +52,12 @@ def test_what_was_said_to_a_link_that_is_gone_is_said_again() -> None:
     table.cut()
     table.sent.clear()
     table.connect()
-    assert [frame["payload"]["job_id"] for frame in said(table, dialect.UNSUBSCRIBE)] == [JOB]
+    assert [frame["payload"]["job_id"] for frame in said(table, names.UNSUBSCRIBE)] == [JOB]
     pong(table)
     table.cut()
     table.sent.clear()
     table.connect()
-    assert said(table, dialect.UNSUBSCRIBE) == [], "it was read"
+    assert said(table, names.UNSUBSCRIBE) == [], "it was read"
 
 
 def test_what_was_meant_to_be_left_while_there_was_no_link_is_said_on_the_next_one() -> None:
@@ -65,7 +65,7 @@ def test_what_was_meant_to_be_left_while_there_was_no_link_is_said_on_the_next_o
     table.cut()
     leave(table)
     table.connect()
-    assert len(said(table, dialect.UNSUBSCRIBE)) == 1
+    assert len(said(table, names.UNSUBSCRIBE)) == 1
 
 
 def test_a_new_session_has_nothing_to_leave() -> None:
@@ -73,10 +73,10 @@ def test_a_new_session_has_nothing_to_leave() -> None:
     leave(table)
     table.cut()
     table.hello()
-    table.error(dialect.RESUME_WINDOW_EXPIRED)
+    table.error(names.RESUME_WINDOW_EXPIRED)
     table.cut()
     table.connect(session_id="sess_2")
-    assert said(table, dialect.UNSUBSCRIBE) == []
+    assert said(table, names.UNSUBSCRIBE) == []
     table.event(1, JOB, 5)
     assert table.numbers[-1] == 5
 
@@ -84,8 +84,8 @@ def test_a_new_session_has_nothing_to_leave() -> None:
 def test_a_job_is_watched_anew_once_the_old_watch_has_ended() -> None:
     table = watched()
     leave(table)
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
-    assert said(table, dialect.SUBSCRIBE) == []
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    assert said(table, names.SUBSCRIBE) == []
     table.event(3, JOB, 2, id=f"{JOB}.2")  # of the old watch: the history brings it in its place
     pong(table)
     table.confirm(JOB)
@@ -97,21 +97,21 @@ def test_a_job_is_watched_anew_once_the_old_watch_has_ended() -> None:
 def test_a_runtime_that_names_no_ping_in_its_answer_is_believed() -> None:
     table = watched()
     leave(table)
-    table.hear({"type": dialect.PONG, "payload": {}})
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
-    assert len(said(table, dialect.SUBSCRIBE)) == 1
+    table.hear({"type": names.PONG, "payload": {}})
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    assert len(said(table, names.SUBSCRIBE)) == 1
 
 
 def test_copies_that_may_still_come_are_over_before_a_job_is_told_anew() -> None:
     table = Strict()
-    table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
     table.cut()
     table.connect()
-    first = table.said(dialect.SUBSCRIBE)
+    first = table.said(names.SUBSCRIBE)
     for seq in (1, 2):
         if seq == 2:  # the replay is over, the answer to what was sent again is on its way
             table.confirmed(first, "success")
-            table.ask(dialect.SUBSCRIBE, job_id=JOB, history=True)
+            table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
         table.event(2 * seq - 1, JOB, 0, id=f"{JOB}.0")
         table.result(2 * seq, JOB, id=f"{JOB}.end")
     assert table.numbers == [0, "result"]
@@ -126,10 +126,10 @@ def test_only_so_many_are_remembered() -> None:
     table = Strict()
     jobs = [f"job_{n}" for n in range(UNSUBSCRIBING + 1)]
     for job_id in jobs:
-        table.ask(dialect.SUBSCRIBE, job_id=job_id, history=False)
+        table.ask(names.SUBSCRIBE, job_id=job_id, history=False)
         table.confirm(job_id)
     table.cut()
     for job_id in jobs:
         table.session.unsubscribe(job_id, table.now)
     table.connect()
-    assert [frame["payload"]["job_id"] for frame in said(table, dialect.UNSUBSCRIBE)] == jobs[1:]
+    assert [frame["payload"]["job_id"] for frame in said(table, names.UNSUBSCRIBE)] == jobs[1:]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from arcp_client._wire.dialect import FEATURES
 from arcp_client._wire.ids import new_id
+from arcp_client._wire.names import FEATURES
 from arcp_client.errors import LinkLost
 from arcp_client.transports.base import Transport
 

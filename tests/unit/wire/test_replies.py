@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from arcp_client._dialects import recognise
-from arcp_client._wire.dialect import FEATURES
+from arcp_client._wire.names import FEATURES
 from arcp_client._wire.replies import (
     read_accepted,
     read_budget,

@@ -13,13 +13,13 @@ import pytest
 
 from arcp_client import events
 from arcp_client._dialects import recognise
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from arcp_client._wire.bodies import KINDS, LooseEvent, TypedEvent
 from arcp_client._wire.build import terminal_event, to_event
 from arcp_client._wire.codec import BadFrame, ControlFrame, decode
-from arcp_client._wire.dialect import FEATURES
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import REQUESTS
+from arcp_client._wire.names import FEATURES
 from arcp_client._wire.replies import (
     read_accepted,
     read_jobs,
@@ -86,7 +86,7 @@ def test_every_frame_is_read_with_its_envelope(file: Path, direction: str) -> No
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_event_becomes_the_class_of_its_kind(file: Path) -> None:
     for _, sent, data in frames(file):
-        if sent["type"] != dialect.EVENT:
+        if sent["type"] != names.EVENT:
             continue
         read = decode(data)
         assert isinstance(read, TypedEvent | LooseEvent)
@@ -109,7 +109,7 @@ def test_every_event_becomes_the_class_of_its_kind(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_welcome_is_recognised_and_read(file: Path) -> None:
     family = file.parent.name.partition("-")[0]
-    for sent, read, _ in of_type(file, dialect.WELCOME):
+    for sent, read, _ in of_type(file, names.WELCOME):
         kind = recognise(read.payload, read.id).name
         assert kind == family
         welcome = read_welcome(read, frozenset(FEATURES), kind)
@@ -125,8 +125,8 @@ def test_every_welcome_is_recognised_and_read(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_acceptance_is_read(file: Path) -> None:
-    submits = {sent["id"] for _, sent, _ in frames(file, "c2s") if sent["type"] == dialect.SUBMIT}
-    for sent, read, _ in of_type(file, dialect.ACCEPTED):
+    submits = {sent["id"] for _, sent, _ in frames(file, "c2s") if sent["type"] == names.SUBMIT}
+    for sent, read, _ in of_type(file, names.ACCEPTED):
         payload = sent["payload"]
         accepted = read_accepted(read)
         assert accepted is not None
@@ -151,7 +151,7 @@ def test_every_acceptance_is_read(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_subscription_is_read(file: Path) -> None:
-    for sent, read, _ in of_type(file, dialect.SUBSCRIBED):
+    for sent, read, _ in of_type(file, names.SUBSCRIBED):
         subscribed = read_subscribed(read)
         assert subscribed is not None
         assert subscribed.job_id == sent["payload"]["job_id"]
@@ -161,20 +161,20 @@ def test_every_subscription_is_read(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_listing_is_read(file: Path) -> None:
-    for sent, read, _ in of_type(file, dialect.JOBS):
+    for sent, read, _ in of_type(file, names.JOBS):
         page = read_jobs(read)
         assert [job.job_id for job in page.jobs] == [
             job["job_id"] for job in sent["payload"]["jobs"]
         ]
         assert all(job.created_at is not None for job in page.jobs)
-        assert all(job.status in {"pending", "running", *dialect.ENDED} for job in page.jobs)
+        assert all(job.status in {"pending", "running", *names.ENDED} for job in page.jobs)
         assert page.next_cursor == sent["payload"].get("next_cursor")
         assert reply_to(read) == sent["payload"]["request_id"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_error_is_read(file: Path) -> None:
-    for sent, read, _ in of_type(file, dialect.SESSION_ERROR, dialect.JOB_ERROR):
+    for sent, read, _ in of_type(file, names.SESSION_ERROR, names.JOB_ERROR):
         refusal = read_refusal(read)
         assert refusal.code == sent["payload"]["code"]
         assert refusal.message == sent["payload"]["message"]
@@ -188,7 +188,7 @@ def test_every_error_is_read(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_terminal_is_read(file: Path) -> None:
-    for sent, read, data in of_type(file, *dialect.TERMINALS):
+    for sent, read, data in of_type(file, *names.TERMINALS):
         event = terminal_event(read, data)
         payload = sent["payload"]
         assert event.terminal
@@ -208,7 +208,7 @@ def test_what_the_python_runtime_calls_a_result_may_be_a_cancelled_job() -> None
     (file,) = (f for f in FILES if f.match("python-ws/11-cancel.jsonl"))
     ended = [
         terminal_event(read, data)
-        for sent, read, data in of_type(file, dialect.RESULT)
+        for sent, read, data in of_type(file, names.RESULT)
         if sent["payload"]["final_status"] == "cancelled"
     ]
 
@@ -220,7 +220,7 @@ def test_what_the_python_runtime_calls_a_result_may_be_a_cancelled_job() -> None
 
 def test_what_the_python_runtime_calls_a_result_may_be_a_timeout() -> None:
     (file,) = (f for f in FILES if f.match("python-ws/12-timeout-and-agent-crash.jsonl"))
-    ended = [terminal_event(read, data) for _, read, data in of_type(file, *dialect.TERMINALS)]
+    ended = [terminal_event(read, data) for _, read, data in of_type(file, *names.TERMINALS)]
 
     assert [event.status for event in ended if isinstance(event, events.Failed)] == [
         "timed_out",
@@ -233,7 +233,7 @@ def test_what_the_python_runtime_calls_a_result_may_be_a_timeout() -> None:
 def test_budgets_are_the_same_amounts_in_every_dialect(file: Path) -> None:
     budgets = [
         accepted.budget
-        for _, read, _ in of_type(file, dialect.ACCEPTED)
+        for _, read, _ in of_type(file, names.ACCEPTED)
         if (accepted := read_accepted(read))
     ]
 
@@ -247,7 +247,7 @@ def test_the_pieces_of_a_chunked_result_are_all_there(file: Path) -> None:
     for _, sent, data in frames(file):
         read = decode(data)
         if isinstance(read, ControlFrame):
-            if sent["type"] == dialect.RESULT:
+            if sent["type"] == names.RESULT:
                 named_by_results.append(terminal_event(read, data).result_id)  # type: ignore[attr-defined]
             continue
         assert not isinstance(read, BadFrame)
@@ -265,7 +265,7 @@ def test_a_delegated_child_is_told_from_a_submitted_job() -> None:
     (file,) = (f for f in FILES if f.match("typescript-ws/23-delegate.jsonl"))
     children = [
         accepted
-        for _, read, _ in of_type(file, dialect.ACCEPTED)
+        for _, read, _ in of_type(file, names.ACCEPTED)
         if (accepted := read_accepted(read)) and accepted.parent_job_id
     ]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arcp_client._wire.dialect import FEATURES
 from arcp_client._wire.messages import REQUESTS
+from arcp_client._wire.names import FEATURES
 from arcp_client.runtime import JobContext, Runtime
 from tests.unit.runtime.peer import Peer
 

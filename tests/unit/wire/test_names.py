@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from arcp_client._wire import dialect
+from arcp_client._wire import names
 from tests.interop.rules import rule
 
 
 def test_the_names_of_the_specification_are_all_there() -> None:
-    assert len(dialect.FEATURES) == len(set(dialect.FEATURES)) == 11
-    assert {dialect.RESULT, dialect.JOB_ERROR} == dialect.TERMINALS
-    assert dialect.REFUSED_HANDSHAKES < dialect.LEGACY_TYPES
+    assert len(names.FEATURES) == len(set(names.FEATURES)) == 11
+    assert {names.RESULT, names.JOB_ERROR} == names.TERMINALS
+    assert names.REFUSED_HANDSHAKES < names.LEGACY_TYPES
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,20 @@ def test_the_names_of_the_specification_are_all_there() -> None:
 )
 @rule("accept-15")
 def test_status_words_are_brought_to_one_spelling(word: Any, status: str) -> None:
-    assert dialect.status_of(word) == status
+    assert names.status_of(word) == status
 
 
 def test_the_first_of_several_names_counts() -> None:
-    names = ("a", "b")
+    aliases = ("a", "b")
 
-    assert dialect.first({"a": None, "b": 0}, names) == 0
-    assert dialect.first({}, names, "default") == "default"
-    assert dialect.present({"a": None, "b": 0}, names) is None
-    assert dialect.present({"b": 0}, names) == 0
-    assert dialect.present({}, names) is None
-    assert dialect.first_text({"a": 5, "b": "x"}, names) == "x"
-    assert dialect.first_text({"a": "", "b": "x"}, names) == "x"
-    assert dialect.first_text({"a": ""}, names) is None
+    assert names.first({"a": None, "b": 0}, aliases) == 0
+    assert names.first({}, aliases, "default") == "default"
+    assert names.present({"a": None, "b": 0}, aliases) is None
+    assert names.present({"b": 0}, aliases) == 0
+    assert names.present({}, aliases) is None
+    assert names.first_text({"a": 5, "b": "x"}, aliases) == "x"
+    assert names.first_text({"a": "", "b": "x"}, aliases) == "x"
+    assert names.first_text({"a": ""}, aliases) is None
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_the_first_of_several_names_counts() -> None:
     ],
 )
 def test_a_text_can_always_be_encoded(value: Any, text: str | None) -> None:
-    assert dialect.text_of(value) == text
+    assert names.text_of(value) == text
