@@ -541,8 +541,11 @@ async def test_a_detach_that_waits_for_nobody_says_nothing_and_loses_nothing(
 
 @pytest.mark.parametrize("call", ["connect", "close", "detach"])
 async def test_no_lock_or_file_is_left_over_a_real_socket(
-    runtime: Runtime, tmp_path: Path, call: str
+    runtime: Runtime, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A close without time waits this long for a store's thread; a busy machine may need more.
+    monkeypatch.setattr("arcp_client._client.life.SLACK", 30.0)
+    monkeypatch.setattr("arcp_client._link.durability._GRACE", 30.0)
     async with runtime.serve() as server:
         for turns in range(0, 50, 2):
             client = Client(server.url, store=SqliteStore(tmp_path / "kept.db"))
