@@ -1,6 +1,7 @@
-"""The client: the verbs of users. The work is done by its parts, which ``_client.parts`` joins.
+"""The client: the verbs of users. The work is done by its parts, which ``_client.wiring`` joins.
 
-What is received is in `_client.observing`, what is asked for in `_client.asking`, the rest is here.
+`_client.event_methods` has the methods that receive events, `_client.command_methods` those that
+send commands.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, Self
 from reactivex import Observable
 
 from arcp_client import _arguments as check
-from arcp_client._client.asking import Asking
-from arcp_client._client.observing import Observing
-from arcp_client._client.parts import Parts, Settings
+from arcp_client._client.command_methods import CommandMethods
+from arcp_client._client.event_methods import EventMethods
+from arcp_client._client.wiring import Settings, Wiring
 from arcp_client._link.reconnect import TokenSource
 from arcp_client.errors import LocalProtocolError
 from arcp_client.models import ClientInfo, SessionInfo, Stats
@@ -29,7 +30,7 @@ from arcp_client.transports.websocket import WebSocketConnector
 __all__ = ["Client"]
 
 
-class Client(Observing, Asking):
+class Client(EventMethods, CommandMethods):
     """A client of one agent runtime, over as many links as it takes.
 
     ::
@@ -83,7 +84,7 @@ class Client(Observing, Asking):
         handler_timeout: float | None = None,
     ) -> None:
         connector = _connector_for(target)
-        parts = Parts(
+        parts = Wiring(
             connector,
             Settings(
                 token=token,
@@ -99,11 +100,11 @@ class Client(Observing, Asking):
                 handler_timeout=handler_timeout,
             ),
         )
-        Observing.__init__(self, parts.consumers)
-        Asking.__init__(self, parts.requester, parts.jobs)
+        EventMethods.__init__(self, parts.consumers)
+        CommandMethods.__init__(self, parts.commands, parts.jobs)
         self._states = parts.states
-        self._conversation = parts.conversation
-        self._life = parts.life
+        self._engine = parts.engine
+        self._lifecycle = parts.lifecycle
         self._target = connector.target
         self._timeouts = timeouts
 
@@ -115,11 +116,12 @@ class Client(Observing, Asking):
         _warn: Callable[..., None] = warnings.warn,
         _log: logging.Logger = logging.getLogger("arcp_client.client"),  # noqa: B008
     ) -> None:
-        life = getattr(self, "_life", None)  # there is none if its arguments made no sense
-        if life is not None and life.forgotten:
+        # There is none if the arguments made no sense.
+        lifecycle = getattr(self, "_lifecycle", None)
+        if lifecycle is not None and lifecycle.forgotten:
             _warn(f"{self!r} was dropped without close()", ResourceWarning, source=self)
             _log.warning("%r was dropped without close(), which ends it", self)
-            life.abandon()
+            lifecycle.abandon()
 
     # ------------------------------------------------------------------ its life
 
@@ -137,7 +139,7 @@ class Client(Observing, Asking):
             ClientClosed: the client was closed before.
             LocalProtocolError: it lives in another event loop.
         """
-        await self._life.connect()
+        await self._lifecycle.connect()
 
     async def connected(self) -> None:
         """Wait until the session is live, whether for the first time or again.
@@ -145,7 +147,7 @@ class Client(Observing, Asking):
         Raises:
             ArcpError: it has ended; the reason.
         """
-        await self._life.connected()
+        await self._lifecycle.connected()
 
     async def close(self, *, timeout: float | None = None) -> None:
         """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
@@ -163,7 +165,7 @@ class Client(Observing, Asking):
                 goodbye. A store that does not let go in time is waited for up to a second more.
         """
         check.seconds("timeout", timeout, none=True)
-        await self._life.leave(timeout, drain=True, tell=True)
+        await self._lifecycle.leave(timeout, drain=True, tell=True)
 
     async def detach(self, *, timeout: float | None = None) -> None:
         """Drop the link without ending the session, so that it can be resumed within its window.
@@ -176,7 +178,7 @@ class Client(Observing, Asking):
                 With 0 no handler is waited for: with a store, what is not finished comes again.
         """
         check.seconds("timeout", timeout, none=True)
-        await self._life.leave(timeout, drain=timeout != 0, tell=False)
+        await self._lifecycle.leave(timeout, drain=timeout != 0, tell=False)
 
     async def drain(self, *, timeout: float | None = None) -> None:
         """Wait until every handler is done with what had arrived when this was called.
@@ -187,7 +189,7 @@ class Client(Observing, Asking):
             TimeoutError: handlers still run after ``timeout``, by default ``Timeouts.drain``.
         """
         check.seconds("timeout", timeout, none=True)
-        await self._life.drain(self._timeouts.drain if timeout is None else timeout)
+        await self._lifecycle.drain(self._timeouts.drain if timeout is None else timeout)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -201,8 +203,8 @@ class Client(Observing, Asking):
     ) -> None:
         # After an exception nobody is interested in what handlers would still do.
         failed = exc_type is not None
-        keep = failed and self._conversation.durable
-        await self._life.leave(None, drain=not failed, tell=not keep)
+        keep = failed and self._engine.durable
+        await self._lifecycle.leave(None, drain=not failed, tell=not keep)
 
     # ------------------------------------------------------------------ how it stands
 
@@ -231,7 +233,7 @@ class Client(Observing, Asking):
         Raises:
             LocalProtocolError: there was none yet.
         """
-        info = self._conversation.info
+        info = self._engine.info
         if info is None:
             raise LocalProtocolError("there is no session yet: call connect() first")
         return info
@@ -239,7 +241,7 @@ class Client(Observing, Asking):
     @property
     def resumed(self) -> bool:
         """Whether the present link went on with an earlier session."""
-        return self._conversation.resumed
+        return self._engine.resumed
 
     def stats(self) -> Stats:
         """Counters since the client was made.
@@ -247,8 +249,8 @@ class Client(Observing, Asking):
         Raises:
             LocalProtocolError: the client lives in another event loop.
         """
-        self._life.at_home()
-        return self._conversation.stats()
+        self._lifecycle.at_home()
+        return self._engine.stats()
 
 
 def _connector_for(target: str | Connector) -> Connector:

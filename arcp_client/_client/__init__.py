@@ -1,11 +1,11 @@
-"""The parts of a `Client`, each with its own state; ``parts`` joins them.
+"""The parts of a `Client`, each with its own state; ``wiring`` joins them.
 
 ::
 
-    socket ─▶ conversation ─▶ consumers ─▶ your handlers, iterators, Observables
+    socket ─▶ engine ─▶ consumers ─▶ your handlers, iterators, Observables
                session,  │        │
                link,     └────▶ jobs ────▶ Job.result(), async for
                checkpoint
                   ▲
-    submit ─▶ requester          life: connect, close; states: what `client.state` says
+    submit ─▶ commands       lifecycle: connect, close; states: what `client.state` says
 """

@@ -2,7 +2,7 @@
 
 At the soft bound the reader stops, and TCP holds the peer, unless something that only the reader
 can bring is awaited: the answer to a request, or what a running handler waits for. Then it reads
-on, in the end into a file (`arcp_client._link.intake`).
+on, in the end into a file (`arcp_client._link.ingress`).
 
 =======  =======================================================  =======
 reader   on                                                       next

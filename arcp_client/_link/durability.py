@@ -35,7 +35,7 @@ from arcp_client._dispatch.pressure import Pressure
 from arcp_client._dispatch.subject import Subject
 from arcp_client._link.checkpoints import Checkpointer
 from arcp_client._link.driver import Driver
-from arcp_client._link.outcomes import Outcomes
+from arcp_client._link.ended_jobs import EndedJobs
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client.errors import StoreLocked
 from arcp_client.events import Event
@@ -95,7 +95,7 @@ class Durability:
         self._driver: Driver | None = None
         self._writer: Checkpointer | None = None
         self._jobs: dict[str, OpenJob] = {}
-        self._outcomes = Outcomes()
+        self._ended_jobs = EndedJobs()
         self._ends: dict[str, Event] = {}
         self._ended: dict[str, tuple[str, int]] = {}
         self._event_of: dict[int, tuple[str, str]] = {}
@@ -122,11 +122,11 @@ class Durability:
         if checkpoint is not None:
             self._jobs = {job.job_id: replace(job, seen=()) for job in checkpoint.jobs}
             self._seen |= {(job.job_id, id): None for job in checkpoint.jobs for id in job.seen}
-            self._outcomes.restore(checkpoint.ended, self._size_beside)
+            self._ended_jobs.restore(checkpoint.ended, self._size_beside)
             self._restored = checkpoint.processed
             self._session = self._session_restored = checkpoint.session_id
         if self._spool is not None:
-            known = (*self._jobs, *self._outcomes)
+            known = (*self._jobs, *self._ended_jobs)
             _sweep(self._spool, {ChunkLog.name_for(job_id) for job_id in known})
         self._last = checkpoint
         return checkpoint
@@ -277,7 +277,7 @@ class Durability:
         """Where to keep the chunks of a job of this client; ``None``: in memory only."""
         if self._spool is None or not self._holds:
             return None
-        if job_id not in self._jobs and job_id not in self._outcomes:
+        if job_id not in self._jobs and job_id not in self._ended_jobs:
             return None
         log = self._logs.get(job_id)
         if log is None:
@@ -327,7 +327,7 @@ class Durability:
             processed=processed,
             reserved=reserved,
             jobs=self._open_jobs(),
-            ended=self._outcomes.all,
+            ended=self._ended_jobs.all,
         )
 
     def _not_yet_reached(self, received: int) -> list[tuple[int, int]]:
@@ -376,7 +376,7 @@ class Durability:
     def _keep(self, job: OpenJob | None, end: Event | None) -> None:
         """A job goes; in the same checkpoint its outcome comes (S10)."""
         if job is not None and end is not None:
-            self._outcomes.keep(job, end, beside=self._size_beside(job.job_id))
+            self._ended_jobs.keep(job, end, beside=self._size_beside(job.job_id))
 
     def _size_beside(self, job_id: str) -> int:
         return ChunkLog(self._spool, job_id).size if self._spool is not None else 0

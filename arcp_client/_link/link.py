@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
-from arcp_client._link.intake import Intake
-from arcp_client._link.waking import watch
+from arcp_client._link.ingress import Ingress
+from arcp_client._link.sleep_detector import watch
 from arcp_client._protocol import actions
 from arcp_client._protocol.session import State
 from arcp_client._tasks import TaskOwner, cancel_and_wait, pass_on
@@ -59,7 +59,7 @@ class Link:
     Args:
         transport: open, and owned by the link from now on.
         driver: what carries the session.
-        intake: what the reader gives frames to.
+        ingress: what the reader gives frames to.
         outbox: bytes of answers to the peer that may wait to be sent; beyond them nothing is read.
         ended: told why the link ended, before it is taken down.
     """
@@ -69,7 +69,7 @@ class Link:
         transport: Transport,
         driver: Driver,
         *,
-        intake: Intake,
+        ingress: Ingress,
         outbox: int,
         ended: Callable[[ArcpError], None],
     ) -> None:
@@ -82,7 +82,7 @@ class Link:
             else self._receive_one_by_one
         )
         self._driver = driver
-        self._intake = intake
+        self._ingress = ingress
         self._outbox: deque[actions.Send] = deque()
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
@@ -143,7 +143,7 @@ class Link:
                     _log.error("a transport does not close; it is left alone")
             finally:
                 # What was read and not taken in stands before the frame that was refused.
-                whole = self._intake.link_lost()
+                whole = self._ingress.link_lost()
                 self._driver.detach(self._refusal if whole else None)
                 self._idle.set()  # what is left goes nowhere: nobody is to wait for that
 
@@ -172,18 +172,18 @@ class Link:
     # -- tasks
 
     async def _read(self) -> None:
-        intake = self._intake
+        ingress = self._ingress
         limit = 1  # the welcome: what follows it may be more than consumers can take
         task = asyncio.current_task()
         while True:
             frame = None
             try:
-                if intake.aside:
+                if ingress.aside:
                     frame = await self._transport.receive()
                 else:
                     await self._receive_many(self._driver.received, limit)
             except RemoteProtocolError as error:
-                if intake.aside:  # its place is behind what waits: a hole, which is asked for
+                if ingress.aside:  # its place is behind what waits: a hole, which is asked for
                     error.event_seq = None
                 self._driver.unreadable(error)
                 continue
@@ -194,7 +194,7 @@ class Link:
             if frame is not None:
                 self._reading = False
                 try:
-                    await intake.set_aside(frame)
+                    await ingress.set_aside(frame)
                 finally:
                     self._reading = True
                     del frame  # it may hold a token, and tracebacks are shown with locals
@@ -202,7 +202,7 @@ class Link:
             if self._unsent.over:
                 # A peer that takes nothing asks for nothing more. Its silence counts meanwhile.
                 await self._unsent.room()
-            waiting = intake.look()
+            waiting = ingress.look()
             if waiting is not None:
                 self._reading = False
                 await waiting

@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState
 
 from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
-from arcp_client._link.intake import Intake
+from arcp_client._link.ingress import Ingress
 from arcp_client._link.link import Link
 from arcp_client._protocol.session import State
 from arcp_client._tasks import pass_on
@@ -173,7 +173,7 @@ class ReconnectManager:
         token: the bearer token, or a provider of it.
         policy: delays, stop, classification.
         timeouts: bounds of connecting and closing.
-        intake, outbox: see `Link`.
+        ingress, outbox: see `Link`.
         changed: told of every change of state.
 
     Attributes:
@@ -190,7 +190,7 @@ class ReconnectManager:
         token: TokenSource,
         policy: Reconnect,
         timeouts: Timeouts,
-        intake: Intake,
+        ingress: Ingress,
         outbox: int,
         changed: Callable[[LinkState], None],
     ) -> None:
@@ -203,7 +203,7 @@ class ReconnectManager:
         self._credential = Credential(token)
         self._policy = policy
         self._timeouts = timeouts
-        self._intake = intake
+        self._ingress = ingress
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(policy)
@@ -271,7 +271,7 @@ class ReconnectManager:
         self.link = Link(
             transport,
             self._driver,
-            intake=self._intake,
+            ingress=self._ingress,
             outbox=self._outbox,
             ended=self._decide,
         )

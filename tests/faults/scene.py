@@ -26,7 +26,7 @@ from arcp_client import (
     Timeouts,
     events,
 )
-from arcp_client._link import waking
+from arcp_client._link import sleep_detector
 from arcp_client.state import LinkState
 from arcp_client.testing import FaultyProxy
 from arcp_client.transports import WebSocketConnector
@@ -314,8 +314,8 @@ def clock_jump(scene: Scene) -> Heal:
         return really() + 600.0
 
     patches = [
-        mock.patch.object(waking.time, "time", later),
-        mock.patch.object(waking, "LOOK_EVERY", 0.02),
+        mock.patch.object(sleep_detector.time, "time", later),
+        mock.patch.object(sleep_detector, "LOOK_EVERY", 0.02),
     ]
     pings = scene.tamper.sent.get("session.ping", 0)
     for patch in patches:

@@ -1,6 +1,6 @@
 """A reader, a peer that sends more than handlers take, and handlers that do as they are told.
 
-Everything but the link is real: the intake with its file, the pressure, lanes, iterators.
+Everything but the link is real: the ingress with its file, the pressure, lanes, iterators.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from arcp_client import Buffer, Timeouts, events
-from arcp_client._link.intake import Intake
+from arcp_client._link.ingress import Ingress
 from arcp_client._protocol.states import State
 from arcp_client._wire import names
 from arcp_client._wire.bodies import EventFrame
@@ -181,7 +181,7 @@ class Iterator:
         del self._items
 
 
-class _NotedIntake(Intake):
+class _NotedIngress(Ingress):
     reader: Reader
 
     async def _until_stored(self, data: bytes) -> None:
@@ -215,13 +215,13 @@ class Reader:
         self.hub = Hub(buffer=buffer, timeouts=Timeouts(stall=STALL), asked=lambda: self.asked > 0)
         self.pressure = self.hub.pressure
         self.link = Link(self.hub)
-        self.intake = _NotedIntake(
+        self.ingress = _NotedIngress(
             self.link,  # type: ignore[arg-type]
             self.pressure,
             spill=buffer.spill,
             keep=buffer.bytes,
         )
-        self.intake.reader = self
+        self.ingress.reader = self
         self._caught_up = self.pressure.caught_up
         self.pressure.caught_up = self._held  # type: ignore[method-assign]
         self.handlers = [Handler(self) for _ in range(handlers)]
@@ -257,8 +257,8 @@ class Reader:
     async def _read(self) -> None:
         await self._look()  # at once, as after a welcome
         while True:
-            if self.intake.aside:
-                await self.intake.set_aside(await self._next())
+            if self.ingress.aside:
+                await self.ingress.set_aside(await self._next())
             else:
                 self.link.received(await self._next())
                 for _ in range(min(EVERY - 1, len(self.wire))):
@@ -267,10 +267,10 @@ class Reader:
 
     async def _look(self) -> None:
         self._check_bounds()
-        waiting = self.intake.look()
+        waiting = self.ingress.look()
         if waiting is not None:
             await waiting
-        self.note("ASIDE" if self.intake.aside else "READING")
+        self.note("ASIDE" if self.ingress.aside else "READING")
 
     def _check_bounds(self) -> None:
         backlog, largest = self.backlog, max(map(len, self.sent), default=0)
@@ -327,7 +327,7 @@ class Reader:
         self._reading.cancel()
         await asyncio.wait([self._reading])
         self.over = True  # what waited in the file may now be in memory
-        self.intake.link_lost()
+        self.ingress.link_lost()
         self.note("READING")
         self.wire = deque(self.sent[self.link.last :])
         self._unanswered = deque(self.link.answers)
@@ -342,7 +342,7 @@ class Reader:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self.intake.close()
+        self.ingress.close()
 
 
 def _event_frame(number: int, padding: int) -> bytes:

@@ -166,13 +166,13 @@ class Reading(RuleBasedStateMachine):
         if reader.state == "HELD":
             assert not waiting
             assert not reader.asked
-            assert self.consumers_are_behind() or reader.intake.spilled
+            assert self.consumers_are_behind() or reader.ingress.spilled
         elif reader.state == "FULL":
             assert not waiting, "a handler waits for the reader, which waits for it"
 
     @invariant()
     def what_waits_in_the_file_waits_for_a_reason(self) -> None:
-        if self.reader.intake.spilled:
+        if self.reader.ingress.spilled:
             assert self.consumers_are_behind()
             assert not self.reader.pressure.urgent
 
@@ -205,7 +205,7 @@ class Reading(RuleBasedStateMachine):
         assert reader.link.last == len(reader.sent)
         assert not reader.wire
         assert reader.state in ("READING", "ASIDE")
-        assert not reader.intake.spilled
+        assert not reader.ingress.spilled
         assert not reader.asked
         assert not reader.pressure.easing
 
@@ -281,7 +281,7 @@ async def _asked_behind_hard(world: World) -> Reader:
     reader.send(20)
     await world.settle()
     assert reader.state == "ASIDE"
-    assert reader.intake.spilled
+    assert reader.ingress.spilled
     return reader
 
 
@@ -292,7 +292,7 @@ async def _held_with_a_file(world: World) -> Reader:
     reader.send(1)
     await world.settle()
     assert reader.state == "HELD"
-    assert reader.intake.spilled
+    assert reader.ingress.spilled
     return reader
 
 

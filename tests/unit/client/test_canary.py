@@ -162,7 +162,7 @@ async def test_resumes_that_are_refused(cage: Cage, tmp_path: Path) -> None:
                 assert not client.resumed
                 cage.show(client.session, "the session")
                 cage.show(store, "the store")
-                token = client._conversation._session.resume_token
+                token = client._engine._session.resume_token
                 assert token is not None
                 cage.secrets.append(token.get_secret_value())
                 cage.show(client.session, "the session")
@@ -235,7 +235,7 @@ async def test_frames_that_cannot_be_read(cage: Cage) -> None:
 
         connector = FaultyConnector(Garbling(), plan=[Repeat(0)])
         async with Client(connector, token=BEARER) as client:
-            token = client._conversation._session.resume_token
+            token = client._engine._session.resume_token
             assert token is not None
             cage.secrets.append(token.get_secret_value())
             await client.ping()

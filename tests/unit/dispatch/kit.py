@@ -8,7 +8,7 @@ from typing import Any
 
 from arcp_client import Buffer, Order, Timeouts
 from arcp_client._client.consumers import Consumers
-from arcp_client._client.observing import Observing
+from arcp_client._client.event_methods import EventMethods
 from arcp_client._jobrecord import JobOwner
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap, Log
@@ -16,7 +16,7 @@ from arcp_client.events import Event, Gap, Log
 SESSION = "sess_1"
 
 
-class Hub(Observing):
+class Hub(EventMethods):
     """Handlers, iterators and Observables, and who waits for the reader."""
 
     def __init__(

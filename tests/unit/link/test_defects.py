@@ -10,7 +10,7 @@ import pytest
 
 from arcp_client import Client, Runtime
 from arcp_client._dispatch.jobstreams import JobStreams
-from arcp_client._link.intake import Intake
+from arcp_client._link.ingress import Ingress
 from arcp_client._link.reconnect import ReconnectManager
 from arcp_client._protocol.session import Session
 from arcp_client.errors import ClientClosed
@@ -43,7 +43,7 @@ PLACES: list[tuple[type, str]] = [
     (Session, "receive"),
     (Session, "tick"),
     (JobStreams, "accept"),
-    (Intake, "look"),
+    (Ingress, "look"),
     (ReconnectManager, "opened"),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 from tenacity import wait_fixed
 
 from arcp_client import Client, JobContext, Live, Reconnect, Runtime
-from arcp_client._link.waking import Drift
+from arcp_client._link.sleep_detector import Drift
 from arcp_client.errors import HeartbeatLost
 from arcp_client.state import LinkState, Reconnecting
 from arcp_client.testing import Drop, FaultyConnector, FaultyProxy, VirtualClock

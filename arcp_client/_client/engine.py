@@ -1,4 +1,4 @@
-"""Frames in, events to consumers and answers to whoever asked out: one session on its links.
+"""Runs one session on its links: gives events to consumers, and answers to the requests.
 
 The part of a client that owns the session, the link that carries it and the checkpoint. A frame
 goes from the link's reader through the session to the subject in one synchronous step; from there
@@ -25,8 +25,8 @@ from arcp_client._dispatch.assembler import Log
 from arcp_client._link.acks import Acknowledger
 from arcp_client._link.driver import Driver
 from arcp_client._link.durability import Durability
-from arcp_client._link.intake import Intake
-from arcp_client._link.outcomes import event_of
+from arcp_client._link.ended_jobs import event_of
+from arcp_client._link.ingress import Ingress
 from arcp_client._link.reconnect import ReconnectManager, TokenSource
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
@@ -38,7 +38,7 @@ from arcp_client.state import Live
 from arcp_client.stores.base import CheckpointStore
 from arcp_client.transports.base import Connector
 
-__all__ = ["GRACE", "Conversation", "NewSession"]
+__all__ = ["GRACE", "NewSession", "SessionEngine"]
 
 _log = logging.getLogger("arcp_client.client")
 
@@ -52,16 +52,16 @@ class NewSession(Protocol):
     def __call__(self, *, checkpoint: Checkpoint | None = None) -> Session: ...
 
 
-class _Line(msgspec.Struct, frozen=True):
-    """What carries a session, from the first `Conversation.run` on."""
+class _Carrier(msgspec.Struct, frozen=True):
+    """What carries a session, from the first `SessionEngine.run` on."""
 
     driver: Driver
-    intake: Intake
+    ingress: Ingress
     manager: ReconnectManager
     acks: Acknowledger
 
 
-class Conversation:
+class SessionEngine:
     """One session, carried over as many links as it takes.
 
     Args:
@@ -122,7 +122,7 @@ class Conversation:
                 pressure=self._pressure,
                 fenced=self.stop,
             )
-        self._line: _Line | None = None
+        self._line: _Carrier | None = None
 
     # ------------------------------------------------------------------ its life
 
@@ -142,26 +142,26 @@ class Conversation:
         finally:
             line.driver.stop()
 
-    def _assemble(self, checkpoint: Checkpoint | None) -> _Line:
+    def _assemble(self, checkpoint: Checkpoint | None) -> _Carrier:
         """Put together what keeps the session on a link."""
         durability = self._durability
         publish = self._subject.publish if durability is None else durability.offer
         if checkpoint is not None:
             self._session = self._new_session(checkpoint=checkpoint)
         driver = Driver(self._session, publish=publish, tell=self._tell)
-        intake = Intake(driver, self._pressure, spill=self._buffer.spill, keep=self._buffer.bytes)
+        ingress = Ingress(driver, self._pressure, spill=self._buffer.spill, keep=self._buffer.bytes)
         manager = ReconnectManager(
             self._connector,
             driver,
             token=self._token,
             policy=self._policy,
             timeouts=self._timeouts,
-            intake=intake,
+            ingress=ingress,
             outbox=self._buffer.bytes,
             changed=self._states.change,
         )
         acks = Acknowledger(driver, self._subject, safe=self._safe_mark)
-        self._line = _Line(driver, intake, manager, acks)
+        self._line = _Carrier(driver, ingress, manager, acks)
         if durability is not None:
             if checkpoint is not None:
                 self._recall(checkpoint, durability)
@@ -169,7 +169,7 @@ class Conversation:
         return self._line
 
     def _recall(self, checkpoint: Checkpoint, durability: Durability) -> None:
-        """The jobs of an earlier life are known again, open ones and those that ended last."""
+        """The jobs of an earlier process are known again, open ones and those that ended last."""
         for job in checkpoint.jobs:
             self._jobs.resume(job, durability.log_for(job.job_id) or ())
         for ended in checkpoint.ended:
@@ -236,7 +236,7 @@ class Conversation:
         for request in self._session.requests:
             _reject(request, error())
         if self._line is not None:
-            self._line.intake.close()
+            self._line.ingress.close()
 
     async def let_go(self, *, forget: bool, deadline: Deadline | None = None) -> None:
         """Save the checkpoint a last time, or delete it with ``forget``, and let go of it.
@@ -336,7 +336,7 @@ class Conversation:
             received=subject.published,
             processed=subject.processed,
             queued=self._consumers.backlog,
-            spilled=line.intake.spilled,
+            spilled=line.ingress.spilled,
             repeated=session.repeated,
             gaps=session.gaps,
             reconnects=max(line.manager.links - 1, 0),

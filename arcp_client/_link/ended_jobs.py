@@ -1,7 +1,7 @@
-"""How jobs ended in, the same after a restart out: the last of them, within bounds (S10).
+"""Keeps the outcomes of the jobs that ended last, within bounds, for after a restart (S10).
 
-The end of a job is processed once. Who asks for its result later, also after a crash, is told what
-is kept here: not every runtime has it still, and of what was acknowledged nothing comes again.
+The end of a job is processed once. A later call for its result, also after a crash, is answered
+from here: not every runtime still has it, and nothing that was acknowledged comes again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from arcp_client._wire.ids import parse_time, time_text
 from arcp_client.events import Completed, Event, Failed
 from arcp_client.models import EndedJob, OpenJob
 
-__all__ = ["Outcomes", "event_of"]
+__all__ = ["EndedJobs", "event_of"]
 
 _JOBS = 256
 _BYTES = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ _OF: dict[str, tuple[type[Event], tuple[str, ...]]] = {
 }
 
 
-class Outcomes:
+class EndedJobs:
     """The jobs of one client that ended last; the oldest go first, the newest always stays.
 
     Args:

@@ -1,4 +1,4 @@
-"""What users ask for in, answers of the runtime out: submit, watch, list, ping, cancel."""
+"""Sends the commands of a client and awaits their answers: submit, watch, list, ping, cancel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from arcp_client._client.conversation import Conversation
+from arcp_client._client.engine import SessionEngine
 from arcp_client._client.jobs import JobTable
-from arcp_client._client.life import Life
+from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.submission import Submission, is_own_key
 from arcp_client._protocol.pending import Request
 from arcp_client._wire import names as wire
@@ -24,32 +24,32 @@ from arcp_client.job import Job, JobView
 from arcp_client.models import JobSummary
 from arcp_client.policy import Timeouts
 
-__all__ = ["Requester"]
+__all__ = ["Commands"]
 
 _PAGE = 100
 
 
-class Requester:
+class Commands:
     """The requests of one client.
 
     Args:
-        conversation: carries them.
-        life: knows whether they can be made.
+        engine: carries them.
+        lifecycle: knows whether they can be made.
         jobs: who is told of jobs.
         timeouts: how long to wait for an answer.
     """
 
     def __init__(
-        self, conversation: Conversation, *, life: Life, jobs: JobTable, timeouts: Timeouts
+        self, engine: SessionEngine, *, lifecycle: Lifecycle, jobs: JobTable, timeouts: Timeouts
     ) -> None:
-        self._conversation = conversation
-        self._life = life
+        self._engine = engine
+        self._lifecycle = lifecycle
         self._jobs = jobs
         self._timeouts = timeouts
 
     async def _ask(self, request: Request) -> Any:
-        self._life.usable()
-        return await self._conversation.ask(request)
+        self._lifecycle.usable()
+        return await self._engine.ask(request)
 
     def _until(self, timeout: float | None) -> float:
         seconds = self._timeouts.request if timeout is None else timeout
@@ -73,7 +73,7 @@ class Requester:
         )
         accepted = await self._ask(request)
         job = self._jobs.submitted(accepted.job_id, submission)
-        await self._conversation.kept()
+        await self._engine.kept()
         return job
 
     async def watch(
@@ -113,11 +113,11 @@ class Requester:
         record = self._jobs.get(job_id)
         if record is None or record.mine:
             return
-        self._life.usable()
-        self._conversation.unsubscribe(job_id)
+        self._lifecycle.usable()
+        self._engine.unsubscribe(job_id)
         self._jobs.forget(job_id)
         record.lose(lambda: JobLost(f"job {job_id} is watched no longer", job_id=job_id))
-        await self._conversation.flushed()
+        await self._engine.flushed()
 
     async def list_jobs(
         self,

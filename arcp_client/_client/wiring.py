@@ -1,13 +1,13 @@
-"""Settings in, the parts of one client out, each told of the others what it needs of them.
+"""Makes the parts of one client, and gives each what it needs of the others.
 
 ::
 
     Client ─┬─ Consumers      handlers, iterators, Observables, and how far each is
             ├─ JobTable       what is known of each job
             ├─ States         how the link stands
-            ├─ Conversation   the session, the link that carries it, the checkpoint
-            ├─ Life           connect, close, detach
-            └─ Requester      submit, watch, list, ping, cancel
+            ├─ SessionEngine  the session, the link that carries it, the checkpoint
+            ├─ Lifecycle      connect, close, detach
+            └─ Commands       submit, watch, list, ping, cancel
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import msgspec
 from pydantic import SecretStr
 
 from arcp_client import _arguments as check
+from arcp_client._client.commands import Commands
 from arcp_client._client.consumers import Consumers
-from arcp_client._client.conversation import Conversation
+from arcp_client._client.engine import SessionEngine
 from arcp_client._client.jobs import JobTable
-from arcp_client._client.life import Life
-from arcp_client._client.requester import Requester
+from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.states import States
 from arcp_client._dialects import DIALECTS, recognise
 from arcp_client._jobrecord import JobOwner
@@ -36,7 +36,7 @@ from arcp_client.stores.base import CheckpointStore
 from arcp_client.transports.base import Connector
 from arcp_client.version import __version__
 
-__all__ = ["Parts", "Settings"]
+__all__ = ["Settings", "Wiring"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Parts:
+class Wiring:
     """The parts of one client.
 
     What one tells another that is made after it goes through a function that looks it up.
@@ -114,16 +114,16 @@ class Parts:
             buffer=settings.buffer,
             timeouts=timeouts,
             handler_timeout=settings.handler_timeout,
-            asked=lambda: self.conversation.asks,
-            held=lambda: self.conversation.held,
-            active=lambda: self.conversation.active(),
-            at_home=lambda: self.life.at_home(),
-            failed=lambda cause: self.conversation.stop(cause),
+            asked=lambda: self.engine.asks,
+            held=lambda: self.engine.held,
+            active=lambda: self.engine.active(),
+            at_home=lambda: self.lifecycle.at_home(),
+            failed=lambda cause: self.engine.stop(cause),
         )
         self.states = States()
         self.jobs = JobTable(self._job_owner())
         self.consumers.route(self.jobs.streams)
-        self.conversation = Conversation(
+        self.engine = SessionEngine(
             settings.new_session(),
             connector,
             token=settings.token,
@@ -135,17 +135,17 @@ class Parts:
             consumers=self.consumers,
             jobs=self.jobs,
             states=self.states,
-            ended=lambda cause: self.life.end(cause),
+            ended=lambda cause: self.lifecycle.end(cause),
         )
-        self.life = Life(
-            self.conversation,
+        self.lifecycle = Lifecycle(
+            self.engine,
             consumers=self.consumers,
             jobs=self.jobs,
             states=self.states,
             timeouts=timeouts,
         )
-        self.requester = Requester(
-            self.conversation, life=self.life, jobs=self.jobs, timeouts=timeouts
+        self.commands = Commands(
+            self.engine, lifecycle=self.lifecycle, jobs=self.jobs, timeouts=timeouts
         )
 
     def _job_owner(self) -> JobOwner:
@@ -153,13 +153,13 @@ class Parts:
         return JobOwner(
             notifications=consumers.notifications,
             relief=consumers.pressure,
-            at_home=lambda: self.life.at_home(),
+            at_home=lambda: self.lifecycle.at_home(),
             waits=consumers.waits,
             barriers=consumers.barriers,
             own_call=consumers.own_call,
-            chunk_log=lambda job_id: self.conversation.chunk_log(job_id),
-            exact_sizes=lambda: self.conversation.exact_sizes(),
-            lossy=lambda: self.conversation.lossy(),
-            cancel=lambda job_id, reason: self.requester.cancel(job_id, reason),
-            unwatch=lambda job_id: self.requester.unwatch(job_id),
+            chunk_log=lambda job_id: self.engine.chunk_log(job_id),
+            exact_sizes=lambda: self.engine.exact_sizes(),
+            lossy=lambda: self.engine.lossy(),
+            cancel=lambda job_id, reason: self.commands.cancel(job_id, reason),
+            unwatch=lambda job_id: self.commands.unwatch(job_id),
         )

@@ -1,4 +1,4 @@
-"""Two clocks in, "ask the peer now" out: a machine that slept has links that only look alive (S12).
+"""Pings the peer when the machine has slept: its link may be dead and still look alive (S12).
 
 While a machine sleeps its wall clock goes on and its monotonic clock, which all timers go by, does
 not. So when the wall clock has run ahead, the link is asked for a sign of life at once, instead of

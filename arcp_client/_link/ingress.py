@@ -1,4 +1,4 @@
-"""Frames as they are read in, to the session out: at once, or when consumers have caught up (D6).
+"""Passes frames from a link to the session, at once or when consumers have caught up (D6).
 
 While something is awaited that only the link can bring, the reader goes on although consumers are
 behind. Beyond the hard bound events then wait in a file. The session has not *received* those: it
@@ -19,14 +19,14 @@ from arcp_client._spill import SpillFile
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode, encode, parse, to_json
 
-__all__ = ["Intake"]
+__all__ = ["Ingress"]
 
 _log = logging.getLogger("arcp_client.link")
 
 _SLICE = 64  # frames that are taken out of the file in one turn of the loop
 
 
-class Intake:
+class Ingress:
     """What stands between the reader of a client's links and its session.
 
     Args:

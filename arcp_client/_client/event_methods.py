@@ -1,6 +1,6 @@
-"""Handlers, iterators and observers of users in, consumers out: the typed half of the façade.
+"""The methods of `Client` that receive events: handlers, iterators, Observables, hooks.
 
-No state of its own: what is registered goes to `Consumers`.
+They are typed and hold no state: `Consumers` keeps what is registered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from arcp_client.events import Event, Unknown
 from arcp_client.job import JobHandle
 from arcp_client.policy import Order
 
-__all__ = ["Observing"]
+__all__ = ["EventMethods"]
 
 E1 = TypeVar("E1", bound=Event)
 E2 = TypeVar("E2", bound=Event)
@@ -29,7 +29,7 @@ E4 = TypeVar("E4", bound=Event)
 R = TypeVar("R")
 
 
-class Observing:
+class EventMethods:
     """The ways to receive the events of a session.
 
     Args:

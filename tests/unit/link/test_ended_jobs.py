@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_client._link.outcomes import Outcomes, event_of
+from arcp_client._link.ended_jobs import EndedJobs, event_of
 from arcp_client.events import Completed, Event, Failed, Log
 from arcp_client.models import EndedJob, OpenJob
 
@@ -25,9 +25,9 @@ def job(number: int) -> OpenJob:
 
 
 def kept_of(end: Event) -> Any:
-    outcomes = Outcomes()
-    outcomes.keep(job(1), end, beside=0)
-    (ended,) = outcomes.all
+    ended_jobs = EndedJobs()
+    ended_jobs.keep(job(1), end, beside=0)
+    (ended,) = ended_jobs.all
     return event_of(ended)
 
 
@@ -58,28 +58,28 @@ def test_a_failure_is_given_back_as_it_was(status: Any, details: Any) -> None:
 
 
 def test_what_is_no_end_is_not_kept() -> None:
-    outcomes = Outcomes()
-    outcomes.keep(job(1), Log(), beside=0)
-    assert outcomes.all == ()
+    ended_jobs = EndedJobs()
+    ended_jobs.keep(job(1), Log(), beside=0)
+    assert ended_jobs.all == ()
 
 
 def test_the_oldest_go_first() -> None:
-    outcomes = Outcomes(jobs=2)
+    ended_jobs = EndedJobs(jobs=2)
     for number in range(4):
-        outcomes.keep(job(number), Completed(), beside=0)
-    assert list(outcomes) == ["job_2", "job_3"]
-    assert "job_1" not in outcomes
+        ended_jobs.keep(job(number), Completed(), beside=0)
+    assert list(ended_jobs) == ["job_2", "job_3"]
+    assert "job_1" not in ended_jobs
 
 
 def test_streamed_results_count_and_the_newest_always_stays() -> None:
-    outcomes = Outcomes(bytes_=1000)
-    outcomes.keep(job(1), Completed(), beside=600)
-    outcomes.keep(job(2), Completed(), beside=600)
-    assert list(outcomes) == ["job_2"]
-    outcomes.keep(job(3), Completed(), beside=5000)
-    assert list(outcomes) == ["job_3"]
-    again = Outcomes(bytes_=1000)
-    again.restore(outcomes.all, lambda _: 5000)
+    ended_jobs = EndedJobs(bytes_=1000)
+    ended_jobs.keep(job(1), Completed(), beside=600)
+    ended_jobs.keep(job(2), Completed(), beside=600)
+    assert list(ended_jobs) == ["job_2"]
+    ended_jobs.keep(job(3), Completed(), beside=5000)
+    assert list(ended_jobs) == ["job_3"]
+    again = EndedJobs(bytes_=1000)
+    again.restore(ended_jobs.all, lambda _: 5000)
     again.keep(job(4), Completed(), beside=0)
     assert list(again) == ["job_4"]
 

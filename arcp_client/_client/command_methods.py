@@ -1,6 +1,6 @@
-"""Requests of users in, jobs and answers out: the asking half of the façade.
+"""The methods of `Client` that send commands to the runtime: submit, watch, jobs, ping, cancel.
 
-No state of its own: what is asked goes to `Requester`, what is known comes from `JobTable`.
+They check arguments and hold no state: `Commands` sends the requests, `JobTable` knows the jobs.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from datetime import datetime
 from typing import Any, get_args
 
 from arcp_client import _arguments as check
+from arcp_client._client.commands import Commands
 from arcp_client._client.jobs import JobTable
-from arcp_client._client.requester import Requester
 from arcp_client._client.submission import Submission
 from arcp_client._wire.ids import is_trace_id
 from arcp_client.job import Job, JobHandle, JobView
 from arcp_client.models import JobStatus, JobSummary, Lease
 
-__all__ = ["Asking"]
+__all__ = ["CommandMethods"]
 
 
-class Asking:
+class CommandMethods:
     """Submitting, watching, listing, pinging.
 
     Args:
-        requester: who asks.
+        commands: sends the requests.
         jobs: what is known of each job.
     """
 
-    def __init__(self, requester: Requester, jobs: JobTable) -> None:
-        self._requester = requester
+    def __init__(self, commands: Commands, jobs: JobTable) -> None:
+        self._commands = commands
         self._jobs = jobs
 
     async def submit(
@@ -86,7 +86,7 @@ class Asking:
         )
         if trace_id is not None and not is_trace_id(trace_id):
             raise ValueError("trace_id is 32 lower-case hexadecimal digits, not all zero (§11)")
-        return await self._requester.submit(submission, trace_id=trace_id, timeout=timeout)
+        return await self._commands.submit(submission, trace_id=trace_id, timeout=timeout)
 
     async def watch(
         self,
@@ -117,7 +117,7 @@ class Asking:
         check.a_flag("history", history)
         check.a_number("from_seq", from_seq, least=0, none=True)
         check.seconds("timeout", timeout, none=True)
-        return await self._requester.watch(
+        return await self._commands.watch(
             job_id, history=history, from_seq=from_seq, timeout=timeout
         )
 
@@ -149,7 +149,7 @@ class Asking:
         wanted = check.texts("status", status)
         for each in wanted:
             check.any_of("each status", each, get_args(JobStatus))
-        found = self._requester.list_jobs(
+        found = self._commands.list_jobs(
             status=wanted,
             agent=agent,
             created_after=created_after,
@@ -177,7 +177,7 @@ class Asking:
             RequestTimeout: no answer in time.
         """
         check.seconds("timeout", timeout, none=True)
-        return await self._requester.ping(timeout=timeout)
+        return await self._commands.ping(timeout=timeout)
 
     async def cancel_job(self, job_id: str, reason: str | None = None) -> None:
         """Ask the runtime to end a job of which only the id is at hand (§7.4); see `Job.cancel`.
@@ -192,4 +192,4 @@ class Asking:
         """
         check.a_text("job_id", job_id)
         check.a_text("reason", reason, none=True, empty=True)
-        await self._requester.cancel(job_id, reason)
+        await self._commands.cancel(job_id, reason)

@@ -1,7 +1,7 @@
-"""Connect, close, detach in; one session begun, kept and ended out (S8, S9).
+"""Connects, closes and detaches a client (S8, S9).
 
-One task takes hold of the checkpoint, keeps the session on a link and lets go again; another one
-says goodbye. Everybody else only waits for them.
+One task takes hold of the checkpoint, keeps the session on a link and lets go of the checkpoint;
+another one says goodbye. All callers wait for these two tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import logging
 
 from arcp_client._client.consumers import Consumers
-from arcp_client._client.conversation import GRACE, Conversation
+from arcp_client._client.engine import GRACE, SessionEngine
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import LOOP_ENDED, States
 from arcp_client._deadline import SLACK, Deadline
@@ -26,7 +26,7 @@ from arcp_client.errors import (
 from arcp_client.policy import Timeouts
 from arcp_client.state import Closed, Live
 
-__all__ = ["Life"]
+__all__ = ["Lifecycle"]
 
 _log = logging.getLogger("arcp_client.client")
 
@@ -34,11 +34,11 @@ _FOR_REST = 4
 """Slow handlers leave one part in so many of a close, at most `GRACE`, to the goodbye."""
 
 
-class Life:
+class Lifecycle:
     """Beginning and end of one client.
 
     Args:
-        conversation: what is begun and ended.
+        engine: what is begun and ended.
         consumers: who is waited for, and told of the end.
         jobs: whose waiters are told of the end.
         states: what the link's state is read from.
@@ -47,14 +47,14 @@ class Life:
 
     def __init__(
         self,
-        conversation: Conversation,
+        engine: SessionEngine,
         *,
         consumers: Consumers,
         jobs: JobTable,
         states: States,
         timeouts: Timeouts,
     ) -> None:
-        self._conversation = conversation
+        self._engine = engine
         self._consumers = consumers
         self._jobs = jobs
         self._states = states
@@ -92,7 +92,7 @@ class Life:
         """
         if self._states.closed or self._closing is not None:
             raise self._states.closed_error()
-        if not self._conversation.assembled:
+        if not self._engine.assembled:
             raise LocalProtocolError("the client is not connected: call connect() first")
         self.at_home()
 
@@ -125,7 +125,7 @@ class Life:
         """Take hold of the checkpoint, keep the session on a link, let go of the checkpoint."""
         task = asyncio.current_task()
         try:
-            checkpoint = await self._conversation.open()
+            checkpoint = await self._engine.open()
         except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
             if task is not None and task.cancelling():
                 self._cut_off()
@@ -133,16 +133,16 @@ class Life:
             self.end(error if isinstance(error, ArcpError) else _store_failed(error))
             return
         if self._states.closed:  # the store swallowed the cancellation, and nobody waited for it
-            await self._conversation.let_go(forget=False)
+            await self._engine.let_go(forget=False)
             return
         try:
-            await self._conversation.run(checkpoint)
+            await self._engine.run(checkpoint)
         except asyncio.CancelledError:
             self._cut_off()
             raise
         finally:
             if self._closing is None:
-                await self._conversation.let_go(forget=False)
+                await self._engine.let_go(forget=False)
 
     async def connected(self) -> None:
         """Wait until the session is live."""
@@ -163,7 +163,7 @@ class Life:
             await self._drained()
 
     async def _drained(self) -> None:
-        await self._conversation.passed()
+        await self._engine.passed()
         await self._consumers.drained()
 
     async def leave(self, timeout: float | None, *, drain: bool, tell: bool) -> None:
@@ -193,12 +193,12 @@ class Life:
         self, running: asyncio.Task[None], deadline: Deadline, *, drain: bool, tell: bool
     ) -> None:
         """One deadline for handlers, goodbye and transport; each gets what is left."""
-        conversation = self._conversation
+        engine = self._engine
         failed = self._states.closed  # then this is not what ends the session
-        if not conversation.assembled:  # the store has not answered yet
+        if not engine.assembled:  # the store has not answered yet
             self.end(None)
             await _stopped(running, deadline)
-            await conversation.let_go(forget=False, deadline=deadline)
+            await engine.let_go(forget=False, deadline=deadline)
             return
         if drain:
             try:
@@ -210,15 +210,15 @@ class Life:
                     self._consumers.backlog,
                 )
         self._warn_of_jobs()
-        if await conversation.say_goodbye(deadline, tell=tell):
+        if await engine.say_goodbye(deadline, tell=tell):
             await asyncio.wait({running}, timeout=deadline.share(min(GRACE, deadline.left / 2)))
         await _stopped(running, deadline)
-        conversation.finish(None)
-        await conversation.let_go(forget=tell and not failed, deadline=deadline)
+        engine.finish(None)
+        await engine.let_go(forget=tell and not failed, deadline=deadline)
 
     def _warn_of_jobs(self) -> None:
         """Some runtimes do not let jobs outlive their session, as §6.7 has it."""
-        info = self._conversation.info
+        info = self._engine.info
         open_jobs = [job.id for job in self._jobs.open()]
         if info is None or info.jobs_run_on or not open_jobs or self._states.closed:
             return
@@ -234,9 +234,9 @@ class Life:
         states = self._states
         if states.closed:
             return
-        self._conversation.halt()
+        self._engine.halt()
         states.change(Closed(cause))
-        self._conversation.dismiss(states.closed_error)
+        self._engine.dismiss(states.closed_error)
         self._jobs.close(states.closed_error)
         self._consumers.end(states.closed_error, cause)
         states.end()
@@ -258,7 +258,7 @@ class Life:
 
     def _abandon(self) -> None:
         if self.forgotten:
-            self._conversation.finish(
+            self._engine.finish(
                 ClientClosed("the client was dropped without close(): keep a reference to it")
             )
 
@@ -266,14 +266,14 @@ class Life:
         _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
-        self._conversation.finish(cause)
+        self._engine.finish(cause)
 
     def _cut_off(self) -> None:
         """The task that keeps the link is cancelled: if nobody here did it, this is the end."""
         if self._closing is None:
             _log.warning("a client was not closed: its task was cancelled from outside")
             self._states.interrupted = True
-            self._conversation.finish(LinkLost("the client's task was cancelled from outside"))
+            self._engine.finish(LinkLost("the client's task was cancelled from outside"))
 
 
 async def _stopped(running: asyncio.Task[None], deadline: Deadline) -> None:
