@@ -1,7 +1,7 @@
-"""Arguments of users in, nothing out, or a TypeError or ValueError that says what was expected.
+"""Checks the arguments of public functions, and raises errors that say what was expected.
 
-A wrong type is a TypeError, a value that no call accepts a ValueError. Both name the argument, say
-what it is, and what was given instead.
+A wrong type is a TypeError, a value that no call accepts a ValueError. Both name the argument, the
+expected value and the given one.
 """
 
 from __future__ import annotations

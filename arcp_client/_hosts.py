@@ -1,4 +1,4 @@
-"""A host as people and requests name it in, whether it is this machine out."""
+"""Decides whether a host name or address is this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client knows of one job: fed by the session and its events, read through its handles."""
+"""The record of one job in a client: the session and its events write it, `Job` handles read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The client: the verbs of users. The work is done by its parts, which ``_client.wiring`` joins.
+"""`Client`: connects to a runtime, submits jobs and delivers events.
+
+The parts in ``_client`` do the work, and ``_client.wiring`` joins them.
 
 `_client.event_methods` has the methods that receive events, `_client.command_methods` those that
 send commands.

@@ -1,7 +1,7 @@
-"""A job as users hold it: its state, its events in order, its result.
+"""The handles of a job: its state, its events in order, its result.
 
-`Job` is a job that this client submitted, `JobView` one that it watches; both are views of one
-`JobRecord`, which the client keeps up to date.
+`Job` is a job that this client submitted, `JobView` a job that it watches. Both read a `JobRecord`,
+which the client keeps up to date.
 """
 
 from __future__ import annotations

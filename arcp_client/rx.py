@@ -1,4 +1,4 @@
-"""Events in, ordered async handling out: Rx operators whose handlers are coroutines.
+"""Rx operators whose handlers are coroutines, run in order.
 
 ::
 

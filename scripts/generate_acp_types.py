@@ -355,7 +355,7 @@ class Generator:
 
     def text(self, source: str) -> str:
         head = textwrap.dedent(f'''\
-            """The Agent Client Protocol's JSON in, typed values out; and back. GENERATED.
+            """The types of the Agent Client Protocol, for decoding and encoding its JSON. GENERATED.
 
             {textwrap.fill(source, 96, subsequent_indent=" " * 12)}
 

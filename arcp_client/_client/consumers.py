@@ -1,7 +1,6 @@
-"""Events of one session in, every consumer served: handlers, iterators, Observables.
+"""Gives the events of a session to its consumers: handlers, iterators and Observables.
 
-The part of a client that owns the subject, the bound between consumers and the reader, and whatever
-knows how far each consumer is.
+Owns the subject, the limit between consumers and the reader, and the progress of each consumer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Job ids in, their records and handles out: every job that a client's session has heard of.
+"""Keeps the records and handles of the jobs that a client's session knows.
 
-Open jobs are kept; of those that ended, the last 256 are, and any other for as long as the
-application holds on to it.
+Open jobs are kept. So are the last 256 jobs that ended, and each job whose handle the application
+still holds.
 """
 
 from __future__ import annotations

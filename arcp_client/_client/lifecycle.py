@@ -1,7 +1,7 @@
 """Connects, closes and detaches a client (S8, S9).
 
-One task takes hold of the checkpoint, keeps the session on a link and lets go of the checkpoint;
-another one says goodbye. All callers wait for these two tasks.
+One task locks the checkpoint, runs the session on its links and unlocks the checkpoint; another one
+closes the session. All callers wait for these two tasks.
 """
 
 from __future__ import annotations

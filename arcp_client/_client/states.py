@@ -1,4 +1,4 @@
-"""Changes of the link in, ``client.state`` out: as a value, an Observable, hooks, and a wait."""
+"""Publishes the state of the link as `client.state`, an Observable, hooks, and a wait."""
 
 from __future__ import annotations
 

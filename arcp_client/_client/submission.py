@@ -1,6 +1,6 @@
-"""A submit's arguments in, its payload out: checked, copied and encoded once (S6).
+"""Checks, copies and encodes the arguments of a submit (S6).
 
-The payload is bytes from the start, so every sending of it is the same to the byte.
+The payload is encoded once, so each time it is sent it has the same bytes.
 """
 
 from __future__ import annotations

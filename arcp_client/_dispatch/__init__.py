@@ -1,1 +1,1 @@
-"""Delivery: events of the session in, handlers, iterators and Observables out, each in order."""
+"""Delivers the events of a session to handlers, iterators and Observables, to each in order."""

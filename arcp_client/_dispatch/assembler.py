@@ -1,7 +1,7 @@
 """Assembles a streamed result from its chunks (§8.4): in order, once each, memory bounded (D13).
 
-Up to 8 MiB stay in memory, the rest goes to a temporary file. What is handed out is whole, or said
-to be incomplete (S19).
+Up to 8 MiB stay in memory; the rest goes to a temporary file. A result is given out whole, or
+marked as incomplete (S19).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Running code in, the handler call that it belongs to out; and who waits for whom (D10).
+"""Finds the handler call that running code belongs to, and detects deadlocks between calls (D10).
 
-Two context variables say which lane's handler a piece of code runs in and the how-manieth call of
-it; tasks that a handler starts inherit them. A task that outlives its call belongs to none.
+Two context variables hold the lane and the ordinal of the current handler call. Tasks that a
+handler starts inherit them. A task that outlives the call belongs to no call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Things to tell in, hooks called out: each hook one at a time, in order, beside everything else.
+"""Calls the hooks of a client: each hook one call at a time, in order, in a task of its own.
 
-A hook may be sync or async and may use the client: nothing waits for it.
+A hook may be sync or async and may use the client: no delivery waits for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Events of the session in, each to its job's recent past and iterators: one consumer for all jobs.
+"""Gives each job's events to the job's replay buffer and iterators: one consumer for all jobs.
 
-A stream exists from the first event of its job on, also before the job was accepted (D12).
+A stream exists from the first event of its job, even before the job is accepted (D12).
 """
 
 from __future__ import annotations

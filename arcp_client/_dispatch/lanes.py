@@ -1,7 +1,7 @@
-"""Events in, one of them in hand at a time: the ordered queues that handlers are run from.
+"""Queues events for handlers and tracks which of them are processed: one lane for each order.
 
-`SessionLane` is the inbox of its operator, so an event waits in one queue only; `JobLane` keeps the
-account of one job for an operator that has queues of its own.
+`SessionLane` is the inbox of its operator, so that an event waits in one queue only. `JobLane`
+counts the events of one job for an operator that has queues of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events in, ``client.notifications`` out: a hot Observable whose observers may lag (D4)."""
+"""Publishes events as ``client.notifications``, a hot Observable whose observers may lag (D4)."""
 
 from __future__ import annotations
 

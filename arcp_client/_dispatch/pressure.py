@@ -1,8 +1,8 @@
-"""How far consumers are behind in, "stop reading" out: back-pressure on the reader (D6).
+"""Decides when the reader of the link pauses because consumers are behind (back-pressure, D6).
 
-At the soft bound the reader stops, and TCP holds the peer, unless something that only the reader
-can bring is awaited: the answer to a request, or what a running handler waits for. Then it reads
-on, in the end into a file (`arcp_client._link.ingress`).
+At the soft limit the reader pauses, and TCP holds the peer back. The reader continues while
+something is awaited that only it can bring: the answer to a request, or an event that a running
+handler waits for. Beyond the hard limit it writes events to a file (`arcp_client._link.ingress`).
 
 =======  =======================================================  =======
 reader   on                                                       next
@@ -24,10 +24,10 @@ FULL     the file is empty, and consumers have caught up          READING
 any      the link has ended                                       READING
 =======  =======================================================  =======
 
-The reader looks every few frames. *Consumers have caught up* when the slowest has half of soft or
-less. *Hard* counts no events while a handler awaits one: bytes alone do then. Whoever waits in a
-handler for what the reader cannot read, since it is FULL or memory is, is told so by BufferFull:
-one of the two must give.
+The reader checks every few frames. *Consumers have caught up* when the slowest has at most half of
+the soft limit outstanding. While a handler awaits an event, the hard limit counts bytes and not
+events. A handler that waits for data which the reader cannot read, because the file or memory is
+full, gets BufferFull.
 """
 
 from __future__ import annotations

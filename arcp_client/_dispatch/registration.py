@@ -1,4 +1,4 @@
-"""Events in, handlers run: a registration is a subscription with lanes of its own (D1, D2).
+"""Runs the handlers of one registration, which is a subscription with lanes of its own (D1, D2).
 
 Under `Order.SESSION` it has one lane, drained by ``rx.concat_map_async``: the next handler starts
 after the previous one finished. Under `Order.JOB` it has a lane a job, by

@@ -1,4 +1,4 @@
-"""How consumers get on in, the reader relieved out: what they see of `Pressure` (D6)."""
+"""Reports the progress of consumers to the back-pressure on the reader (D6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Events of jobs in, the recent past of each one out, for iterators that come late (D8).
+"""Keeps the recent events of each job, for iterators that start late (D8).
 
-A job keeps its last 1,024 events or 1 MiB, all jobs of a client 16 MiB together. None of them
-counts for back-pressure: they are kept whether or not anybody will ever ask.
+A job keeps its last 1,024 events or 1 MiB; all jobs of a client keep 16 MiB together. These events
+do not count for back-pressure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kinds as users write them in, "does this event match" out."""
+"""Builds event filters from the kinds that users name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each registration is behind in, "this one is slow" out, once an episode."""
+"""Reports registrations that fall behind, once for each time that they do."""
 
 from __future__ import annotations
 

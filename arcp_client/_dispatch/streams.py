@@ -1,7 +1,7 @@
-"""Events in, async iterators out: for one job with its recent past, or for the whole session (D8).
+"""Async iterators over the events of one job, with its recent past, or of the whole session (D8).
 
-An iterator asks for its next item and thereby says that it is done with the last one. Iterators
-are held weakly: leaving a loop with ``break`` unregisters them.
+An item counts as processed when the iterator is asked for the next one. Iterators are held weakly:
+a loop that is left with ``break`` unregisters them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The session's subject: events in, in arrival order, to every consumer that matches.
+"""Publishes the events of a session, in arrival order, to every consumer whose filter matches.
 
 A consumer is a lane of handlers, an iterator, or the observers of ``client.notifications``. The
-subject knows how far all of them are: an event is *processed* when none has it outstanding (D3).
+subject tracks the progress of all of them: an event is *processed* when it is outstanding in none
+(D3).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Jobs with events and without an acceptance in, those that nobody will claim out (D12).
+"""Buffers events that arrive before `job.accepted`, for a limited time (D12).
 
-Events may come before the message that tells of their job. They are kept for it, but neither for
-ever nor in any number: what comes of a job that is never told of goes to session-level consumers
-alone.
+The number of such jobs and the time are limited. Events of a job that is never accepted go to the
+consumers of the session only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far consumers are in, acknowledgements out: at most one in 250 ms (S1, §6.5)."""
+"""Acknowledges processed events, at most every 250 ms (S1, §6.5)."""
 
 from __future__ import annotations
 

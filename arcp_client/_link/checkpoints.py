@@ -1,12 +1,12 @@
-"""Events in, the same events out once a restart could know of them; checkpoints to a store (S10).
+"""Writes checkpoints to a store, and delays events until the store covers them (S10).
 
-Two things are written. A *reservation* is a number written ahead of delivery: no handler sees an
-event above it, so that after a crash what is unprocessed and not above it may have been seen, and
-the rest was not. A *checkpoint* is how far everything was processed.
+Two numbers are written. A *reservation* is written ahead of delivery: no handler sees an event
+above it. After a crash, unprocessed events up to the reservation may have been seen; those above it
+were not. A *checkpoint* is the number up to which all events were processed.
 
-A reservation reaches ``every`` events beyond the furthest that any consumer is done with. What is
-above it waits here: the fastest consumer moves it on, a slow one holds nobody back. So a crash
-repeats at most ``every`` events of a lane, and marks at most ``every`` that nobody has seen.
+A reservation reaches ``every`` events beyond the last event that the fastest consumer has
+processed. Events above it wait here. A slow consumer does not delay it. So a crash repeats at most
+``every`` events of a lane, and marks at most ``every`` events that no handler has seen.
 
 ======  ================================================  =======
 events  on                                                next
@@ -27,8 +27,8 @@ TOKEN   saved, and an event that waits is not reserved    WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
-In FLOW an event is published when it comes; otherwise it waits, and in STOPPED it does so for ever.
-A welcome of another session first lets go of all that waits: no resume would bring it again.
+In FLOW an event is published when it arrives; in the other states it waits, in STOPPED for ever. A
+welcome of another session first publishes all that waits, because no resume would bring it again.
 """
 
 from __future__ import annotations

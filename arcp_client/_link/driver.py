@@ -1,7 +1,7 @@
-"""A session's effects in, everybody told out: where decisions become motion.
+"""Carries out the actions of a session: sends frames, sets timers, publishes events.
 
-The driver owns the session, its timer and the link that is up. It never awaits: a frame that the
-link read goes through the session to the subject in one synchronous step.
+The driver owns the session, its timer and the current link. It never awaits: a frame passes from
+the link through the session to the subject in one synchronous step.
 """
 
 from __future__ import annotations

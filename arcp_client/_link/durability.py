@@ -1,7 +1,6 @@
-"""A store's checkpoint in, a session that goes on out: what survives a restart (S1, S5, S9, S10).
+"""Locks and composes the checkpoint from which a later process resumes (S1, S5, S9, S10).
 
-Composes the checkpoints of one client and keeps the lock on them. When and how far to write is
-decided in ``checkpoints``.
+``checkpoints`` decides when to write, and up to which event.
 
 =======  ======  =======
 client   on      next
@@ -15,9 +14,8 @@ SAVING   close   OUT
 FROZEN   close   OUT
 =======  ======  =======
 
-*open*: the lock is taken, and nobody else gets it before *close*. *start*: checkpoints are saved.
-*freeze*: the client ends, and what it does from now on does not count. *close* saves what counts,
-or deletes it.
+*open* takes the lock, and holds it until *close*. From *start* on, checkpoints are saved. *freeze*:
+the client ends, and later events do not count. *close* saves the checkpoint, or deletes it.
 """
 
 from __future__ import annotations

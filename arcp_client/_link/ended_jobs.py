@@ -1,7 +1,8 @@
 """Keeps the outcomes of the jobs that ended last, within bounds, for after a restart (S10).
 
-The end of a job is processed once. A later call for its result, also after a crash, is answered
-from here: not every runtime still has it, and nothing that was acknowledged comes again.
+A job's terminal message is processed once. Later calls of `result()`, also after a crash, are
+answered from here: some runtimes no longer have the outcome, and acknowledged events are not sent
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Passes frames from a link to the session, at once or when consumers have caught up (D6).
 
-While something is awaited that only the link can bring, the reader goes on although consumers are
-behind. Beyond the hard bound events then wait in a file. The session has not *received* those: it
-gets them, in order, when there is room. Everything that is no event goes to it at once.
+While something is awaited that only the link can bring, the reader continues although consumers are
+behind. Beyond the hard limit, events wait in a file. The session has not *received* these events:
+it gets them, in order, when there is room. Other messages go to the session at once.
 """
 
 from __future__ import annotations

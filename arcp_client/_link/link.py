@@ -1,7 +1,7 @@
-"""One transport in, the reason of its end out: the reader and the writer of one connection.
+"""Runs the reader and the writer of one connection until it ends, and returns the reason.
 
-The reader never awaits user code, and never awaits the writer: a peer that takes nothing must not
-keep this side from reading.
+The reader awaits neither user code nor the writer: a peer that reads nothing does not stop this
+side from reading.
 """
 
 from __future__ import annotations

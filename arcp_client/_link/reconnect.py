@@ -1,7 +1,7 @@
-"""THE reconnect manager: links end, their causes come in; new links, or the end, go out (S8).
+"""The reconnect manager: one loop that opens links, and decides whether and when to retry (S8).
 
-One loop. The delays are a value (tenacity's wait and stop objects), "retry or give up" is a pure
-function of the failure, and the layers below only say what they want.
+The delays come from tenacity's wait and stop objects. "Retry or give up" is a pure function of the
+failure.
 """
 
 from __future__ import annotations

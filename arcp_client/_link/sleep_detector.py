@@ -1,8 +1,8 @@
-"""Pings the peer when the machine has slept: its link may be dead and still look alive (S12).
+"""Pings the peer after the machine has slept, because the link may be dead (S12).
 
-While a machine sleeps its wall clock goes on and its monotonic clock, which all timers go by, does
-not. So when the wall clock has run ahead, the link is asked for a sign of life at once, instead of
-after the silence of two heartbeats. A loop that was merely blocked moves both clocks alike.
+While a machine sleeps, its wall clock runs and its monotonic clock, which the timers use, does not.
+When the wall clock has run ahead, the client pings at once, instead of after two silent heartbeats.
+A blocked event loop moves both clocks alike.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A state and what happened in, the next state out: where a session can stand, as one table.
+"""The states of a session, and the events that move it, as one table.
 
 ======== ======= ========
 state    on      next
@@ -18,10 +18,11 @@ CLOSING  end     ENDED
 ENDED    lost    ENDED
 ======== ======= ========
 
-*greet*: a link is up and the hello is sent, with a resume if there is a session to go on with.
-*welcome*: the runtime opened or resumed the session (§6.2, §6.3). *lost*: the link is gone;
-requests and jobs wait for the next one. *close*: the runtime is told (§6.7); *closed*: it answered,
-or there is nothing to wait for. *end*: it is over, here and now. Nothing else moves a session.
+*greet*: a link is up and the hello is sent, with a resume block if a session can be resumed.
+*welcome*: the runtime opened or resumed the session (§6.2, §6.3). *lost*: the link has ended;
+requests and jobs wait for the next one. *close*: `session.close` is sent (§6.7). *closed*: the
+runtime answered, or no answer is expected. *end*: the session is over at once. Nothing else changes
+the state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ordered async handling: what `arcp_client.rx` makes public, split by the state each part owns.
+"""Ordered async handling: the parts of `arcp_client.rx`, one module for each state.
 
-``delivery`` tokens · ``buffer`` counts and bounds · ``channel`` the source in front · ``sink`` what
-every consumer shares · ``handling`` how handlers run · ``serial`` one lane · ``keyed`` a lane a
-key · ``stream`` iterators.
+``delivery`` tokens · ``buffer`` counts and limits · ``channel`` the source in front of an operator
+· ``sink`` the base of all subscribers · ``handling`` runs handlers · ``serial`` one lane ·
+``keyed`` one lane for each key · ``stream`` iterators.
 """

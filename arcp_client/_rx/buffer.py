@@ -1,7 +1,7 @@
-"""Pushed items in, one consumer's items out: counting, bounds and overflow, without Rx.
+"""Queues the items of one consumer within limits, without Rx.
 
-One place keeps the account. *Outstanding* is everything accepted and not yet done: queued, in the
-consumer's hand, or lent to somebody who took hold of its delivery.
+An item is *outstanding* from its acceptance until it is done: while it is queued, while the
+consumer handles it, and while a delivery token holds it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pushed items in, an observable out: the bounded source in front of an operator.
+"""`EventChannel`: a bounded source in front of an operator.
 
-The bound has to sit before Rx, since ``on_next`` cannot wait.
+The limit is in front of Rx because ``on_next`` cannot wait.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A source's token in, its release out: how a source learns that an item was really processed.
+"""Delivery tokens: tell a source that an item was processed, and not only queued.
 
-``on_next`` returns as soon as an operator has queued the item, which says nothing about the
-handler. So a source may publish a `Delivery` around ``on_next``; whoever keeps the item for later
-takes hold of it there, and releases it when the item is done. Operators in between that call
-``on_next`` synchronously (map, filter) need not know.
+``on_next`` returns as soon as an operator has queued the item, before the handler has run. So a
+source may publish a `Delivery` around ``on_next``. An operator that queues the item holds the token
+and releases it when the item is done. Synchronous operators in between (map, filter) need no
+change.
 """
 
 from __future__ import annotations

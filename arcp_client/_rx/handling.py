@@ -1,7 +1,7 @@
-"""An item in, its handler's end out: policies, errors and time limits of one handler call.
+"""Calls a handler for one item: time limit, error policy and cancellation.
 
-The drain tasks of ``serial`` and ``keyed`` await the handler directly: starting a coroutine by hand
-and finishing it in a task would let its timeouts and cancel scopes reach whoever pushed.
+The drain tasks of ``serial`` and ``keyed`` await the handler directly. If a coroutine were started
+by the producer and finished in a task, its timeouts and cancel scopes would act on the producer.
 """
 
 from __future__ import annotations

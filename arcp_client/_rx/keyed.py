@@ -1,9 +1,9 @@
-"""A lane a key: items in, one handler at a time for each key, keys side by side, results out.
+"""Handles items with one lane for each key: one handler at a time in a lane, lanes concurrently.
 
-A key with work is in ``_lanes``; its next item waits in ``_ready``. Workers take from there, and
-there are only as many as are suspended in handlers, plus the one that goes on. A callback that runs
-once a loop turn, ``_tick``, starts another one when it finds keys ready and no worker awake to take
-them, which is the evidence that all of them are suspended.
+A key with work is in ``_lanes``; its next item waits in ``_ready``. Workers take items from there.
+There are as many workers as are suspended in handlers, plus the one that runs. The callback
+``_tick`` runs once in each turn of the loop and starts another worker when keys are ready and no
+worker is awake, because then all of them are suspended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One lane: items in, one handler at a time in arrival order, results out.
+"""Handles items in one lane: one handler at a time, in arrival order.
 
-The drain task exists only while there is work. It takes from the inbox, which is the channel's own
-buffer when the operator subscribes to an `EventChannel` directly.
+The drain task exists only while there is work. It takes items from the inbox, which is the buffer
+of the channel if the operator subscribes to an `EventChannel` directly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An observable in, a loop-bound consumer out: what every subscriber of this package shares.
+"""The base of every subscriber of this package: a consumer that is bound to one event loop.
 
-A sink lives on the event loop that it was made on. What arrives from another thread is moved there;
-it ends exactly once, and after `Sink.dispose` nothing comes out of it.
+Items that arrive from another thread are moved to the loop. A sink ends exactly once, and emits
+nothing after `Sink.dispose`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An observable in, an async iterator out: bounded, and gone when its user is.
+"""Makes a bounded async iterator from an observable.
 
-The iterator holds the sink and the source holds the sink, but nothing holds the iterator: when the
-user's loop breaks and forgets it, it is collected and the subscription ends with it.
+The iterator and the source hold the sink, and the sink does not hold the iterator. When a loop over
+the iterator is left with ``break``, the iterator is collected, and its subscription ends.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Frames ⇄ messages, pure: the only place that knows frames as JSON, and wire names (§5–§8)."""
+"""Encodes and decodes frames: the only room that knows their JSON and their names (§5–§8)."""

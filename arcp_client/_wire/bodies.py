@@ -1,6 +1,6 @@
 """The typed shapes of ``job.event`` frames (§8.2), for decoding one in a single pass.
 
-Private to ``codec`` and ``build``: what leaves the package is `arcp_client.events`.
+Private to ``codec`` and ``build``; the public events are in `arcp_client.events`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frames in, public events out: one small function a kind, since this runs once per event."""
+"""Builds public events from frames, with one small function for each kind."""
 
 from __future__ import annotations
 

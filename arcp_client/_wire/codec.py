@@ -1,8 +1,8 @@
-"""Bytes in, frames out, and back: the only place that knows of frames as JSON.
+"""Decodes bytes into frames and encodes frames: the only module that reads and writes their JSON.
 
-The hot path is one typed pass (msgspec) over a ``job.event`` of a known kind. Everything else,
-and everything odd, goes through tolerant readers that keep what they do not know. Whatever
-cannot be read becomes a `BadFrame`; nothing here raises for what a peer sent.
+The hot path is one typed pass (msgspec) over a ``job.event`` of a known kind. Other messages go
+through tolerant readers, which keep unknown fields. Bytes that cannot be read become a `BadFrame`;
+no input of a peer raises here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values of a message's fields in, the same values checked out, or what is wrong and where.
+"""Checks and converts the fields of messages, and says which field is wrong and why.
 
-A reader takes what is meant as the field's value, from a peer or from this package, and gives it in
-the form that the field has. What it says of a value that does not fit never repeats that value.
+A reader converts a value, from a peer or from this package, to the type of the field. Its errors
+never contain the value.
 """
 
 from __future__ import annotations

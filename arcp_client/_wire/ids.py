@@ -1,4 +1,4 @@
-"""Fresh identifiers and timestamps out, in the forms that every known peer accepts."""
+"""Makes identifiers and timestamps in the forms that every known peer accepts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A submit's payload in, the same with its lease in the flat form of one dialect out (§9.2).
+"""Rewrites the lease of a submit into the flat form of one dialect (§9.2).
 
-That runtime knows capabilities without patterns: whoever has ``fs.read`` may read everything. So
-only what was asked for without a bound is asked for there. A bound that it cannot keep is no
-reason to grant more: what it grants of the rest is nothing.
+That runtime knows capabilities without patterns: ``fs.read`` allows every file. So the client
+requests only capabilities that were requested without a pattern. The others are left out, because
+the runtime would grant more than was requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Replies of a runtime (§6, §7), read tolerantly: payload in, frozen values out.
+"""Reads the replies of a runtime (§6, §7) tolerantly into frozen values.
 
-Runtimes leave fields out, send null, amounts as texts, and the same thing under other names.
-Nothing here raises; what cannot be read is absent, and a text that cannot be encoded is repaired.
+Runtimes leave fields out, send null, send amounts as texts, and use other names. Nothing here
+raises: a value that cannot be read counts as absent, and a text that cannot be encoded is repaired.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A job's event in, its envelope for any session out: the payload is encoded once (§8.1, §8.3).
+"""Encodes each event once, and adds the envelope of each session (§8.1, §8.3).
 
-What differs between the sessions that see an event is its session and its number. Everything else
-is encoded when the event is emitted, and the envelope is put around it when it is sent.
+An event has another session id and number in each session that sees it. Everything else is encoded
+when the event is emitted; the envelope is added when it is sent.
 """
 
 from __future__ import annotations

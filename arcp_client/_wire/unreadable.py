@@ -1,7 +1,7 @@
 """Reads what can still be known of an unreadable frame, and masks its bytes for errors and logs.
 
-What a frame that cannot be parsed holds can only be guessed. So the log is shown nothing but what
-is known to be harmless, instead of hiding what is known to be secret.
+The content of a frame that cannot be parsed is unknown. So the log shows only characters that are
+known to be harmless, instead of hiding those that are known to be secret.
 """
 
 from __future__ import annotations

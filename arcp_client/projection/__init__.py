@@ -1,4 +1,4 @@
-"""One job's events in, what a person wants to see of it out: pure, and bounded in memory.
+"""Folds the events of one job into the values that a person wants to see, in bounded memory.
 
 A screen, a page or a log line needs the state of a job, not its events: how far it is, what it is
 doing, what it has spent and how long the rest will last. A `JobProjection` folds the events into
@@ -9,7 +9,7 @@ that, one at a time, in constant memory however long the job runs::
         view.apply(event)
         print(view.phase, view.progress, view.meters)
 
-Nothing here waits, reads a clock or fails on an odd event: what an agent sent is shown or counted.
+Nothing here waits, reads a clock or fails on an odd event: each value is shown or counted.
 """
 
 from __future__ import annotations

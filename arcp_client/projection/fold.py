@@ -1,4 +1,4 @@
-"""Events of one job in, its projection out."""
+"""`JobProjection`: folds the events of one job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs and reports of one currency in, what is left and how long it lasts out (§9.6)."""
+"""Computes the rest, the burn rate and the time left of a budget in one currency (§9.6)."""
 
 from __future__ import annotations
 

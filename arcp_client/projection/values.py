@@ -1,4 +1,4 @@
-"""What agents sent in, frozen values that are small and that JSON can hold out."""
+"""Copies values of agents into small frozen values that JSON can hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints in and out: what lets a client go on after a restart (S10)."""
+"""Stores for checkpoints, from which a client resumes after a restart (S10)."""
 
 from __future__ import annotations
 

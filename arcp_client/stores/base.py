@@ -1,4 +1,4 @@
-"""The seam between a client and where its checkpoints are kept."""
+"""The interface between a client and a store of checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks of a result in, the same chunks out after a restart (D13): one line of a file each."""
+"""A log of the chunks of results, one line of a file each, for after a restart (D13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For tests, also users' own: faults on demand, runtimes of every dialect, and virtual time."""
+"""Tools for tests: injected faults, scripted runtimes of every dialect, virtual time."""
 
 from __future__ import annotations
 

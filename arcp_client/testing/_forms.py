@@ -1,4 +1,4 @@
-"""A dialect's name in, the forms of its frames out: how each public runtime says what it says.
+"""The forms in which each public runtime writes its frames, by the name of its dialect.
 
 The differences are those of the published runtimes, as they were seen on the wire or in their
 sources. ``spec`` is what the specification says and no more; ``legacy`` is the older family, which

@@ -1,4 +1,4 @@
-"""Frames out in order, but for those that are held back, and frames in: one scripted link."""
+"""One link of a scripted runtime: sends frames in order, delays some, and reads requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a script in, frames out: the sessions and the jobs of a scripted runtime.
+"""Plays the steps of a script: the sessions and jobs of a scripted runtime.
 
 Who gets which frame, with which number, and what becomes of it while a link is gone, follows the
 `Forms` of the dialect; nothing here decides anything by a dialect's name.

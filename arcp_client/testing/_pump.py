@@ -1,4 +1,4 @@
-"""Bytes of one proxied connection in and out, under the weather that its proxy makes."""
+"""Copies the bytes of one proxied connection, with the faults that its proxy injects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scripted runtime is told to do: steps of its agents, and answers to requests.
+"""The parts of a script: steps of agents, and answers to requests.
 
 Plain frozen values, so that a script reads from top to bottom and can be shared between tests.
 """

@@ -1,4 +1,4 @@
-"""Requests of a client in, answers in the forms of a dialect out, over one link."""
+"""Answers the requests of a client over one link, in the forms of a dialect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Timers in, their callbacks out without the wait: an event loop whose time is a number.
+"""An event loop with virtual time: timers run without waiting.
 
-When nothing is left to do, the loop does not wait for its next timer: it moves its clock there.
-Sockets and threads live in real time, so it first looks whether they have something to say.
+When no callback is ready, the loop moves its clock to the next timer instead of waiting for it.
+Sockets and threads run in real time, so the loop polls them first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Frames in, the same frames out, less those that a plan drops, repeats, delays or reorders.
+"""Drops, repeats, delays and reorders the frames of a transport, by a plan.
 
-Where `FaultyProxy` breaks connections, this breaks what is in them, frame by frame, over any
-transport, and always in the same way for the same seed.
+`FaultyProxy` breaks connections; this breaks their content, frame by frame, over any transport. The
+same seed always gives the same faults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TCP bytes in on one side, the same bytes out on the other, unless a fault is asked for.
+"""`FaultyProxy`: a TCP proxy that injects the faults of networks.
 
-A `FaultyProxy` stands between a client and a server on one machine and does to their connection
-what networks do: cut it, reset it, hold it, slow it down, refuse it.
+It stands between a client and a server on one machine, and can cut, reset, hold, slow down and
+refuse their connections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures out: a runtime, a client of it, and scripted runtimes, each closed after its test.
+"""Pytest fixtures: a runtime, a client of it, and scripted runtimes, each closed after its test.
 
 Not active by itself, so that it costs nothing where it is not used. In ``conftest.py``::
 

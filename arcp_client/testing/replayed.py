@@ -1,7 +1,7 @@
-"""A transcript in, a runtime out whose jobs do again what was recorded.
+"""A runtime whose jobs replay a transcript.
 
-For dashboards, demos and tests of clients: what once happened happens again, at its own pace or
-faster, as often as a client submits it.
+For dashboards, demos and tests of clients: each submit replays the recorded events, at their own
+pace or faster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A script in, a runtime of any dialect out: how each public runtime would have put it.
+"""`ScriptedRuntime`: plays a script in the dialect of any public runtime.
 
-For tests of clients. A `ScriptedRuntime` speaks like one of the public runtimes, or as the
-specification has it, and does nothing but what its script says.
+For tests of clients. It writes frames like one of the public runtimes, or like the specification,
+and does only what its script says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs and events in, files of JSON lines out, and back: what a session saw, without its secrets.
+"""Writes jobs and events to files of JSON lines, without secrets, and reads them again.
 
 ::
 
@@ -15,7 +15,7 @@
                 case EventLine(at=at, event=events.Progress(current=n)):
                     print(at, n)
 
-The page "Transcripts" in the docs has the format.
+The page "Transcripts" of the documentation describes the format.
 """
 
 from __future__ import annotations

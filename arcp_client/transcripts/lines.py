@@ -1,8 +1,7 @@
-"""Facts about a job and its events in, one line of a transcript each out, and back from JSON.
+"""The lines of a transcript: one class for each type.
 
-Each class is one type of line. What a line has beyond its fields stays in its ``extra``, and a line
-of a type that is not known here is an `OtherLine`: a transcript that a newer version wrote can be
-read, and written again, without a loss.
+Unknown fields of a line stay in its ``extra``, and a line of an unknown type is an `OtherLine`. So
+a transcript of a newer version can be read and written again without loss.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file of JSON lines in, the lines of a transcript out, one at a time."""
+"""Reads a transcript line by line."""
 
 from __future__ import annotations
 

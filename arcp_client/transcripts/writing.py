@@ -1,4 +1,4 @@
-"""Jobs and events in, a transcript on disk out: whole lines at once, for the owner's eyes only."""
+"""Writes a transcript to a file that only its owner can read, whole lines at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links: WebSocket (aiohttp), stdio (child processes), memory. Frames in, frames out."""
+"""Transports for frames: WebSocket (aiohttp), stdio (child processes), memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong while a WebSocket was opened in, ConnectFailed with advice and no secrets out."""
+"""Turns the errors of opening a WebSocket into ConnectFailed, with advice and without secrets."""
 
 from __future__ import annotations
 

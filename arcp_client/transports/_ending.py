@@ -1,4 +1,4 @@
-"""One teardown in, any number of closers out: closing is done once, and within a bound."""
+"""Closes a transport once, within a time limit, for any number of callers."""
 
 from __future__ import annotations
 

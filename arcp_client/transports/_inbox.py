@@ -1,4 +1,4 @@
-"""Lines in from callbacks, frames out to one receiver; holds the source back while it is full."""
+"""Queues received lines for one receiver, and pauses the source while the queue is full."""
 
 from __future__ import annotations
 

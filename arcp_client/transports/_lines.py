@@ -1,4 +1,4 @@
-"""Chunks of a byte stream in, whole lines out; knows nothing of pipes."""
+"""Splits chunks of a byte stream into lines. Knows nothing of pipes."""
 
 from __future__ import annotations
 

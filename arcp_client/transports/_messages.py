@@ -1,4 +1,4 @@
-"""Frames in, the bytes of whole WebSocket text messages out, as a server writes them."""
+"""Encodes frames as whole WebSocket text messages, as a server writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This process's own standard input in, frames out, and back: what a stdio runtime serves."""
+"""The transport over this process's own stdin and stdout, which a stdio runtime serves."""
 
 from __future__ import annotations
 

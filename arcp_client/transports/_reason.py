@@ -1,4 +1,4 @@
-"""aiohttp's last message on a WebSocket in, LinkLost that says which side did what out."""
+"""Turns the last message of a WebSocket into a LinkLost that names the side that closed."""
 
 from __future__ import annotations
 

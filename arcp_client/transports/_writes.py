@@ -1,8 +1,8 @@
-"""Writes in, in call order; each is done at once or by a task that no cancelled sender can stop.
+"""Writes frames in call order, so that a cancelled sender does not stop other senders.
 
-aiohttp lets everyone who waits for room in the socket wait on one shared future. Cancelling one of
-them would cancel the others, and each one after it, with a CancelledError that nobody asked for.
-So nobody waits in there but one task, which is never cancelled.
+In aiohttp, all senders that wait for room in the socket wait on one shared future. Cancelling one
+of them would cancel the others, and later ones, with an unexpected CancelledError. So only one task
+waits there, and it is never cancelled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The seam between bytes that move and everything else: whole frames in, whole frames out.
+"""The interface of transports, which send and receive whole frames.
 
-A *Connector* makes a link; a *Transport* is one open link. The client's link layer, the runtime
-and the fault injectors of ``arcp_client.testing`` all speak only this.
+A *Connector* opens a link; a *Transport* is one open link. The link layer of the client, the
+runtime and the fault injectors of ``arcp_client.testing`` use only this interface.
 """
 
 from __future__ import annotations

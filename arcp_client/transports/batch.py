@@ -1,4 +1,4 @@
-"""Frames in, handed to a link together where it can take them so: one write instead of many."""
+"""Sends several frames in one write, where a transport supports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames in at one end, the same frames out at the other: a link inside one event loop."""
+"""A pair of transports inside one event loop."""
 
 from __future__ import annotations
 

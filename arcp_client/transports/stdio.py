@@ -1,4 +1,4 @@
-"""A command in, links to a child process's pipes out: one frame a line, as UTF-8."""
+"""Transports over the pipes of a child process: one frame a line, as UTF-8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A URL in, links over one WebSocket out (aiohttp); either end of a connection can be wrapped."""
+"""Transports over WebSockets (aiohttp), for either end of a connection."""
 
 from __future__ import annotations
 

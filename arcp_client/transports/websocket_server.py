@@ -1,6 +1,6 @@
-"""The server's side of a WebSocket: nothing in, what a request handler prepares out (aiohttp.web).
+"""The server's side of a WebSocket (aiohttp.web).
 
-A module of its own, since a client has no use for aiohttp's server.
+A module of its own, so that clients do not import aiohttp's server.
 """
 
 from __future__ import annotations
