@@ -29,7 +29,7 @@ LOOP_PARTS = (*PARTS, "tests/faults")
 IMPORTS = {
     "": "arcp_client, arcp_client.acp, arcp_client.runtime, arcp_client.testing, arcp_client.web",
     "cli": "arcp_client.cli.app",
-    "ag-ui": "arcp_client.web.agui",
+    "ag-ui": "arcp_client.web.exports.agui",
     "keyring": "keyring",
 }
 """What is importable of an installation with an extra and nothing else."""

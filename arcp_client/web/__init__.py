@@ -1,4 +1,4 @@
-"""A client in, web pages of its jobs out: a dashboard, and parts of it for pages of your own.
+"""Shows the jobs of a client in the browser: a dashboard, and streams for pages of your own.
 
 ::
 
@@ -8,11 +8,11 @@
     async def follow(request):                       # a stream for your own page
         return sse(job)
 
-    async for event in ag_ui(job):                   # for a front end that speaks AG-UI
+    async for event in ag_ui(job):                   # events for a front end that uses AG-UI
         ...
 
-`ag_ui` needs the extra ``ag-ui``. The page "A dashboard in the browser" in
-the docs says who can see it.
+`ag_ui` needs the extra ``ag-ui``. The page "A dashboard in the browser" in the
+docs describes who can see the dashboard.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from arcp_client.web.routes import add_routes
 from arcp_client.web.serving import Server, TokenRequired, serve
 
 if TYPE_CHECKING:
-    from arcp_client.web.agui import ag_ui
+    from arcp_client.web.exports.agui import ag_ui
 
 __all__ = ["Server", "TokenRequired", "add_routes", "ag_ui", "end_streams", "serve", "sse"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `ag_ui` when it is first used: it has an extra of its own."""
+    """Import `ag_ui` at its first use, since it needs an extra."""
     if name != "ag_ui":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("arcp_client.web.agui").ag_ui
+    return importlib.import_module("arcp_client.web.exports.agui").ag_ui

@@ -1,4 +1,4 @@
-"""Streams a job to a page of the user's own application."""
+"""Streams a job to a page of your own application."""
 
 from __future__ import annotations
 
@@ -9,96 +9,95 @@ from aiohttp import web
 
 from arcp_client import JobHandle
 from arcp_client import _arguments as check
-from arcp_client.web import frames
-from arcp_client.web.feeds import Feeds
-from arcp_client.web.problems import Problem
-from arcp_client.web.streams import EventStream, Streams
-from arcp_client.web.tabs import tell_job
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
+from arcp_client.web._feeds.page_streams import stream_job
+from arcp_client.web._feeds.registry import FeedRegistry, FeedUnavailable
 
-__all__ = ["asked", "end_streams", "share", "sse"]
+__all__ = ["asked_position", "end_streams", "share_feeds", "sse"]
 
 _log = logging.getLogger("arcp_client.web")
 
-_UNENDED = 5.0
-"""Seconds that a stream lasts in an application whose shutdown does not end it."""
+_UNENDED_SECONDS = 5.0
+"""Seconds after which a stream ends in an application that does not end it at shutdown."""
 
-_FEEDS: weakref.WeakKeyDictionary[web.Application, Feeds] = weakref.WeakKeyDictionary()
-_TOLD: weakref.WeakSet[web.Application] = weakref.WeakSet()
+_FEEDS: weakref.WeakKeyDictionary[web.Application, FeedRegistry] = weakref.WeakKeyDictionary()
+_WARNED: weakref.WeakSet[web.Application] = weakref.WeakSet()
 
 
 def sse(job: JobHandle) -> web.StreamResponse:
-    """A response that tells a page of your own of one job, live: server-sent events.
+    """Stream a job to a page of your own as server-sent events.
 
-    Return it from an aiohttp handler. It sends what the dashboard's own page is sent: ``job`` with
-    the state of the job, ``reset`` before a timeline begins anew, ``events`` with batches of events
-    and ``end`` after the last one; see the page "Dashboard" of the reference for their data. The id
-    of a batch is a position, so that a browser whose connection is cut goes on where it was without
-    a duplicate or a hole. Any number of pages share what is kept of the job. Secrets are masked.
+    Return the response from an aiohttp handler. It sends the same frames as the dashboard: ``job``
+    with the state of the job, ``reset`` before the events start again, ``events`` with a batch of
+    events, and ``end`` after the last one. The page "Dashboard" of the reference describes their
+    data. The id of a batch is a position: a browser that reconnects continues there, without a
+    duplicate or a gap. All pages share the stored events of the job. Secrets are masked.
 
-    Who may see the job is for the handler to decide, before it returns this.
+    The handler must check that the user may see the job.
 
-    An application without `add_routes` wants ``app.on_shutdown.append(end_streams)``. In one that
-    has neither, aiohttp would wait for open streams when it shuts down, so that each ends after
-    five seconds; a browser then comes again by itself and goes on where it was.
+    An application without `add_routes` should call ``app.on_shutdown.append(end_streams)``.
+    Otherwise aiohttp would wait for open streams at shutdown, so each stream ends after five
+    seconds; the browser reconnects and continues where it was.
 
     Args:
         job: the job, of any client.
 
     Raises:
-        TypeError: it is no job, such as the ``None`` of a client that does not know it.
+        TypeError: ``job`` is not a job, such as the ``None`` that `Client.job` returns.
     """
     check.an_instance("job", job, JobHandle, "a JobHandle")
 
     async def play(stream: EventStream, request: web.Request) -> None:
         feeds = _FEEDS.get(request.app)
         if feeds is None:
-            feeds = Feeds()
-            share(request.app, feeds)
+            feeds = FeedRegistry()
+            share_feeds(request.app, feeds)
         if not _ended_by(request.app):
-            stream.stop_after(_UNENDED)
+            stream.stop_after(_UNENDED_SECONDS)
         try:
             feed = feeds.adopt(job)
-        except Problem as refused:  # the headers are sent: the browser comes again
+        except FeedUnavailable as refused:  # the headers are sent; the browser will reconnect
             _log.warning("job %s is not streamed: %s", job.id, refused)
             return
         with feeds.viewing(feed):
-            await tell_job(stream, feed, asked(request), link=None)
+            await stream_job(stream, feed, asked_position(request), link=None)
 
     return EventStream(play)
 
 
 def _ended_by(app: web.Application) -> bool:
-    """Whether the application's shutdown ends its streams; says so once if it does not."""
-    streams = Streams.of(app)
-    if streams.ends or end_streams in app.on_shutdown:
+    """Whether the application ends its streams at shutdown; logs a warning once if not."""
+    streams = OpenStreams.of(app)
+    if streams.end_at_shutdown or end_streams in app.on_shutdown:
         return True
-    if app not in _TOLD:
-        _TOLD.add(app)
+    if app not in _WARNED:
+        _WARNED.add(app)
         _log.warning(
-            "streams of sse() end every %g s, since the application's shutdown would wait for them:"
-            " call app.on_shutdown.append(end_streams) before it starts",
-            _UNENDED,
+            "each stream of sse() ends after %g s, since the shutdown of the application would wait"
+            " for it: call app.on_shutdown.append(end_streams) before it starts",
+            _UNENDED_SECONDS,
         )
     return False
 
 
 async def end_streams(app: web.Application) -> None:
-    """End the streams of an application at once; for ``app.on_shutdown``.
+    """End the streams of an application when it shuts down; for ``app.on_shutdown``.
 
-    Without it, the streams of `sse` last only some seconds each.
+    Without it, each stream of `sse` ends after a few seconds.
     """
-    await Streams.of(app).close()
+    await OpenStreams.of(app).close()
     feeds = _FEEDS.get(app)
     if feeds is not None:
         await feeds.close()
 
 
-def share(app: web.Application, feeds: Feeds) -> None:
-    """Let the streams of an application have these feeds."""
+def share_feeds(app: web.Application, feeds: FeedRegistry) -> None:
+    """Let the streams of `sse` in an application use these feeds."""
     _FEEDS[app] = feeds
 
 
-def asked(request: web.Request) -> frames.Position | None:
-    """Where a page that comes back goes on."""
-    # A browser that comes back by itself repeats the address, and with it an older position.
+def asked_position(request: web.Request) -> frames.Position | None:
+    """The position after which a page wants to continue."""
+    # The header counts: a browser that reconnects repeats the URL with an older position.
     return frames.position(request.headers.get("Last-Event-ID") or request.query.get("after"))

@@ -1,4 +1,7 @@
-"""An application and a client in, a dashboard under a path of it out."""
+"""Adds the dashboard of a client to an aiohttp application.
+
+Each route checks the request (`_http`), then returns what the feeds of jobs have (`_feeds`).
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,20 @@ from pydantic import SecretStr
 from arcp_client import ArcpError, Client, Live, SessionInfo
 from arcp_client import _arguments as check
 from arcp_client.transcripts import Scrubber
-from arcp_client.web import bodies, downloads, frames
-from arcp_client.web.board import Board
-from arcp_client.web.feed import MEMORY, Feed
-from arcp_client.web.feeds import LINGER, Feeds
-from arcp_client.web.guard import Guard, Handler
-from arcp_client.web.link import Link
-from arcp_client.web.logins import Logins
-from arcp_client.web.pages import asked, share
-from arcp_client.web.problems import Problem
-from arcp_client.web.streams import EventStream, Streams
-from arcp_client.web.tabs import tell_job, tell_overview
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
+from arcp_client.web._feeds.job_feed import MEMORY, JobFeed
+from arcp_client.web._feeds.job_list import JobList
+from arcp_client.web._feeds.link_status import LinkStatus
+from arcp_client.web._feeds.page_streams import stream_job, stream_overview
+from arcp_client.web._feeds.registry import LINGER, FeedRegistry
+from arcp_client.web._http import bodies, downloads
+from arcp_client.web._http.logins import Logins
+from arcp_client.web._http.problems import Problem
+from arcp_client.web._http.security import AccessControl, Handler
+from arcp_client.web.pages import asked_position, share_feeds
 
-__all__ = ["SCHEMA", "Options", "add_routes", "host_names", "mount"]
+__all__ = ["SCHEMA", "DashboardOptions", "add_routes", "host_names", "mount"]
 
 SCHEMA = "arcp-client.web/1"
 _STATIC = Path(__file__).parent / "static"
@@ -41,15 +45,15 @@ _TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
-_FRESH = 2.0
+_REFRESH_TIMEOUT = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a dashboard is told; see `add_routes`.
+class DashboardOptions:
+    """The options of a dashboard; see `add_routes`.
 
     Attributes:
-        everything: no other address under the prefix is anybody else's.
+        everything: whether the dashboard answers every other path under the prefix, with 404.
     """
 
     prefix: str = ""
@@ -86,30 +90,30 @@ def add_routes(
 ) -> None:
     """Serve the dashboard under a path of an existing aiohttp application.
 
-    All pages share the one session of the client, which stays the caller's: it is neither connected
-    nor closed here. The application's shutdown ends the streams.
+    All pages share one session, that of the client. The caller connects and closes the client. The
+    shutdown of the application ends the streams.
 
-    Without a token only this machine is served, and only under its own names; so the address that
-    the application listens on does not matter. See the page "A dashboard in the browser".
+    Without a token the dashboard serves only this machine, and only under its own host names,
+    whatever address the application listens on. See the page "A dashboard in the browser".
 
     Args:
-        app: the application; not started yet.
-        client: whose jobs are shown.
-        prefix: the path that it begins with, such as ``/dashboard``; none by default.
-        token: what people have to log in with.
-        allow_control: whether jobs can be submitted and cancelled, and not only looked at.
-        allowed_hosts: names under which the application is reached, besides those of this machine
-            and, with a token, addresses.
-        secrets: values to mask wherever they would be shown, such as the client's own token.
-        memory: bytes of events that are kept of each job, for pages that are loaded again.
-        linger: seconds that they are kept once nobody looks at the job.
+        app: the application; it must not have started yet.
+        client: the client whose jobs are shown.
+        prefix: the path of the dashboard, such as ``/dashboard``; the root by default.
+        token: the token that users log in with.
+        allow_control: whether users can submit and cancel jobs, besides viewing them.
+        allowed_hosts: further host names of the application. Those of this machine are always
+            allowed and, with a token, IP addresses.
+        secrets: values to mask in everything that is shown, such as the client's own token.
+        memory: bytes of events that are kept for each job, for pages that are reloaded.
+        linger: seconds for which they are kept after the last page has left the job.
         hosts: deprecated; the former name of ``allowed_hosts``.
 
     Raises:
-        ValueError: the prefix is no path, or the token is empty.
-        TypeError: an argument is none of these.
+        ValueError: the prefix is not a path, or the token is empty.
+        TypeError: an argument has the wrong type.
     """
-    options = Options(
+    options = DashboardOptions(
         prefix=prefix,
         token=token,
         allow_control=allow_control,
@@ -125,38 +129,38 @@ def add_routes(
 def host_names(
     allowed_hosts: Iterable[str], hosts: Iterable[str] | None, *, stacklevel: int = 3
 ) -> tuple[str, ...]:
-    """The names of ``allowed_hosts`` and of the deprecated ``hosts``, of which it warns."""
+    """The names of ``allowed_hosts`` and ``hosts``; warns that ``hosts`` is deprecated."""
     names = check.texts("allowed_hosts", allowed_hosts)
     if hosts is None:
         return names
-    warnings.warn("hosts= is called allowed_hosts= now", DeprecationWarning, stacklevel=stacklevel)
+    warnings.warn("hosts= is now allowed_hosts=", DeprecationWarning, stacklevel=stacklevel)
     return (*names, *check.texts("hosts", hosts))
 
 
-def mount(app: web.Application, client: Client, options: Options) -> None:
-    """Do what `add_routes` says."""
+def mount(app: web.Application, client: Client, options: DashboardOptions) -> None:
+    """Add the routes of a dashboard with these options; see `add_routes`."""
     check.an_instance("app", app, web.Application, "an aiohttp.web.Application")
     check.an_instance("client", client, Client, "a Client")
     prefix, token = options.prefix, options.token
     if prefix and not re.fullmatch(r"(?:/[A-Za-z0-9._~-]+)+", prefix):
-        raise ValueError("prefix is a path such as /dashboard, without a slash at its end")
+        raise ValueError("prefix must be a path such as /dashboard, without a slash at its end")
     secret = SecretStr(token) if isinstance(token, str) else token
     logins = Logins(secret) if secret is not None else None
     hidden = [*options.secrets, *([secret] if secret is not None else [])]
-    guard = Guard(logins, allowed_hosts=options.allowed_hosts, prefix=prefix)
-    dashboard = _Dashboard(client, guard, options, hidden)
+    access = AccessControl(logins, allowed_hosts=options.allowed_hosts, prefix=prefix)
+    dashboard = _Dashboard(client, access, options, hidden)
 
     def route(path: str, handler: Handler, *methods: str, **how: bool) -> None:
-        guarded = guard.wrap(handler, *methods, **how)
-        app.router.add_route("*", f"{prefix}/{path}", guarded)
+        protected = access.protect(handler, *methods, **how)
+        app.router.add_route("*", f"{prefix}/{path}", protected)
 
     if prefix:
-        redirect = guard.wrap(_to_directory, "GET", "HEAD", anybody=True, navigation=True)
+        redirect = access.protect(_to_directory, "GET", "HEAD", public=True, navigation=True)
         app.router.add_route("*", prefix, redirect)
-    route("", dashboard.page, "GET", "HEAD", anybody=True, navigation=True)
-    route("static/{path:.+}", dashboard.static, "GET", "HEAD", anybody=True)
-    route("login", dashboard.login, "POST", anybody=True, changes=True)
-    route("logout", dashboard.logout, "POST", anybody=True, changes=True)
+    route("", dashboard.page, "GET", "HEAD", public=True, navigation=True)
+    route("static/{path:.+}", dashboard.static, "GET", "HEAD", public=True)
+    route("login", dashboard.login, "POST", public=True, changes=True)
+    route("logout", dashboard.logout, "POST", public=True, changes=True)
     route("api/overview", dashboard.overview, "GET")
     route("api/overview/stream", dashboard.overview_stream, "GET")
     route("api/jobs", dashboard.submit, "POST", changes=True)
@@ -165,75 +169,79 @@ def mount(app: web.Application, client: Client, options: Options) -> None:
     route("api/jobs/{id}/result", dashboard.result, "GET")
     route("api/jobs/{id}/cancel", dashboard.cancel, "POST", changes=True)
     route(
-        "{path:.+}" if options.everything else "api/{path:.*}", _nothing, anybody=options.everything
+        "{path:.+}" if options.everything else "api/{path:.*}",
+        _not_found,
+        public=options.everything,
     )
-    share(app, dashboard.feeds)
-    Streams.of(app).ends = True
+    share_feeds(app, dashboard.feeds)
+    OpenStreams.of(app).end_at_shutdown = True
     app.on_startup.append(dashboard.start)
     app.on_shutdown.append(dashboard.stop)
 
 
 async def _to_directory(request: web.Request) -> web.StreamResponse:
-    """The page's addresses are relative, so that it begins with a slash at its end matters."""
+    """Add the slash at the end of the path: the URLs in the page are relative to it."""
     name = request.path.rpartition("/")[2]
     return web.Response(status=308, headers={"Location": f"{name}/"})
 
 
-async def _nothing(_: web.Request) -> web.StreamResponse:
-    raise Problem(404, "NOT_FOUND", "there is nothing at this address")
+async def _not_found(_: web.Request) -> web.StreamResponse:
+    raise Problem(404, "NOT_FOUND", "there is no such page")
 
 
 class _Dashboard:
-    """The parts of one dashboard, and what its addresses give."""
+    """The handlers of one dashboard, and the parts that they share."""
 
     def __init__(
         self,
         client: Client,
-        guard: Guard,
-        options: Options,
+        access: AccessControl,
+        options: DashboardOptions,
         secrets: list[str | SecretStr],
     ) -> None:
         self._client = client
-        self._guard = guard
+        self._access = access
         self._control = options.allow_control
         self._scrubber = Scrubber(secrets)
-        self.feeds = Feeds(
+        self.feeds = FeedRegistry(
             client,
             secrets=secrets,
             memory=options.memory,
             linger=options.linger,
             changed=self._changed,
         )
-        self._board: Board | None = None
-        self._link: Link | None = None
+        self._job_list: JobList | None = None
+        self._link: LinkStatus | None = None
 
     async def start(self, _app: web.Application) -> None:
-        """Begin; what follows needs the event loop."""
-        self._link = Link(self._client, self._scrubber)
-        self._board = Board(self._client, self.feeds.get, self._scrubber, follow=self.feeds.follow)
+        """Start the parts that need the event loop."""
+        self._link = LinkStatus(self._client, self._scrubber)
+        self._job_list = JobList(
+            self._client, self.feeds.get, self._scrubber, follow=self.feeds.follow
+        )
 
     async def stop(self, app: web.Application) -> None:
-        """End the streams, and leave no task behind."""
-        await Streams.of(app).close()
+        """End the streams and all tasks."""
+        await OpenStreams.of(app).close()
         await self.feeds.close()
-        if self._board is not None:
-            await self._board.close()
+        if self._job_list is not None:
+            await self._job_list.close()
         if self._link is not None:
             self._link.close()
 
-    def _changed(self, feed: Feed) -> None:
-        if self._board is not None:
-            self._board.touch(feed)
+    def _changed(self, feed: JobFeed) -> None:
+        if self._job_list is not None:
+            self._job_list.touch(feed)
 
     @property
-    def board(self) -> Board:
-        """The table of jobs."""
-        assert self._board is not None, "the application has not started"
-        return self._board
+    def job_list(self) -> JobList:
+        """The job list."""
+        assert self._job_list is not None, "the application has not started"
+        return self._job_list
 
     @property
-    def link(self) -> Link:
-        """How the client's link stands."""
+    def link(self) -> LinkStatus:
+        """The state of the client's link."""
         assert self._link is not None, "the application has not started"
         return self._link
 
@@ -249,36 +257,38 @@ class _Dashboard:
 
     async def login(self, request: web.Request) -> web.StreamResponse:
         """``POST ./login``."""
-        body = await bodies.read(request, bodies.Login)
-        return await self._guard.login(request, body.token)
+        body = await bodies.read(request, bodies.LoginBody)
+        return await self._access.login(request, body.token)
 
     async def logout(self, request: web.Request) -> web.StreamResponse:
         """``POST ./logout``."""
-        return self._guard.logout(request)
+        return self._access.logout(request)
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ viewing
 
     async def overview(self, _request: web.Request) -> web.StreamResponse:
         """``GET ./api/overview``."""
-        await self._fresh()
-        return web.Response(body=frames.encoded(self._told()), content_type="application/json")
+        await self._refresh()
+        return web.Response(body=frames.encoded(self._overview()), content_type="application/json")
 
     async def overview_stream(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/overview/stream``."""
-        _room(request)
-        await self._fresh()
-        _room(request)  # others came meanwhile
+        _check_streams(request)
+        await self._refresh()
+        _check_streams(request)  # others may have opened meanwhile
 
         def whole() -> bytes:
-            return frames.frame("overview", frames.encoded(self._told()))
+            return frames.frame("overview", frames.encoded(self._overview()))
 
-        return EventStream(lambda stream, _: tell_overview(stream, self.board, self.link, whole))
+        return EventStream(
+            lambda stream, _: stream_overview(stream, self.job_list, self.link, whole)
+        )
 
     async def job_stream(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/stream``."""
-        _room(request)
+        _check_streams(request)
         feed = await self._feed(request)
-        _room(request)  # others came meanwhile
+        _check_streams(request)  # others may have opened meanwhile
         return _stream(self.feeds, feed, self.link)
 
     async def transcript(self, request: web.Request) -> web.StreamResponse:
@@ -289,18 +299,18 @@ class _Dashboard:
         """``GET ./api/jobs/{id}/result``."""
         return await downloads.result(await self._feed(request))
 
-    async def _fresh(self) -> None:
+    async def _refresh(self) -> None:
         if isinstance(self._client.state, Live):
             try:
-                async with asyncio.timeout(_FRESH):
-                    await self.board.refresh()
+                async with asyncio.timeout(_REFRESH_TIMEOUT):
+                    await self.job_list.refresh()
             except TimeoutError:
-                pass  # it comes when it comes
+                pass  # the list is sent when it arrives
 
-    async def _feed(self, request: web.Request) -> Feed:
+    async def _feed(self, request: web.Request) -> JobFeed:
         return await self.feeds.open(_job_id(request))
 
-    def _told(self) -> dict[str, Any]:
+    def _overview(self) -> dict[str, Any]:
         try:
             session = self._client.session
         except ArcpError:
@@ -315,19 +325,19 @@ class _Dashboard:
                 for agent in session.agents
             ],
             "control": self._control,
-            "login": self._guard.asks,
+            "login": self._access.login_required,
             "link": self.link.describe(),
-            "jobs": self.board.rows,
-            "truncated": self.board.truncated,
+            "jobs": self.job_list.rows,
+            "truncated": self.job_list.truncated,
             "now": int(time.time() * 1000),
         }
 
-    # ------------------------------------------------------------------ doing
+    # ------------------------------------------------------------------ control
 
     async def submit(self, request: web.Request) -> web.StreamResponse:
         """``POST ./api/jobs``."""
         self._check_control()
-        body = await bodies.read(request, bodies.Submit)
+        body = await bodies.read(request, bodies.SubmitBody)
         try:
             job = await self._client.submit(
                 body.agent,
@@ -350,7 +360,7 @@ class _Dashboard:
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         """``POST ./api/jobs/{id}/cancel``."""
         self._check_control()
-        body = await bodies.read(request, bodies.Cancel, empty=True)
+        body = await bodies.read(request, bodies.CancelBody, empty=True)
         await self._client.cancel_job(_job_id(request), body.reason)
         return web.Response(status=202, body=b"{}", content_type="application/json")
 
@@ -359,27 +369,27 @@ class _Dashboard:
             raise Problem(
                 403,
                 "READ_ONLY",
-                "the dashboard only looks",
+                "the dashboard is read-only",
                 "start it with --allow-control to submit and cancel jobs",
             )
 
 
-def _stream(feeds: Feeds, feed: Feed, link: Link) -> EventStream:
+def _stream(feeds: FeedRegistry, feed: JobFeed, link: LinkStatus) -> EventStream:
     async def play(stream: EventStream, request: web.Request) -> None:
-        with feeds.viewing(feed) as there:
-            if there:  # else the browser comes again
-                await tell_job(stream, feed, asked(request), link=link)
+        with feeds.viewing(feed) as kept:
+            if kept:  # otherwise the stream ends, and the browser reconnects
+                await stream_job(stream, feed, asked_position(request), link=link)
 
     return EventStream(play)
 
 
-def _room(request: web.Request) -> None:
-    if Streams.of(request.app).full:
+def _check_streams(request: web.Request) -> None:
+    if OpenStreams.of(request.app).full:
         raise Problem(
             503,
             "TOO_MANY_PAGES",
             "too many pages are open",
-            "close some",
+            "close some pages",
             headers={"Retry-After": "5"},
         )
 
@@ -387,14 +397,14 @@ def _room(request: web.Request) -> None:
 def _job_id(request: web.Request) -> str:
     job_id = request.match_info["id"]
     if len(job_id) > 256 or not job_id.isprintable():
-        raise Problem(404, "JOB_NOT_FOUND", "no job has such an id")
+        raise Problem(404, "JOB_NOT_FOUND", "no job has this id")
     return job_id
 
 
 def _file(name: str) -> web.StreamResponse:
     path = _STATIC / name
     if not _NAME.fullmatch(name) or path.suffix not in _TYPES or not path.is_file():
-        raise Problem(404, "NOT_FOUND", "there is nothing at this address")
+        raise Problem(404, "NOT_FOUND", "there is no such page")
     return web.FileResponse(
         path, headers={hdrs.CONTENT_TYPE: _TYPES[path.suffix], hdrs.CACHE_CONTROL: "no-cache"}
     )

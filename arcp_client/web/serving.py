@@ -1,4 +1,4 @@
-"""Serves the dashboard of a client with a web server of its own."""
+"""Runs a web server for the dashboard of a client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from arcp_client import Client
 from arcp_client import _arguments as check
 from arcp_client._connection_limits import ConnectionLimits, ConnectionTable, Listener, limited
 from arcp_client._hosts import is_loopback
-from arcp_client.web.guard import Handler
-from arcp_client.web.routes import Options, host_names, mount
+from arcp_client.web._http.security import Handler
+from arcp_client.web.routes import DashboardOptions, host_names, mount
 
 __all__ = ["Server", "TokenRequired", "serve"]
 
@@ -24,7 +24,7 @@ _LIMITS = ConnectionLimits()
 
 
 class TokenRequired(ValueError):
-    """The dashboard would be open to other machines, and nobody would have to log in."""
+    """The dashboard would serve other machines without a login."""
 
 
 def serve(
@@ -38,12 +38,12 @@ def serve(
     secrets: Iterable[str | SecretStr] = (),
     hosts: Iterable[str] | None = None,
 ) -> Server:
-    """Make a web server of a client's dashboard; it serves within ``async with``.
+    """Make a web server for the dashboard of a client; it serves within ``async with``.
 
     Args:
-        client: whose jobs are shown. It is neither connected nor closed here.
-        host: an address of this machine; by default reachable from it alone.
-        port: 0 takes a free one; see ``server.port`` and ``server.url``.
+        client: the client whose jobs are shown. The caller connects and closes it.
+        host: the address to listen on; by default only this machine can reach it.
+        port: the port to listen on; 0 takes a free one, see ``server.port`` and ``server.url``.
         token: see `add_routes`.
         allow_control: see `add_routes`.
         allowed_hosts: see `add_routes`.
@@ -51,16 +51,16 @@ def serve(
         hosts: deprecated; the former name of ``allowed_hosts``.
 
     Raises:
-        TokenRequired: other machines could reach it, and there is no token.
+        TokenRequired: other machines could reach the dashboard, and there is no token.
         ValueError: the token is empty.
-        TypeError: an argument is none of these.
+        TypeError: an argument has the wrong type.
     """
     check.a_text("host", host, empty=True)
     check.a_number("port", port, least=0)
     if token is None and not is_loopback(host):
-        raise TokenRequired(f"whoever reaches {host} could see every job: a token is needed")
+        raise TokenRequired(f"other machines could see every job on {host}: a token is required")
     app = web.Application()
-    options = Options(
+    options = DashboardOptions(
         token=token,
         allow_control=allow_control,
         allowed_hosts=host_names(allowed_hosts, hosts),
@@ -72,13 +72,13 @@ def serve(
 
 
 class Server:
-    """A web server, as an async context manager.
+    """The web server of a dashboard, as an async context manager.
 
     It takes at most 1,024 connections; see the page "A dashboard in the browser".
 
     Attributes:
-        url: where the dashboard is, once it is entered.
-        port: the port it listens on, once it is entered.
+        url: the URL of the dashboard, once the server is entered.
+        port: the port that it listens on, once the server is entered.
     """
 
     def __init__(self, app: web.Application, host: str, port: int) -> None:
@@ -107,11 +107,11 @@ class Server:
         await self.close()
 
     async def close(self) -> None:
-        """Stop listening, and end the streams. Idempotent."""
+        """Stop listening and end the streams. Idempotent."""
         await self._listener.close()
 
     @web.middleware
     async def _settle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A client that has sent a complete request keeps its connection."""
+        """Keep the connection of a client that has sent a complete request."""
         limited(request.transport, self._table).settle()
         return await handler(request)

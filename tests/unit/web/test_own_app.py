@@ -84,7 +84,7 @@ async def test_an_open_stream_does_not_hold_the_shutdown(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("arcp_client.web.pages._UNENDED", 0.2)
+    monkeypatch.setattr("arcp_client.web.pages._UNENDED_SECONDS", 0.2)
     job = await client.submit("say", {"lines": 100, "gate": "half"})
     app = web.Application()
 

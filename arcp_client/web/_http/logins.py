@@ -1,6 +1,6 @@
-"""Knows the token of a dashboard and the browsers that have logged in with it.
+"""Checks the token of a dashboard and keeps the sessions of browsers that have logged in.
 
-Tokens are compared in constant time, and wrong ones are answered slowly.
+Tokens are compared in constant time, and the answer to a wrong one is delayed.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from collections import OrderedDict
 from pydantic import SecretStr
 
 from arcp_client._security import WrongTokens
-from arcp_client.web.problems import Problem
+from arcp_client.web._http.problems import Problem
 
 __all__ = ["LIFETIME", "Logins"]
 
 LIFETIME = 12 * 3600.0
-"""Seconds that a login is good for."""
+"""Seconds for which a login is valid."""
 _MOST = 256
 
 
 class Logins:
-    """Who may use the dashboard.
+    """The token of a dashboard and the sessions that were opened with it.
 
-    What a browser keeps is a random value, of which only a digest is kept here; the token itself is
-    in no cookie. Wrong tokens are delayed by address (`WrongTokens`).
+    A browser stores a random session id in a cookie, never the token; only a digest of the id is
+    kept here. Answers to wrong tokens are delayed by address (`WrongTokens`).
 
     Args:
-        token: what has to be known.
+        token: the token that users log in with.
     """
 
     def __init__(self, token: SecretStr) -> None:
         value = token.get_secret_value()
         if not value.strip():
-            raise ValueError("the token of a dashboard is not empty")
+            raise ValueError("the token of a dashboard must not be empty")
         self._digest = _digest(value)
         self._sessions: OrderedDict[bytes, float] = OrderedDict()
         self._wrong = WrongTokens()
@@ -45,10 +45,10 @@ class Logins:
         return f"<Logins {len(self._sessions)}>"
 
     async def login(self, token: str, address: str = "") -> str:
-        """A new session's value, for a cookie; ``address`` is the client's.
+        """Open a session and return its id, for a cookie; ``address`` is the client's.
 
         Raises:
-            Problem: the token is wrong, or too many are being tried.
+            Problem: the token is wrong, or the address has sent too many wrong ones.
         """
         await self.check(token, address)
         value = secrets.token_urlsafe(32)
@@ -58,26 +58,26 @@ class Logins:
         return value
 
     async def check(self, token: str, address: str = "") -> None:
-        """Compare a token that a client at this address sent.
+        """Check a token that a client at this address sent.
 
         Raises:
-            Problem: it is wrong, or too many wrong ones came from there.
+            Problem: the token is wrong, or the address has sent too many wrong ones.
         """
         if self._wrong.full(address):
             raise Problem(
                 429,
                 "TOO_MANY_LOGINS",
-                "too many wrong tokens come from this address",
+                "this address has sent too many wrong tokens",
                 "try again in some seconds",
                 headers={"Retry-After": "5"},
             )
         if hmac.compare_digest(_digest(token), self._digest):
             return
         await self._wrong.delay(address)
-        raise Problem(401, "WRONG_TOKEN", "the token is not right", "ask the operator for it")
+        raise Problem(401, "WRONG_TOKEN", "the token is wrong", "ask the operator for the token")
 
     def knows(self, value: str | None) -> bool:
-        """Whether a cookie's value is that of a session."""
+        """Whether the value of a cookie is the id of a valid session."""
         if not value:
             return False
         until = self._sessions.get(_digest(value))

@@ -12,18 +12,17 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from arcp_client import Client, events
-from arcp_client.web import frames
-from arcp_client.web.feed import Feed
-from arcp_client.web.routes import _Dashboard
-from arcp_client.web.streams import EventStream, Streams
-from tests.unit.web.kit import SOON, Gates, Parser, Site
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
+from arcp_client.web._feeds.job_feed import JobFeed
+from tests.unit.web.kit import SOON, Gates, Parser, Site, site
 
 
 async def test_a_quiet_stream_has_a_comment_now_and_then(
     dashboard: Site, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arcp_client.web.streams._BEAT", 0.0)
-    monkeypatch.setattr("arcp_client.web.streams._LOOK", 0.01)
+    monkeypatch.setattr("arcp_client.web._feeds.event_stream._KEEPALIVE", 0.0)
+    monkeypatch.setattr("arcp_client.web._feeds.event_stream._POLL_INTERVAL", 0.01)
     job = await other.submit("gated", "one")
     url = dashboard.url(f"api/jobs/{job.id}/stream")
     told = b""
@@ -36,7 +35,7 @@ async def test_a_quiet_stream_has_a_comment_now_and_then(
 
 
 async def test_a_reader_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arcp_client.web.streams._STALL", 0.05)
+    monkeypatch.setattr("arcp_client.web._feeds.event_stream._WRITE_TIMEOUT", 0.05)
     ended: asyncio.Future[type[BaseException]] = asyncio.get_running_loop().create_future()
 
     async def play(stream: EventStream, _: web.Request) -> None:
@@ -58,7 +57,7 @@ async def test_a_reader_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.Mon
             slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async with asyncio.timeout(SOON):
                 assert issubclass(await ended, ConnectionError)
-                while len(Streams.of(app)):
+                while len(OpenStreams.of(app)):
                     await asyncio.sleep(0)
 
 
@@ -71,23 +70,6 @@ async def test_a_reader_that_hangs_up_ends_its_stream_alone(
     following = asyncio.create_task(dashboard.tab(job.id).follow())
     gates["half"].set()
     assert (await following).numbers == list(range(1, 42))
-
-
-async def test_a_failure_of_ours_is_an_answer_without_details(
-    dashboard: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(self: Any) -> Any:
-        raise RuntimeError("the cause is a secret")
-
-    monkeypatch.setattr(_Dashboard, "_told", broken)
-    async with dashboard.http.get(dashboard.url("api/overview")) as response:
-        assert response.status == 500
-        assert response.headers["Content-Security-Policy"]
-        text = await response.text()
-    assert "INTERNAL_ERROR" in text
-    assert "secret" not in text
-    assert "the cause is a secret" in caplog.text
-    caplog.clear()
 
 
 async def test_a_stream_is_bytes_that_no_browser_misreads() -> None:
@@ -108,7 +90,7 @@ async def test_what_json_can_hardly_hold_is_shown_all_the_same(
 ) -> None:
     job = await client.submit("echo", 1)
     await job.result()
-    feed = Feed(job)
+    feed = JobFeed(job)
     told = [
         events.Log(job_id=job.id, message=str(value)),
         events.Progress(job_id=job.id, current=1, message=str(value)),
@@ -153,7 +135,7 @@ async def test_no_depth_of_an_event_ends_a_feed(other: Client, depth: int) -> No
     args: list[object] = []
     for _ in range(depth):
         args = [args]
-    feed = Feed(job)
+    feed = JobFeed(job)
     feed.add(events.ToolCall(job_id=job.id, tool="t", args=args))
     told = feed.read(0)
     assert told is not None
@@ -171,9 +153,44 @@ async def test_whoever_looks_learns_that_a_feed_has_failed(
     def fail(*_: object) -> None:
         raise RuntimeError("that was unexpected")
 
-    monkeypatch.setattr(Feed, "add", fail)
+    monkeypatch.setattr(JobFeed, "add", fail)
     job = await other.submit("echo", 1)
     timeline = await dashboard.tab(job.id).follow()
     assert timeline.end == "lost"
     assert timeline.details[-1]["error"]["code"] == "JOB_LOST"
     assert "that was unexpected" in caplog.text
+
+
+async def test_the_number_of_open_streams_is_limited(
+    client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OpenStreams, "full", property(lambda streams: len(streams) >= 2))
+    job = await other.submit("gated", "one")
+    async with site(client) as served:
+        tabs = [served.tab(job.id) for _ in range(2)]
+        following = [asyncio.create_task(tab.follow()) for tab in tabs]
+        async with asyncio.timeout(SOON):
+            while not all(tab.timeline.numbers for tab in tabs):
+                await asyncio.sleep(0.01)
+        status, found = await served.get(f"api/jobs/{job.id}/stream")
+        assert (status, found["error"]["code"]) == (503, "TOO_MANY_PAGES")
+        gates["one"].set()
+        await asyncio.gather(*following)
+
+
+async def test_the_place_of_a_reader_that_disconnected_is_free_at_once(
+    client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arcp_client.web._feeds.event_stream._KEEPALIVE", float("inf"))
+    job = await other.submit("gated", "one")
+    async with site(client) as served, asyncio.timeout(SOON):
+        streams = OpenStreams.of(served.server.app)
+        for path in (f"api/jobs/{job.id}/stream", "api/overview/stream"):
+            async with served.http.get(served.url(path)) as response:
+                await response.content.readany()
+                assert len(streams) == 1
+                response.close()
+            while len(streams):
+                await asyncio.sleep(0.01)
+    gates["one"].set()
+    await job.result()

@@ -1,4 +1,4 @@
-"""A feed in, a file for the browser to save out: the transcript of a job, or its result."""
+"""Sends the transcript of a job, or its result, as a file for the browser to save."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import replace
 from aiohttp import web
 
 from arcp_client import ArcpError, Client, transcripts
-from arcp_client.web import frames
-from arcp_client.web.feed import Feed
-from arcp_client.web.problems import Problem
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.job_feed import JobFeed
+from arcp_client.web._http.problems import Problem
 
 __all__ = ["result", "transcript"]
 
@@ -21,7 +21,7 @@ _PIECE = 64 * 1024
 
 
 class _File(web.StreamResponse):
-    """Pieces that are written once the headers are; a failure cuts the response off."""
+    """A response that is written in pieces; an error after the headers closes the connection."""
 
     def __init__(self, pieces: AsyncIterator[bytes], *, name: str, content_type: str) -> None:
         super().__init__(headers=_headers(name, content_type))
@@ -29,7 +29,7 @@ class _File(web.StreamResponse):
         self._written = False
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Write the pieces, then end the response. aiohttp calls it."""
+        """Write the pieces, then end the response. aiohttp calls this."""
         if not self._written:
             self._written = True
             try:
@@ -37,8 +37,8 @@ class _File(web.StreamResponse):
                     async with asyncio.timeout(_SECONDS):
                         await self.write(piece)
             except (ArcpError, TimeoutError) as error:
-                # Without its last chunk the browser knows that the file is not whole.
-                raise ConnectionResetError("the file ends early") from error
+                # The last chunk of HTTP is missing, so the browser reports an incomplete file.
+                raise ConnectionResetError("the file is incomplete") from error
         await super().write_eof(data)
 
 
@@ -48,8 +48,8 @@ def _headers(name: str, content_type: str) -> dict[str, str]:
     return {"Content-Disposition": disposition, "Content-Type": content_type}
 
 
-def transcript(client: Client, feed: Feed) -> web.StreamResponse:
-    """What is kept of a job as a transcript, its secrets masked."""
+def transcript(client: Client, feed: JobFeed) -> web.StreamResponse:
+    """The kept events of a job as a transcript, with secrets masked."""
     return _File(
         _transcript(client, feed),
         name=f"{feed.job.id}.jsonl",
@@ -57,7 +57,7 @@ def transcript(client: Client, feed: Feed) -> web.StreamResponse:
     )
 
 
-async def _transcript(client: Client, feed: Feed) -> AsyncIterator[bytes]:
+async def _transcript(client: Client, feed: JobFeed) -> AsyncIterator[bytes]:
     ended, at = feed.ended, 0.0
     parent = feed.summary.parent_job_id if feed.summary is not None else None
     started = replace(feed.started, parent_job_id=parent)
@@ -82,7 +82,7 @@ async def _transcript(client: Client, feed: Feed) -> AsyncIterator[bytes]:
     yield transcripts.encode(transcripts.EndLine(at=at, reason=reason))
 
 
-async def _error(feed: Feed) -> BaseException | None:
+async def _error(feed: JobFeed) -> BaseException | None:
     try:
         async with asyncio.timeout(_SECONDS):
             await feed.job.result()
@@ -91,12 +91,12 @@ async def _error(feed: Feed) -> BaseException | None:
     return None
 
 
-async def result(feed: Feed) -> web.StreamResponse:
+async def result(feed: JobFeed) -> web.StreamResponse:
     """The result of a job that succeeded.
 
     Raises:
-        Problem: the job has not ended.
-        ArcpError: it has no result, or its result cannot be had.
+        Problem: the job has not ended, or the result did not arrive in time.
+        ArcpError: the job has no result, or the result is not available.
     """
     if feed.error is not None and isinstance(feed.error, ArcpError):
         raise feed.error
@@ -106,12 +106,12 @@ async def result(feed: Feed) -> web.StreamResponse:
         pieces = _pieces(feed)
         try:
             async with asyncio.timeout(_SECONDS):
-                first = await anext(pieces, b"")  # what is wrong is said while there are headers
+                first = await anext(pieces, b"")  # an error here can still set the status
         except TimeoutError:
-            raise Problem(504, "RESULT_TOO_SLOW", "the result did not come in time") from None
+            raise Problem(504, "RESULT_TOO_SLOW", "the result did not arrive in time") from None
         text = feed.streamed == "text"
         return _File(
-            _behind(first, pieces),
+            _after(first, pieces),
             name=f"{feed.job.id}.{'txt' if text else 'bin'}",
             content_type="text/plain; charset=utf-8" if text else "application/octet-stream",
         )
@@ -119,7 +119,7 @@ async def result(feed: Feed) -> web.StreamResponse:
         async with asyncio.timeout(_SECONDS):
             value = (await feed.job.result()).value
     except TimeoutError:
-        raise Problem(504, "RESULT_TOO_SLOW", "the result did not come in time") from None
+        raise Problem(504, "RESULT_TOO_SLOW", "the result did not arrive in time") from None
     if isinstance(value, bytes):
         headers = _headers(f"{feed.job.id}.bin", "application/octet-stream")
         return web.Response(body=value, headers=headers)
@@ -132,7 +132,7 @@ async def result(feed: Feed) -> web.StreamResponse:
     return web.Response(body=body, headers=headers)
 
 
-async def _pieces(feed: Feed) -> AsyncIterator[bytes]:
+async def _pieces(feed: JobFeed) -> AsyncIterator[bytes]:
     async for piece in feed.job.chunks():
         if feed.streamed == "text":
             yield feed.scrubber.text(piece.decode("utf-8", "replace")).encode()
@@ -140,7 +140,7 @@ async def _pieces(feed: Feed) -> AsyncIterator[bytes]:
             yield piece
 
 
-async def _behind(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in rest:
         yield piece

@@ -1,9 +1,9 @@
-"""Decides which requests the dashboard answers, and what every answer tells the browser.
+"""Decides which requests the dashboard answers, and sets the security headers of its responses.
 
-A dashboard on a developer's machine is reached by every page that the developer's browser shows. So
-a request counts only if its host is one of ours (else a name on the internet may have been made to
-point here), if it does not come from another site, and if, without a token, it comes from this
-machine.
+Every page in a developer's browser can send requests to a dashboard on the developer's machine. The
+dashboard therefore answers a request only if the host name is allowed (a name on the internet could
+be made to point here), if it does not come from another site and, without a token, if it comes from
+this machine.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from aiohttp import hdrs, web
 from arcp_client import ArcpError
 from arcp_client._hosts import is_loopback
 from arcp_client._security import AllowedHosts, client_address, host_name, is_address
-from arcp_client.web.logins import LIFETIME, Logins
-from arcp_client.web.problems import Problem, answer, problem
-from arcp_client.web.streams import EventStream
+from arcp_client.web._feeds.event_stream import EventStream
+from arcp_client.web._feeds.registry import FeedUnavailable
+from arcp_client.web._http.logins import LIFETIME, Logins
+from arcp_client.web._http.problems import Problem, answer, problem
 
-__all__ = ["HEADERS", "Guard", "Handler"]
+__all__ = ["HEADERS", "AccessControl", "Handler"]
 
 _log = logging.getLogger("arcp_client.web")
 
@@ -48,13 +49,13 @@ _FORWARDED = (
 )
 
 
-class Guard:
-    """Who may ask what.
+class AccessControl:
+    """Checks the sender of each request, and logs browsers in.
 
     Args:
-        logins: who may use it; ``None`` for everybody on this machine.
-        allowed_hosts: further names that this server is reached under.
-        prefix: where the dashboard begins; cookies are sent there only.
+        logins: knows the token and the sessions; ``None`` serves this machine without a token.
+        allowed_hosts: further host names of this server.
+        prefix: the path of the dashboard; the browser sends cookies there only.
     """
 
     def __init__(
@@ -65,26 +66,26 @@ class Guard:
         self._path = f"{prefix}/"
 
     @property
-    def asks(self) -> bool:
-        """Whether people have to log in."""
+    def login_required(self) -> bool:
+        """Whether users have to log in."""
         return self._logins is not None
 
-    def wrap(
+    def protect(
         self,
         handler: Handler,
         *methods: str,
-        anybody: bool = False,
+        public: bool = False,
         changes: bool = False,
         navigation: bool = False,
     ) -> Handler:
-        """The handler, for requests that may be served; anything else is a typed error.
+        """Wrap a handler: refused requests and errors are answered with a `Problem`.
 
         Args:
-            handler: what serves them.
-            methods: of HTTP; any if there are none.
-            anybody: also for those who are not logged in.
-            changes: it changes something: it takes JSON, from pages of ours only.
-            navigation: people may come to it from other sites.
+            handler: the handler.
+            methods: the HTTP methods that it takes; all of them by default.
+            public: whether it serves users who are not logged in.
+            changes: whether it changes something; the body must be JSON then.
+            navigation: whether a link on another site may lead to it.
         """
 
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -93,7 +94,7 @@ class Guard:
                     raise Problem(
                         405,
                         "METHOD_NOT_ALLOWED",
-                        f"{request.method} is not for this address",
+                        f"this address does not take {request.method}",
                         headers={"Allow": ", ".join(methods)},
                     )
                 self._check_peer(request)
@@ -102,19 +103,19 @@ class Guard:
                     self._check_site(request)
                 if changes:
                     _check_type(request)
-                if not anybody:
+                if not public:
                     await self._check_login(request)
                 response = await handler(request)
                 if isinstance(response, EventStream):
                     response.allowed = self._session(request)
             except Problem as found:
                 response = answer(found)
-            except ArcpError as error:
+            except (ArcpError, FeedUnavailable) as error:
                 response = answer(problem(error))
             except web.HTTPException as error:
                 response = answer(Problem(error.status, "HTTP_ERROR", error.reason))
-            except Exception:  # noqa: BLE001  whatever it is, the answer has our headers
-                # Neither address nor headers: what people type there is nobody's business.
+            except Exception:  # noqa: BLE001  every response has the security headers
+                # The URL and the headers may hold secrets, so they are not logged.
                 _log.exception("a request failed: %s", handler.__name__)
                 failed = Problem(500, "INTERNAL_ERROR", "the dashboard failed", "see its log")
                 response = answer(failed)
@@ -151,7 +152,7 @@ class Guard:
             response.del_cookie(name, path=self._path, httponly=True, samesite="Strict")
         return response
 
-    # ------------------------------------------------------------------ what is checked
+    # ------------------------------------------------------------------ checks
 
     def _check_peer(self, request: web.Request) -> None:
         if self._logins is not None:
@@ -167,7 +168,7 @@ class Guard:
             raise Problem(
                 403,
                 "LOOPBACK_ONLY",
-                "a proxy passed this on, and without a token nobody else is served",
+                "the request came through a proxy; without a token only this machine is served",
                 "start it with a token",
             )
 
@@ -193,7 +194,7 @@ class Guard:
             raise _foreign()
 
     def _session(self, request: web.Request) -> Callable[[], bool]:
-        """Whether whoever asks now may be told something later too: a stream may last for days."""
+        """A function that says whether the login is still valid: a stream may last for days."""
         logins, cookie = self._logins, request.cookies.get(_cookie(request))
         if logins is None or not logins.knows(cookie):
             return lambda: True
@@ -212,21 +213,24 @@ def _foreign() -> Problem:
     return Problem(
         403,
         "CROSS_SITE",
-        "another site asked for this, or a proxy changed the request's Host",
-        "use the dashboard's own page; behind a proxy, let it pass Host on, or allow the name that"
-        " browsers see: --allow-host NAME (allowed_hosts= in a program)",
+        "the request came from another site, or a proxy changed its Host header",
+        "use the dashboard's own page; behind a proxy, forward the Host header or allow the name"
+        " that browsers see: --allow-host NAME (allowed_hosts= in a program)",
     )
 
 
 def _check_type(request: web.Request) -> None:
     if request.content_type != "application/json":
         raise Problem(
-            415, "JSON_REQUIRED", "the body is JSON", "send it with Content-Type: application/json"
+            415,
+            "JSON_REQUIRED",
+            "the body must be JSON",
+            "send it with Content-Type: application/json",
         )
 
 
 def _cookie(request: web.Request) -> str:
-    """Cookies know no ports: two dashboards on one machine need two names."""
+    """The cookie's name, with the port: browsers share cookies among the ports of a machine."""
     transport = request.transport
     name = transport.get_extra_info("sockname") if transport is not None else None
     port = name[1] if isinstance(name, tuple) else 0

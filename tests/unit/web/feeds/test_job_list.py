@@ -13,51 +13,51 @@ import pytest
 from arcp_client import Client, JobSummary, Runtime, errors
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
-from arcp_client.web.board import Board
-from arcp_client.web.feeds import Feeds
-from arcp_client.web.rows import row
+from arcp_client.web._feeds.job_list import JobList
+from arcp_client.web._feeds.registry import FeedRegistry
+from arcp_client.web._feeds.rows import row
 from tests.unit.web.kit import SOON, Gates, agents, site
 
 
 @pytest.fixture
-def board(client: Client) -> Board:
-    return Board(client, lambda _: None, Scrubber())
+def job_list(client: Client) -> JobList:
+    return JobList(client, lambda _: None, Scrubber())
 
 
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every refresh ask the runtime."""
-    monkeypatch.setattr("arcp_client.web.board._EVERY", 0.0)
-    monkeypatch.setattr("arcp_client.web.board._SHARE", 0)
+    monkeypatch.setattr("arcp_client.web._feeds.job_list._LIST_INTERVAL", 0.0)
+    monkeypatch.setattr("arcp_client.web._feeds.job_list._LIST_SHARE", 0)
 
 
-async def test_a_row_says_where_a_job_stands(client: Client, board: Board) -> None:
+async def test_a_row_says_where_a_job_stands(client: Client, job_list: JobList) -> None:
     job = await client.submit("echo", 1)
     await job.result()
-    await board.refresh()
-    [row] = board.rows
+    await job_list.refresh()
+    [row] = job_list.rows
     assert row["job_id"] == job.id
     assert (row["agent"], row["version"], row["status"]) == ("echo", "1.0.0", "success")
     assert row["created_at"].startswith("20")
     assert row["parent_job_id"] is None
-    await board.close()
+    await job_list.close()
 
 
 async def test_nothing_that_stayed_as_it_was_is_told_again(
-    client: Client, other: Client, board: Board, monkeypatch: pytest.MonkeyPatch
+    client: Client, other: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once(monkeypatch)
     for _ in range(5):
         await (await other.submit("echo", 1)).result()
-    await board.refresh()
-    assert len(board.rows) == 5
-    seen = board.last
-    await board.refresh()
-    assert board.since(seen) == (seen, b"")
-    await board.close()
+    await job_list.refresh()
+    assert len(job_list.rows) == 5
+    seen = job_list.last
+    await job_list.refresh()
+    assert job_list.since(seen) == (seen, b"")
+    await job_list.close()
 
 
 async def test_many_who_ask_at_once_ask_the_runtime_once(
-    client: Client, board: Board, monkeypatch: pytest.MonkeyPatch
+    client: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
     listing = client.jobs
@@ -68,21 +68,21 @@ async def test_many_who_ask_at_once_ask_the_runtime_once(
         return listing(**options)
 
     monkeypatch.setattr(client, "jobs", counted)
-    await asyncio.gather(*(board.refresh() for _ in range(50)))
+    await asyncio.gather(*(job_list.refresh() for _ in range(50)))
     assert asked == 1
-    await board.close()
+    await job_list.close()
 
 
 async def test_more_jobs_than_the_table_takes_are_said(
-    client: Client, board: Board, monkeypatch: pytest.MonkeyPatch
+    client: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arcp_client.web.board._MOST", 3)
+    monkeypatch.setattr("arcp_client.web._feeds.job_list._ROWS", 3)
     for n in range(5):
         await (await client.submit("echo", n)).result()
-    await board.refresh()
-    assert board.truncated
-    assert len(board.rows) == 3
-    await board.close()
+    await job_list.refresh()
+    assert job_list.truncated
+    assert len(job_list.rows) == 3
+    await job_list.close()
 
 
 async def test_a_runtime_that_lists_nothing_has_the_jobs_of_this_session(gates: Gates) -> None:
@@ -105,13 +105,13 @@ async def test_a_runtime_that_lists_nothing_has_the_jobs_of_this_session(gates: 
 
 
 async def test_a_job_that_the_runtime_has_forgotten_is_gone(
-    client: Client, other: Client, board: Board, monkeypatch: pytest.MonkeyPatch
+    client: Client, other: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once(monkeypatch)
     job = await other.submit("echo", 1)
     await job.result()
-    await board.refresh()
-    seen = len(board.rows)
+    await job_list.refresh()
+    seen = len(job_list.rows)
     assert seen == 1
 
     async def nothing(**_: Any) -> Any:
@@ -119,43 +119,43 @@ async def test_a_job_that_the_runtime_has_forgotten_is_gone(
         yield
 
     monkeypatch.setattr(client, "jobs", nothing)
-    last = board.last
-    await board.refresh()
-    changes = board.since(last)
+    last = job_list.last
+    await job_list.refresh()
+    changes = job_list.since(last)
     assert changes is not None
     assert b"event: gone" in changes[1]
     assert job.id.encode() in changes[1]
-    assert board.rows == []
-    await board.close()
+    assert job_list.rows == []
+    await job_list.close()
 
 
 async def test_a_listing_that_fails_leaves_the_table_as_it_was(
-    client: Client, other: Client, board: Board, monkeypatch: pytest.MonkeyPatch
+    client: Client, other: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once(monkeypatch)
     await (await other.submit("echo", 1)).result()
-    await board.refresh()
+    await job_list.refresh()
 
     async def failing(**_: Any) -> Any:
         raise errors.RequestTimeout("no answer")
         yield
 
     monkeypatch.setattr(client, "jobs", failing)
-    await board.refresh()
-    assert len(board.rows) == 1
-    await board.close()
+    await job_list.refresh()
+    assert len(job_list.rows) == 1
+    await job_list.close()
 
 
-async def test_nobody_looks_and_nobody_asks(client: Client, board: Board) -> None:
-    with board.viewing():
+async def test_nobody_looks_and_nobody_asks(client: Client, job_list: JobList) -> None:
+    with job_list.viewing():
         async with asyncio.timeout(SOON):
-            while board._refreshed < 0:
+            while job_list._refreshed < 0:
                 await asyncio.sleep(0.01)
-        assert len(board._owner) == 1
+        assert len(job_list._owner) == 1
     async with asyncio.timeout(SOON):
-        while len(board._owner):
+        while len(job_list._owner):
             await asyncio.sleep(0)
-    await board.close()
+    await job_list.close()
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ class TestFollowing:
     """W2: the table follows the jobs that its pages show first, and only while there are pages."""
 
     @staticmethod
-    def made(client: Client, **options: Any) -> tuple[Feeds, Board]:
-        feeds = Feeds(client, changed=lambda feed: board.touch(feed), **options)
-        board = Board(client, feeds.get, Scrubber(), follow=feeds.follow)
-        return feeds, board
+    def made(client: Client, **options: Any) -> tuple[FeedRegistry, JobList]:
+        feeds = FeedRegistry(client, changed=lambda feed: job_list.touch(feed), **options)
+        job_list = JobList(client, feeds.get, Scrubber(), follow=feeds.follow)
+        return feeds, job_list
 
     @staticmethod
     async def until(true: Callable[[], object]) -> None:
@@ -219,16 +219,16 @@ class TestFollowing:
     ) -> None:
         for _ in range(30):
             await other.submit("gated", "one")
-        feeds, board = self.made(client, limit=12)
-        with board.viewing():
+        feeds, job_list = self.made(client, limit=12)
+        with job_list.viewing():
             await self.until(lambda: len(list(feeds)) == 4)
-            assert len([row for row in board.rows if row["phase"] == "waiting"]) <= 4
+            assert len([row for row in job_list.rows if row["phase"] == "waiting"]) <= 4
             with contextlib.ExitStack() as pages:
-                for row in board.rows[:12]:  # pages take the room of what nobody looks at
+                for row in job_list.rows[:12]:  # pages take the room of what nobody looks at
                     pages.enter_context(feeds.viewing(await feeds.open(row["job_id"])))
                 assert len(list(feeds)) == 12
         gates["one"].set()
-        await board.close()
+        await job_list.close()
         await feeds.close()
 
     async def test_all_ended_jobs_are_told_of_a_few_at_a_time(
@@ -237,20 +237,20 @@ class TestFollowing:
         for _ in range(12):
             with contextlib.suppress(errors.JobFailed):
                 await (await other.submit("fail")).result()
-        feeds, board = self.made(client)
+        feeds, job_list = self.made(client)
         most = 0
-        with board.viewing():
+        with job_list.viewing():
 
             def told() -> bool:
                 nonlocal most
                 most = max(most, len(list(feeds)))
-                rows = board.rows
+                rows = job_list.rows
                 return len(rows) == 12 and all(row["reason"] and row["ended_at"] for row in rows)
 
             await self.until(told)
         assert most <= 5
         assert not list(feeds)
-        await board.close()
+        await job_list.close()
         await feeds.close()
 
     async def test_a_job_that_the_runtime_refuses_is_asked_for_once(
@@ -266,12 +266,12 @@ class TestFollowing:
             raise errors.PermissionDenied("not yours")
 
         monkeypatch.setattr(client, "watch", refuse)
-        feeds, board = self.made(client)
-        with board.viewing():
+        feeds, job_list = self.made(client)
+        with job_list.viewing():
             await self.until(lambda: asked)
-            seen = board._refreshed
-            await self.until(lambda: board._refreshed > seen)
+            seen = job_list._refreshed
+            await self.until(lambda: job_list._refreshed > seen)
         assert asked == 1
         gates["one"].set()
-        await board.close()
+        await job_list.close()
         await feeds.close()

@@ -7,7 +7,7 @@ import socket
 
 from arcp_client import Client
 from arcp_client.transcripts import Scrubber
-from arcp_client.web.board import Board
+from arcp_client.web._feeds.job_list import JobList
 from tests.unit.web.conftest import Doorkeeper
 from tests.unit.web.kit import SOON, Gates, Parser, Site, Timeline, site
 
@@ -143,14 +143,14 @@ async def test_a_job_that_is_looked_at_is_up_to_date_in_the_table_at_once(
 async def test_a_viewer_of_the_table_who_is_too_late_is_told_the_whole_of_it(
     dashboard: Site, client: Client
 ) -> None:
-    board = Board(client, lambda _: None, Scrubber())
+    job_list = JobList(client, lambda _: None, Scrubber())
     await client.submit("echo", 1)
-    await board.refresh()
-    assert board.since(0) is not None
+    await job_list.refresh()
+    assert job_list.since(0) is not None
     for _ in range(600):
-        for row in board._rows.values():
-            board._change("job", row)
-    assert board.since(0) is None
-    seen = board.last
-    assert board.since(seen) == (seen, b"")
-    await board.close()
+        for row in job_list._rows.values():
+            job_list._change("job", row)
+    assert job_list.since(0) is None
+    seen = job_list.last
+    assert job_list.since(seen) == (seen, b"")
+    await job_list.close()

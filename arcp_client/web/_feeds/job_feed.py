@@ -1,8 +1,9 @@
-"""One job's events in, numbered and encoded once; frames for any number of readers out.
+"""Numbers and encodes the events of one job, and serves them to any number of readers.
 
-A reader holds nothing but its position: it asks for what comes after that, at its own pace. So a
-slow reader costs no memory and delays nobody, and one that comes back goes on where it was. What is
-kept is bounded: who asks for something older is told so, and begins at the oldest event there is.
+A reader holds only a position and asks for the events after it, at its own pace. A slow reader
+therefore costs no memory and delays no other, and a reader that returns continues where it was. A
+feed keeps a limited amount of events. A reader that asks for an older one is told so and starts at
+the oldest event that is kept.
 """
 
 from __future__ import annotations
@@ -19,54 +20,54 @@ from pydantic import SecretStr
 from arcp_client import Event, Gap, JobHandle, JobSummary, errors, events, transcripts
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
-from arcp_client.web import frames, rows
-from arcp_client.web.frames import Position
-from arcp_client.web.signals import Shown, Signal
+from arcp_client.web._feeds import frames, rows
+from arcp_client.web._feeds.frames import Position
+from arcp_client.web._feeds.signals import SharedFrame, Signal
 
-__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "Feed", "Reset"]
+__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "JobFeed", "Reset"]
 
 Reset = Literal["start", "expired", "restarted"]
 
 MEMORY = 8 << 20
-"""Bytes of events that are kept of each job."""
+"""Bytes of events that are kept for each job."""
 BATCH_EVENTS = 500
 BATCH_BYTES = 64 * 1024
-_BATCH_SECONDS = 0.05
-_DETAIL_SECONDS = 0.25
-_RECENT = 8
+_BATCH_INTERVAL = 0.05
+_DETAIL_INTERVAL = 0.25
+_CACHED_BATCHES = 8
 
 
-class _Value(msgspec.Struct):
+class _InlineResult(msgspec.Struct):
     value: msgspec.Raw = msgspec.Raw()
 
 
-class _Entry(msgspec.Struct):
-    event: _Value
+class _ResultEntry(msgspec.Struct):
+    event: _InlineResult
 
 
-class Feed:
-    """What a dashboard knows of one job.
+class JobFeed:
+    """The events of one job, encoded and numbered from 1, and the state of the job.
 
     Args:
         job: the job.
-        secrets: values that must not be shown, such as the token of the dashboard.
-        memory: bytes of events that are kept.
+        secrets: values to mask, such as the token of the dashboard.
+        memory: bytes of events to keep.
 
     Attributes:
         job: the job.
-        started: how it stood when the feed began, as a line of a transcript.
-        epoch: names this feed among all that there ever were of the job.
-        projection: the events so far, as a person wants to see them.
-        news: tells of new events.
-        detail: the job as a frame.
-        first: the number of the oldest event that is kept; one above `last` if there is none.
-        last: the number of the newest event; 0 before the first.
-        ended: the job's final status, once its last event is in.
-        error: why there will be no more events, although the job's last one is not in.
-        summary: what the runtime's listing says of the job.
-        scrubber: masks the secrets that are known of the job.
-        unknown: whether the runtime's listing no longer has it.
-        streamed: whether its result came in pieces, and of what: ``text`` or ``binary``.
+        started: the state of the job when the feed started, as a line of a transcript.
+        epoch: a random id of this feed; a new feed of the same job has another one.
+        projection: the state of the job, computed from the events so far.
+        changed: notifies readers of new events.
+        detail: the frame with the state of the job.
+        first: the number of the oldest event that is kept; ``last + 1`` if there is none.
+        last: the number of the newest event; 0 before the first one.
+        ended: the final status of the job, after its terminal event.
+        error: the reason why no more events arrive, if the terminal event is missing.
+        summary: the entry of the job in the runtime's listing.
+        scrubber: masks the known secrets of the job.
+        unlisted: whether the job is missing from the runtime's listing.
+        streamed: the kind of a result that arrived in chunks: ``text`` or ``binary``.
     """
 
     def __init__(
@@ -76,30 +77,30 @@ class Feed:
         self.started = transcripts.job(job)
         self.epoch = random.token_hex(8)
         self.projection = JobProjection.of(job)
-        self.news = Signal(_BATCH_SECONDS)
-        self.detail = Shown(self._detail, _DETAIL_SECONDS)
+        self.changed = Signal(_BATCH_INTERVAL)
+        self.detail = SharedFrame(self._detail, _DETAIL_INTERVAL)
         self.first = 1
         self.last = 0
         self.ended: str | None = None
         self.error: BaseException | None = None
         self.summary: JobSummary | None = None
-        self.unknown = False
+        self.unlisted = False
         self.streamed: Literal["text", "binary"] | None = None
         self._first_seq: int | None = None
-        self._known: list[str | SecretStr] = list(secrets)
-        self.scrubber = Scrubber(self._known)
-        self._learn()
+        self._secrets: list[str | SecretStr] = list(secrets)
+        self.scrubber = Scrubber(self._secrets)
+        self._learn_credentials()
         self._entries: list[bytes] = []
         self._memory = memory
         self._held = 0
         self._batches: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
 
-    # ------------------------------------------------------------------ events in
+    # ------------------------------------------------------------------ adding events
 
     def add(self, event: Event) -> None:
-        """The job's next event."""
-        if isinstance(event, events.Status):  # a credential may have a new value (§9.8)
-            self._learn()
+        """Add the next event of the job."""
+        if isinstance(event, events.Status):  # it may rotate a credential (§9.8)
+            self._learn_credentials()
         elif isinstance(event, events.ResultChunk) and self.streamed != "binary":
             self.streamed = "text" if event.encoding == "utf8" else "binary"
         if not self.last:
@@ -114,32 +115,32 @@ class Feed:
         if event.terminal:
             self.projection.describe(self.job)
             self.ended = self.projection.status
-            self.news.now()
-            self.detail.now()
+            self.changed.notify_now()
+            self.detail.notify_now()
         else:
-            self.news.tell()
-            self.detail.tell()
+            self.changed.notify()
+            self.detail.notify()
 
     def fail(self, error: BaseException) -> None:
-        """No more events come."""
+        """Record the error after which no more events arrive."""
         self.error = error
-        self.news.now()
-        self.detail.now()
+        self.changed.notify_now()
+        self.detail.notify_now()
 
     def close(self) -> None:
-        """Leave no timer behind."""
-        self.news.close()
+        """Cancel the pending wake-ups."""
+        self.changed.close()
         self.detail.close()
 
-    def _learn(self) -> None:
+    def _learn_credentials(self) -> None:
         values = [credential.value for credential in self.job.credentials.values()]
-        new = [value for value in values if value.get_secret_value() and value not in self._known]
+        new = [value for value in values if value.get_secret_value() and value not in self._secrets]
         if new:
-            self._known += new
-            self.scrubber = Scrubber(self._known)
+            self._secrets += new
+            self.scrubber = Scrubber(self._secrets)
 
     def _forget(self) -> None:
-        """Forget an eighth at once: lists lose their heads in one piece."""
+        """Drop an eighth of the memory at once, since removing from the head of a list is slow."""
         spare, forgotten = self._held - self._memory * 7 // 8, 0
         freed = 0
         while freed < spare and forgotten < len(self._entries) - 1:
@@ -149,22 +150,22 @@ class Feed:
         self._held -= freed
         self.first += forgotten
 
-    # ------------------------------------------------------------------ frames out
+    # ------------------------------------------------------------------ reading frames
 
     @property
     def over(self) -> bool:
-        """Whether no more events come."""
+        """Whether no more events arrive."""
         return self.ended is not None or self.error is not None
 
     @property
     def lost(self) -> bool:
-        """Whether no more events come although the job's end was not seen."""
+        """Whether the job was lost: no more events arrive, and its end is unknown."""
         return isinstance(self.error, errors.JobLost | errors.JobNotFound) and self.ended is None
 
-    def start(self, asked: Position | None) -> tuple[int, Reset | None]:
-        """Where somebody goes on who has read up to a position: behind which number, and why anew.
+    def resume_point(self, asked: Position | None) -> tuple[int, Reset | None]:
+        """The number after which a reader continues, and the reason if it has to start anew.
 
-        The reason is ``None`` if they go on exactly where they were.
+        The reason is ``None`` if the reader continues exactly after the position that it asked for.
         """
         if asked is None:
             return self.first - 1, "start"
@@ -175,10 +176,10 @@ class Feed:
         return asked.n, None
 
     def read(self, after: int) -> tuple[int, bytes] | None:
-        """The next batch behind a number, and the number of its last event; ``None`` if none.
+        """The next batch after a number, with the number of its last event; ``None`` if empty.
 
         Args:
-            after: not below ``first - 1``.
+            after: the number; at least ``first - 1``.
         """
         if after >= self.last:
             return None
@@ -195,12 +196,12 @@ class Feed:
         last = after + end - begin
         made = (last, frames.batch(self._entries[begin:end], Position(self.epoch, last)))
         self._batches[after] = made
-        if len(self._batches) > _RECENT:
+        if len(self._batches) > _CACHED_BATCHES:
             self._batches.popitem(last=False)
         return made
 
     def reset(self, reason: Reset) -> bytes:
-        """The frame that says: forget what you have, what follows begins at the oldest event."""
+        """The frame that tells a page to drop its events: the oldest one follows."""
         return frames.frame(
             "reset",
             frames.encoded({"reason": reason}),
@@ -209,7 +210,7 @@ class Feed:
 
     @property
     def missing(self) -> Gap | None:
-        """What stands for the events that are not kept any more; ``None`` if all are."""
+        """A gap in place of the events that are no longer kept; ``None`` if all are kept."""
         if self.first == 1:
             return None
         oldest = frames.decoded(self._entries[0])["event"].get("seq")
@@ -221,17 +222,17 @@ class Feed:
         )
 
     def value(self) -> bytes | None:
-        """The inline result as JSON, scrubbed, with the digits of its numbers."""
+        """The inline result as JSON, with secrets masked and the exact digits of its numbers."""
         if self.ended != "success" or not self._entries:
             return None
         try:
-            value = msgspec.json.decode(self._entries[-1], type=_Entry).event.value
-        except ValueError:  # half a character
+            value = msgspec.json.decode(self._entries[-1], type=_ResultEntry).event.value
+        except ValueError:  # a lone surrogate
             return None
         return bytes(value) or None
 
     def lines(self) -> Iterable[transcripts.EventLine]:
-        """What is kept as lines of a transcript, scrubbed already."""
+        """The kept events as lines of a transcript; secrets are masked already."""
         begin: int | None = None
         for line in tuple(self._entries):
             entry = frames.decoded(line)
@@ -248,29 +249,29 @@ class Feed:
         return frames.frame("job", frames.encoded(self.describe()))
 
     def describe(self) -> dict[str, Any]:
-        """The job as of now, its secrets masked."""
+        """The current state of the job, with secrets masked."""
         self.projection.describe(self.job)
-        told = self.projection.to_dict()
+        state = self.projection.to_dict()
         if self.error is not None and self.ended is None:
-            told["error"] = {
+            state["error"] = {
                 "code": getattr(self.error, "code", "JOB_LOST"),
                 "message": str(self.error),
                 "retryable": False,
             }
-        names = told.pop("credentials")  # ids, not values; under this name they would be masked
-        shown: dict[str, Any] = self.scrubber(told)
+        names = state.pop("credentials")  # ids; the scrubber would mask any value of this name
+        shown: dict[str, Any] = self.scrubber(state)
         bars = shown["progress"]
         return {**shown, **self.row(), "progress": bars, "credentials": names}
 
     def row(self) -> dict[str, Any]:
-        """The job as a row of the table of jobs, its secrets masked."""
+        """The row of the job in the job list, with secrets masked."""
         row: dict[str, Any] = self.scrubber(
             rows.row(
                 self.job.id,
                 summary=self.summary,
                 handle=self.job,
                 seen=self.projection,
-                lost=self.lost or self.unknown,
+                lost=self.lost or self.unlisted,
             )
         )
         return row

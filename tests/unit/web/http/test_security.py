@@ -9,6 +9,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import aiohttp
 import pytest
@@ -19,7 +20,8 @@ from yarl import URL
 from arcp_client import Client
 from arcp_client._hosts import is_loopback
 from arcp_client.web import TokenRequired, add_routes, serve
-from arcp_client.web.guard import HEADERS
+from arcp_client.web._http.security import HEADERS
+from arcp_client.web.routes import _Dashboard
 from tests.unit.web.kit import JSON, SOON, Site, Tab, site
 
 TOKEN = "correct-horse-battery-staple"
@@ -55,7 +57,7 @@ def test_without_a_token_it_listens_on_the_loopback_only(host: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "  ", SecretStr("")])
 def test_an_empty_token_is_none(token: str | SecretStr) -> None:
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="must not be empty"):
         serve(Client("ws://127.0.0.1:1/"), "0.0.0.0", token=token)
 
 
@@ -177,7 +179,7 @@ async def test_behind_a_proxy_that_changes_host_the_refusal_names_the_remedy_and
         status, found = await served.post("login", {"token": TOKEN}, **seen)
         assert (status, found["error"]["code"]) == (403, "CROSS_SITE")
         assert "--allow-host" in found["error"]["remedy"]
-        assert "pass Host on" in found["error"]["remedy"]
+        assert "forward the Host header" in found["error"]["remedy"]
     async with site(client, token=TOKEN, allowed_hosts=["jobs.example"]) as served:
         assert (await served.post("login", {"token": TOKEN}, **seen))[0] == 204
         assert (await served.get("api/overview", **seen))[0] == 200
@@ -194,10 +196,10 @@ def test_an_allowed_host_is_a_name(client: Client, host: str) -> None:
 
 
 def test_the_former_name_of_allowed_hosts_still_counts_with_a_warning(client: Client) -> None:
-    with pytest.warns(DeprecationWarning, match="hosts= is called allowed_hosts="):
+    with pytest.warns(DeprecationWarning, match="hosts= is now allowed_hosts="):
         serve(client, hosts=["jobs.example"])
     with (
-        pytest.warns(DeprecationWarning, match="hosts= is called allowed_hosts="),
+        pytest.warns(DeprecationWarning, match="hosts= is now allowed_hosts="),
         pytest.raises(ValueError, match="allowed_hosts has host names"),
     ):
         add_routes(web.Application(), client, hosts=["http://jobs.example"])
@@ -509,3 +511,20 @@ async def test_a_prefix_moves_all_of_it(client: Client) -> None:
 def test_a_prefix_is_a_path(prefix: str) -> None:
     with pytest.raises(ValueError, match="prefix"):
         add_routes(web.Application(), Client("ws://127.0.0.1:1/"), prefix=prefix)
+
+
+async def test_an_internal_error_is_answered_without_details(
+    dashboard: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: Any) -> Any:
+        raise RuntimeError("the cause is a secret")
+
+    monkeypatch.setattr(_Dashboard, "_overview", broken)
+    async with dashboard.http.get(dashboard.url("api/overview")) as response:
+        assert response.status == 500
+        assert response.headers["Content-Security-Policy"]
+        text = await response.text()
+    assert "INTERNAL_ERROR" in text
+    assert "secret" not in text
+    assert "the cause is a secret" in caplog.text
+    caplog.clear()

@@ -1,4 +1,4 @@
-"""Answers requests that cannot be served in JSON: a code for programs, words for people."""
+"""Describes errors in JSON responses: a code for programs, a message and a remedy for users."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
 from arcp_client import ArcpError, errors
-from arcp_client.web import frames
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.registry import FeedUnavailable, TooManyFeeds
 
 __all__ = ["LAST", "Problem", "answer", "problem"]
 
 LAST: Mapping[str, str] = {hdrs.CONNECTION: "close"}
-"""Headers of an answer to a request whose rest is not read."""
+"""Headers of the response to a request whose body is not read to its end."""
 
 
 class Problem(Exception):
-    """A request that cannot be served.
+    """A request was refused or has failed.
 
     Args:
-        status: of HTTP.
-        code: for programs, in upper case.
-        message: what happened.
-        remedy: what one can do about it.
-        headers: more of the answer.
+        status: the HTTP status.
+        code: the code for programs, in upper case.
+        message: the error.
+        remedy: what the user can do about it.
+        headers: further headers of the response.
     """
 
     def __init__(
@@ -45,24 +46,24 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
 
-# The first one that fits counts, so subclasses come before their bases.
+# The first match counts, so subclasses come before their bases.
 _KNOWN: tuple[tuple[type[ArcpError], int, str], ...] = (
-    (errors.JobNotFound, 404, "the table of jobs has those that may be seen"),
-    (errors.AgentNotFound, 404, "choose an agent of the list"),
-    (errors.AgentVersionNotFound, 404, "choose a version of the list"),
+    (errors.JobNotFound, 404, "the job list has all jobs that may be seen"),
+    (errors.AgentNotFound, 404, "choose an agent from the list"),
+    (errors.AgentVersionNotFound, 404, "choose a version from the list"),
     (errors.PermissionDenied, 403, "only the session that submitted a job may do this"),
-    (errors.DuplicateKey, 409, "submit it anew, with a key that was not used before"),
-    (errors.InvalidRequest, 400, "see what the agent takes"),
-    (errors.LeaseSubsetViolation, 403, "ask for a narrower lease"),
-    (errors.RequestTimeout, 504, "the runtime is slow or out of reach; try again"),
-    (errors.FeatureNotNegotiated, 501, "this runtime does not offer it"),
+    (errors.DuplicateKey, 409, "submit it again with a new key"),
+    (errors.InvalidRequest, 400, "check the input that the agent takes"),
+    (errors.LeaseSubsetViolation, 403, "request a narrower lease"),
+    (errors.RequestTimeout, 504, "the runtime is slow or unreachable; try again"),
+    (errors.FeatureNotNegotiated, 501, "this runtime does not support it"),
     (errors.RequestError, 502, ""),
     (errors.JobCancelled, 409, "the job was cancelled and has no result"),
     (errors.JobFailed, 409, "the job failed and has no result"),
     (errors.JobError, 410, "submit the job again"),
-    (errors.Unauthenticated, 502, "the dashboard was started with a token that does not count"),
-    (errors.LinkError, 503, "the runtime is out of reach; try again later"),
-    (errors.SessionError, 503, "the session with the runtime is over; start the dashboard again"),
+    (errors.Unauthenticated, 502, "start the dashboard with a token that the runtime accepts"),
+    (errors.LinkError, 503, "the runtime is unreachable; try again later"),
+    (errors.SessionError, 503, "the session with the runtime has ended; restart the dashboard"),
     (errors.LocalProtocolError, 503, "the client is not connected yet; try again later"),
     (ArcpError, 502, ""),
 )
@@ -75,8 +76,12 @@ _NAMES: Mapping[type[ArcpError], str] = {
 }
 
 
-def problem(error: ArcpError) -> Problem:
-    """What to answer where the package raised an error."""
+def problem(error: ArcpError | FeedUnavailable) -> Problem:
+    """The problem that describes an error of the client or of a feed."""
+    if isinstance(error, TooManyFeeds):
+        return Problem(503, "TOO_MANY_JOBS", str(error), "close some pages")
+    if isinstance(error, FeedUnavailable):
+        return Problem(503, "SHUTTING_DOWN", str(error), "try again later")
     kind, status, remedy = next(each for each in _KNOWN if isinstance(error, each[0]))
     code = getattr(error, "code", "") or _NAMES.get(kind, "RUNTIME_ERROR")
     message = str(getattr(error, "message", "") or error)
@@ -84,27 +89,27 @@ def problem(error: ArcpError) -> Problem:
 
 
 class _LastResponse(web.Response):
-    """Ends the connection: else aiohttp reads the rest, and logs what is wrong with it as ours."""
+    """Closes the connection: aiohttp would read the rest and log errors in it as the server's."""
 
-    _asked: BaseRequest | None = None
+    _request: BaseRequest | None = None
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        self._asked = request
+        self._request = request
         return await super().prepare(request)
 
     async def write_eof(self, data: bytes = b"") -> None:
         await super().write_eof(data)
-        if self._asked is not None:
-            self._asked.protocol.force_close()
+        if self._request is not None:
+            self._request.protocol.force_close()
 
 
 def answer(found: Problem) -> web.Response:
-    """The response that tells of a problem."""
-    told = {"code": found.code, "message": found.message, "remedy": found.remedy}
+    """The response that describes a problem."""
+    error = {"code": found.code, "message": found.message, "remedy": found.remedy}
     kind = _LastResponse if hdrs.CONNECTION in found.headers else web.Response
     return kind(
         status=found.status,
-        body=frames.encoded({"error": told}),
+        body=frames.encoded({"error": error}),
         content_type="application/json",
         headers=found.headers,
     )

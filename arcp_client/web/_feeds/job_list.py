@@ -1,11 +1,12 @@
-"""Keeps the table of jobs that pages show, and the changes of its rows.
+"""Keeps the job list that pages show, and the changes of its rows.
 
-While a page shows the table, the runtime is asked for its jobs every few seconds, and the newest
-running jobs are followed: their rows change with their events. The newest ended jobs are followed
-once, for when and why they ended. A job that two listings in a row no longer have, and whose end
-nobody saw, is lost. Changes are kept for a while, each with a number: a
-viewer holds nothing but the number up to which it was told, and one who is too late is given the
-whole table again.
+While a page shows the list, the runtime is asked for its jobs every few seconds, and the events of
+the newest running jobs are followed, so that their rows change at once. The newest ended jobs are
+followed once, to find when and why they ended. A job is lost if two listings in a row lack it and
+its end is unknown.
+
+The latest changes are kept and numbered. A page holds only the number of the last change that it
+was sent. A page that is too far behind is sent the whole list again.
 """
 
 from __future__ import annotations
@@ -23,48 +24,48 @@ from arcp_client import ArcpError, Client, JobSummary, errors
 from arcp_client._tasks import TaskOwner
 from arcp_client.projection import ENDED
 from arcp_client.transcripts import Scrubber
-from arcp_client.web import frames, rows
-from arcp_client.web.feed import Feed
-from arcp_client.web.signals import Signal
+from arcp_client.web._feeds import frames, rows
+from arcp_client.web._feeds.job_feed import JobFeed
+from arcp_client.web._feeds.signals import Signal
 
-__all__ = ["Board"]
+__all__ = ["JobList"]
 
 _log = logging.getLogger("arcp_client.web")
 
-_SECONDS = 0.25
-_EVERY = 2.0
+_CHANGE_INTERVAL = 0.25
+_LIST_INTERVAL = 2.0
 _CHANGES = 512
-_MOST = 2000
+_ROWS = 2000
 _FOLLOWED = 20
-"""Running jobs whose events are followed; those beyond stand as the listing says."""
-_LOOKED_UP = 4
+"""Running jobs whose events are followed; the rows of the others come from the listing alone."""
+_LOOKUPS = 4
 """Ended jobs that are followed at a time."""
-_SHOWN = 200
-"""Newest ended jobs whose times and reasons are looked up."""
-_SHARE = 20
-"""A listing that takes long is asked for less often: at most a 20th of the time is spent on it."""
+_ENDED_SHOWN = 200
+"""Newest ended jobs whose end times and errors are looked up."""
+_LIST_SHARE = 20
+"""A slow listing is requested less often, so that it takes at most a 20th of the time."""
 
 
-class Board:
-    """The table of jobs of one client.
+class JobList:
+    """The job list of one client.
 
     Args:
-        client: whose.
-        feeds: gives the feed of a job that somebody looks at.
-        scrubber: masks secrets in what jobs say of themselves.
-        follow: keeps the feeds of these jobs, and of no others that no page shows; gives those that
-            the runtime refused.
+        client: the client.
+        feeds: returns the feed of a job, if there is one.
+        scrubber: masks secrets in the rows.
+        follow: called with the jobs to follow; keeps their feeds and drops other feeds without
+            viewers. Returns the jobs that the runtime refused.
 
     Attributes:
-        news: tells of changes.
+        changed: notifies pages of changes.
         last: the number of the newest change.
-        truncated: there are more jobs than the table has.
+        truncated: whether the runtime has more jobs than the list.
     """
 
     def __init__(
         self,
         client: Client,
-        feeds: Callable[[str], Feed | None],
+        feeds: Callable[[str], JobFeed | None],
         scrubber: Scrubber,
         follow: Callable[[Sequence[str]], frozenset[str]] = lambda _: frozenset(),
     ) -> None:
@@ -82,24 +83,24 @@ class Board:
         self._refreshed = float("-inf")
         self._took = 0.0
         self._lists = True
-        self._asking = asyncio.Lock()
+        self._list_lock = asyncio.Lock()
         self._owner = TaskOwner("arcp_client.web")
         self._viewers = 0
-        self._poll: asyncio.Task[None] | None = None
-        self.news = Signal(_SECONDS)
+        self._polling: asyncio.Task[None] | None = None
+        self.changed = Signal(_CHANGE_INTERVAL)
         self.last = 0
         self.truncated = False
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The whole table."""
+        """All rows."""
         self._update()
         return list(self._rows.values())
 
     def since(self, seen: int) -> tuple[int, bytes] | None:
-        """The changes behind a number as frames, and the newest one's number.
+        """The number of the newest change, and the frames of the changes after a number.
 
-        ``None`` if they are not known any more: then the whole table has to be told.
+        ``None`` if these changes are no longer kept, so that the whole list has to be sent.
         """
         self._update()
         if seen == self.last:
@@ -108,57 +109,58 @@ class Board:
             return None
         return self.last, b"".join(each for n, each in self._changes if n > seen)
 
-    def touch(self, feed: Feed) -> None:
-        """A job that is followed has changed."""
+    def touch(self, feed: JobFeed) -> None:
+        """Update the row of a job after an event."""
         self._touched.add(feed.job.id)
         if feed.over:
             self._settle(feed)
-        self.news.tell()
+        self.changed.notify()
 
     @contextmanager
     def viewing(self) -> Iterator[None]:
-        """Somebody looks at the table for as long as the block lasts."""
+        """Keep the list up to date for the duration of the block."""
         self._viewers += 1
-        if self._poll is None or self._poll.done():
-            self._poll = self._owner.spawn(self._keep(), name="jobs")
+        if self._polling is None or self._polling.done():
+            self._polling = self._owner.spawn(self._poll_runtime(), name="jobs")
         try:
             yield
         finally:
             self._viewers -= 1
-            if not self._viewers and self._poll is not None:
-                self._poll.cancel()
+            if not self._viewers and self._polling is not None:
+                self._polling.cancel()
                 self._follow(())
 
     async def refresh(self) -> None:
-        """Ask the runtime for its jobs, unless somebody has done so just now."""
-        async with self._asking:
+        """Request the listing from the runtime, unless the last one is recent."""
+        async with self._list_lock:
             began = time.monotonic()
-            if began - self._refreshed < max(_EVERY, _SHARE * self._took):
+            if began - self._refreshed < max(_LIST_INTERVAL, _LIST_SHARE * self._took):
                 return
             try:
-                await self._ask()
+                await self._list()
             except errors.FeatureNotNegotiated:
                 self._lists = False
-            except ArcpError as error:  # the link says it
-                _log.debug("the runtime's jobs are not known: %s", error)
+            except ArcpError as error:  # pages show the state of the link
+                _log.debug("the runtime's jobs could not be listed: %s", error)
             self._refreshed = time.monotonic()
             self._took = self._refreshed - began
-        self.news.tell()
+        self.changed.notify()
 
     async def close(self) -> None:
-        """Leave no task and no timer."""
-        self.news.close()
+        """Cancel the tasks and timers."""
+        self.changed.close()
         await self._owner.close()
 
     # ------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _poll_runtime(self) -> None:
         while True:
             await self.refresh()
             self._choose()
-            await asyncio.sleep(max(_EVERY, _SHARE * self._took) if self._lists else _EVERY)
+            took = self._took if self._lists else 0.0
+            await asyncio.sleep(max(_LIST_INTERVAL, _LIST_SHARE * took))
 
-    async def _ask(self) -> None:
+    async def _list(self) -> None:
         if not self._lists:
             self._touched |= set(self._rows)
             return
@@ -166,7 +168,7 @@ class Board:
         truncated = False
         known = set(self._rows) | {job.id for job in self._client.open_jobs()}
         async for summary in self._client.jobs():
-            if len(found) >= _MOST:
+            if len(found) >= _ROWS:
                 truncated = True
                 break
             found[summary.job_id] = summary
@@ -187,7 +189,7 @@ class Board:
         }
 
     def _update(self) -> None:
-        """Work out what the changes are."""
+        """Compute the changed rows."""
         touched, self._touched = self._touched, set()
         touched |= {job.id for job in self._client.open_jobs()} - set(self._rows)
         for job_id in touched:
@@ -204,11 +206,11 @@ class Board:
         lost = job_id in self._lost
         if feed is not None:
             feed.summary = summary or feed.summary
-            feed.unknown = lost
+            feed.unlisted = lost
             return feed.row()
         handle = self._client.job(job_id)
         if summary is None and (handle is None or (self._lists and handle.status in ENDED)):
-            return None  # the runtime does not know it any more
+            return None  # the runtime has dropped the job
         made = rows.row(
             job_id,
             summary=summary,
@@ -220,23 +222,23 @@ class Board:
         return row
 
     def _open(self, job_id: str) -> bool:
-        """Whether this session holds the job and has not seen its end."""
+        """Whether this session has the job and has not received its end."""
         handle = self._client.job(job_id)
         return handle is not None and handle.status not in ENDED
 
     def _choose(self) -> None:
-        """Follow the jobs that pages show first."""
+        """Follow the newest running jobs, and look up how the newest ended ones ended."""
         newest = sorted(self._summaries.values(), key=_created, reverse=True)
         gone = self._absent
         running = [s.job_id for s in newest if s.status not in ENDED and s.job_id not in gone]
-        ended = [s.job_id for s in newest if s.status in ENDED][:_SHOWN]
+        ended = [s.job_id for s in newest if s.status in ENDED][:_ENDED_SHOWN]
         unseen = [job_id for job_id in ended if job_id not in self._outcomes]
-        refused = self._follow((*running[:_FOLLOWED], *unseen[:_LOOKED_UP]))
+        refused = self._follow((*running[:_FOLLOWED], *unseen[:_LOOKUPS]))
         for job_id in refused.intersection(unseen):
             self._outcomes[job_id] = rows.Outcome(self._summaries[job_id].status)
 
-    def _settle(self, feed: Feed) -> None:
-        """Keep how a job ended, and look at the next one."""
+    def _settle(self, feed: JobFeed) -> None:
+        """Store how a job ended, and look up the next one."""
         summary = self._summaries.get(feed.job.id)
         outcome = rows.Outcome.of(feed.projection)
         if feed.ended is None and summary is not None and summary.status in ENDED:

@@ -1,7 +1,7 @@
-"""What a viewer is to be told in, an HTTP response that lasts out: server-sent events over aiohttp.
+"""Sends server-sent events to a browser over aiohttp.
 
-A stream writes as fast as its reader reads, and no faster. It ends when what it plays has ended,
-when its reader has gone or takes nothing for too long, or when the application is shut down.
+A stream writes as fast as its reader reads. It ends when its `play` function returns, when the
+reader disconnects or does not read for half a minute, and when the application shuts down.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
-from arcp_client.web import frames
+from arcp_client.web._feeds import frames
 
-__all__ = ["EventStream", "Streams"]
+__all__ = ["EventStream", "OpenStreams"]
 
 _log = logging.getLogger("arcp_client.web")
 
-_BEAT = 15.0
-_LOOK = 1.0
-_STALL = 30.0
-_GOODBYE = 1.0
+_KEEPALIVE = 15.0
+_POLL_INTERVAL = 1.0
+_WRITE_TIMEOUT = 30.0
+_CLOSE_TIMEOUT = 1.0
 
-_ALL: weakref.WeakKeyDictionary[web.Application, Streams] = weakref.WeakKeyDictionary()
+_BY_APP: weakref.WeakKeyDictionary[web.Application, OpenStreams] = weakref.WeakKeyDictionary()
 
 
-class Streams:
-    """The streams of one application that are open.
+class OpenStreams:
+    """The open streams of one application.
 
     Args:
-        limit: how many there may be.
+        limit: the maximum number of open streams.
 
     Attributes:
-        ends: the application's shutdown ends them.
+        end_at_shutdown: whether the shutdown of the application ends the streams.
     """
 
     def __init__(self, *, limit: int = 512) -> None:
         self.limit = limit
-        self.ends = False
+        self.end_at_shutdown = False
         self._open: set[EventStream] = set()
         self._none = asyncio.Event()
         self._closed = False
 
     @classmethod
-    def of(cls, app: web.Application) -> Streams:
-        """Those of this application."""
-        found = _ALL.get(app)
+    def of(cls, app: web.Application) -> OpenStreams:
+        """The open streams of this application."""
+        found = _BY_APP.get(app)
         if found is None:
-            found = _ALL[app] = cls()
+            found = _BY_APP[app] = cls()
         return found
 
     def __len__(self) -> int:
@@ -61,46 +61,45 @@ class Streams:
 
     @property
     def full(self) -> bool:
-        """Whether there may be no more."""
+        """Whether the limit is reached."""
         return len(self._open) >= self.limit
 
     def add(self, stream: EventStream) -> None:
-        """It is open."""
+        """Register a stream that starts."""
         self._open.add(stream)
         self._none.clear()
         if self._closed:
             stream.stop()
 
     def discard(self, stream: EventStream) -> None:
-        """It has ended."""
+        """Remove a stream that has ended."""
         self._open.discard(stream)
         if not self._open:
             self._none.set()
 
     async def close(self) -> None:
-        """End all of them, within a second or so."""
+        """End all streams, within about a second."""
         self._closed = True
         for stream in tuple(self._open):
             stream.stop()
         if self._open:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GOODBYE):
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await self._none.wait()
-        for stream in tuple(self._open):  # whoever does not read is not waited for
+        for stream in tuple(self._open):  # their readers do not read
             stream.abort()
 
 
 class EventStream(web.StreamResponse):
-    """A response of server-sent events, for as long as there is something to tell.
-
-    Return it from a handler. While it plays, its function calls `send` and `rest`.
+    """A response of server-sent events, which a handler returns.
 
     Args:
-        play: what to tell; called with the stream and the request once the headers are sent.
+        play: sends the events with `send` and `wait`; called with the stream and the request after
+            the headers were sent.
 
     Attributes:
-        allowed: whether its reader may still be told anything.
-        wake: set when there may be something to tell.
+        allowed: returns whether the reader is still authorized.
+        wake: set this when there may be something to send.
     """
 
     def __init__(self, play: Callable[[EventStream, web.Request], Awaitable[None]]) -> None:
@@ -108,7 +107,7 @@ class EventStream(web.StreamResponse):
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
                 "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",  # nginx would wait for more
+                "X-Accel-Buffering": "no",  # nginx would buffer the events
             }
         )
         self._play = play
@@ -122,35 +121,35 @@ class EventStream(web.StreamResponse):
 
     @property
     def stopped(self) -> bool:
-        """Whether it is to end."""
+        """Whether the stream must end."""
         return self._stopped or not self.allowed()
 
     def stop(self) -> None:
-        """Let it end as soon as it is woken up."""
+        """End the stream as soon as `play` checks `stopped`."""
         self._stopped = True
         self.wake.set()
 
     def stop_after(self, seconds: float) -> None:
-        """Let it end after this time; its reader comes again and goes on where it was."""
+        """End the stream after this time; the browser reconnects and continues."""
         self._end = asyncio.get_running_loop().call_later(seconds, self.stop)
 
     def abort(self) -> None:
-        """End it, whether or not its reader takes anything."""
+        """Close the connection at once, also while a write is blocked."""
         transport = self._request.transport if self._request is not None else None
         if transport is not None:
             transport.abort()
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        """Send the headers. aiohttp calls it."""
+        """Send the headers. aiohttp calls this."""
         self._request = request
         return await super().prepare(request)
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Play, then end the response. aiohttp calls it once the handler has returned."""
+        """Call `play`, then end the response. aiohttp calls this after the handler returned."""
         request = self._request
         if not self._played and isinstance(request, web.Request) and request.method != "HEAD":
             self._played = True
-            streams = Streams.of(request.app)
+            streams = OpenStreams.of(request.app)
             streams.add(self)
             try:
                 await self.send(frames.RETRY)
@@ -164,35 +163,35 @@ class EventStream(web.StreamResponse):
         await super().write_eof(data)
 
     async def send(self, data: bytes) -> None:
-        """Write; returns when the reader has taken most of it.
+        """Write; returns when the reader has read most of the data.
 
         Raises:
-            ConnectionError: the reader has gone, or has taken nothing for half a minute.
+            ConnectionError: the reader has disconnected, or has read nothing for half a minute.
         """
         self._sent = time.monotonic()
         try:
-            async with asyncio.timeout(_STALL):
+            async with asyncio.timeout(_WRITE_TIMEOUT):
                 await self.write(data)
         except TimeoutError:
             self.abort()
-            raise ConnectionResetError("the reader takes nothing") from None
+            raise ConnectionResetError("the reader does not read") from None
 
-    async def rest(self) -> None:
-        """Wait until there may be something to tell, a second at most.
+    async def wait(self) -> None:
+        """Wait until there may be something to send, for a second at most.
 
         Raises:
-            ConnectionError: the reader has gone.
+            ConnectionError: the reader has disconnected.
         """
         if not self._stopped:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout(_POLL_INTERVAL):
                     await self.wake.wait()
         self.wake.clear()
         transport = self._request.transport if self._request is not None else None
-        if transport is None or transport.is_closing():  # its place is free at once
-            raise ConnectionResetError("the reader has gone")
-        if time.monotonic() - self._sent >= _BEAT:
-            await self.send(frames.BEAT)
+        if transport is None or transport.is_closing():  # free the place at once
+            raise ConnectionResetError("the reader has disconnected")
+        if time.monotonic() - self._sent >= _KEEPALIVE:
+            await self.send(frames.KEEPALIVE)
 
 
 def _always() -> bool:

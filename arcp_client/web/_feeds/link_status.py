@@ -1,4 +1,4 @@
-"""A client's states and counters in, one frame for every viewer out: how its link stands."""
+"""Reports the state of the client's link and its counters to all pages."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from arcp_client import Client, Closed, Connecting, Event, Gap, LinkState, Live, Reconnecting
 from arcp_client.transcripts import Scrubber
-from arcp_client.web import frames
-from arcp_client.web.signals import Shown
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.signals import SharedFrame
 
-__all__ = ["Link"]
+__all__ = ["LinkStatus"]
 
-_SECONDS = 0.2
-_LOOK = 1.0
+_FRAME_INTERVAL = 0.2
+_POLL_INTERVAL = 1.0
 
 
-class Link:
-    """How the link of a client stands.
+class LinkStatus:
+    """The state of a client's link, as a frame for pages.
 
     Args:
-        client: whose.
-        scrubber: masks what the cause of a lost link may quote.
+        client: the client.
+        scrubber: masks secrets in the error message of a lost link.
 
     Attributes:
-        shown: the frame, and who is told when it changes.
+        shared: the frame; it wakes pages when the state or a counter changes.
     """
 
     def __init__(self, client: Client, scrubber: Scrubber) -> None:
@@ -32,31 +32,31 @@ class Link:
         self._scrubber = scrubber
         self._retry_at: int | None = None
         self._gap: dict[str, Any] | None = None
-        self._told: dict[str, Any] = {}
-        self._looked = float("-inf")
-        self.shown = Shown(self._frame, _SECONDS)
-        self._states = client.states.subscribe(on_next=self._changed)
-        self._gaps = client.subscribe(self._missed, Gap, barrier=False)
+        self._sent: dict[str, Any] = {}
+        self._polled = float("-inf")
+        self.shared = SharedFrame(self._frame, _FRAME_INTERVAL)
+        self._states = client.states.subscribe(on_next=self._state_changed)
+        self._gaps = client.subscribe(self._gap_found, Gap, barrier=False)
 
-    def _changed(self, state: LinkState) -> None:
+    def _state_changed(self, state: LinkState) -> None:
         self._retry_at = _ms(state.delay) if isinstance(state, Reconnecting) else None
-        self.shown.now()
+        self.shared.notify_now()
 
-    def _missed(self, event: Event) -> None:
+    def _gap_found(self, event: Event) -> None:
         assert isinstance(event, Gap)
         self._gap = {"first": event.first, "last": event.last, "reason": event.reason}
-        self.shown.now()
+        self.shared.notify_now()
 
-    def look(self) -> None:
-        """Tell of the counters, once a second and if they have changed."""
+    def poll(self) -> None:
+        """Notify pages if a counter has changed; checks at most once a second."""
         now = time.monotonic()
-        if now - self._looked >= _LOOK:
-            self._looked = now
-            if self.describe() != self._told:
-                self.shown.tell()
+        if now - self._polled >= _POLL_INTERVAL:
+            self._polled = now
+            if self.describe() != self._sent:
+                self.shared.notify()
 
     def describe(self) -> dict[str, Any]:
-        """The link as of now."""
+        """The state and the counters as of now, as a JSON object."""
         state, stats = self._client.state, self._client.stats()
         cause = getattr(state, "cause", None)
         return {
@@ -75,14 +75,14 @@ class Link:
         }
 
     def _frame(self) -> bytes:
-        self._told = self.describe()
-        return frames.frame("link", frames.encoded(self._told))
+        self._sent = self.describe()
+        return frames.frame("link", frames.encoded(self._sent))
 
     def close(self) -> None:
-        """Leave the client."""
+        """Unsubscribe from the client."""
         self._states.dispose()
         self._gaps.dispose()
-        self.shown.close()
+        self.shared.close()
 
 
 _NAMES: dict[type[LinkState], str] = {

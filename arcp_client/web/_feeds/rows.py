@@ -1,4 +1,4 @@
-"""Makes the row of one job in the table of jobs from all that is known of the job."""
+"""Builds the row of a job in the job list from its events, its handle and the runtime's listing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from arcp_client.projection import ENDED, JobProjection
 __all__ = ["LOST", "Outcome", "row"]
 
 LOST = "lost"
-"""The status of a job that the runtime no longer knows, and whose end nobody saw."""
+"""The status of a job that the runtime no longer lists and whose end is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a row says of a job that has ended, once its events are no longer kept.
+    """How a job ended, for its row after its events were dropped.
 
     Attributes:
-        status: how it ended.
-        began_at: the time of its first event, by the runtime's clock, in ISO 8601.
-        ended_at: the time of its last one.
-        error: why it failed.
-        progress: how far it was.
+        status: the final status.
+        began_at: the time of the first event, by the runtime's clock, in ISO 8601.
+        ended_at: the time of the terminal event.
+        error: the code and the message, if the job failed.
+        progress: the last progress report.
     """
 
     status: str
@@ -35,7 +35,7 @@ class Outcome:
 
     @classmethod
     def of(cls, seen: JobProjection) -> Outcome:
-        """How a job stands by its events so far."""
+        """The state of a job according to its events so far."""
         bars = seen.progress
         began, last = seen.began_at, seen.last_at
         return cls(
@@ -56,24 +56,24 @@ def row(
     outcome: Outcome | None = None,
     lost: bool = False,
 ) -> dict[str, Any]:
-    """A row, from the newest that is known: the events seen, the handle, then the listing.
+    """The row of a job; the events count more than the handle, the handle more than the listing.
 
     Args:
-        job_id: the job.
-        summary: what the runtime's listing says.
-        handle: the job, if this session has heard of it.
-        seen: its events so far, if they are followed.
-        outcome: how it ended, if its events were followed up to the end.
-        lost: the runtime no longer knows it.
+        job_id: the id of the job.
+        summary: the entry in the runtime's listing.
+        handle: the handle of the job, if this session has one.
+        seen: the state according to its events, if the dashboard follows them.
+        outcome: how the job ended, if the dashboard followed it to the end.
+        lost: whether the runtime no longer lists the job.
     """
     if seen is not None:
         outcome = Outcome.of(seen)
     agent = (handle.agent if handle is not None else "") or (summary.agent if summary else "")
     name, _, version = agent.partition("@")
-    told = [each.status for each in (outcome, handle, summary) if each is not None]
-    # Whoever knows of the end knows best: a job that is watched no longer stands still here.
-    ended = [status for status in told if status in ENDED]
-    known = [status for status in reversed(told) if status and status != "pending"]
+    reported = [each.status for each in (outcome, handle, summary) if each is not None]
+    # A final status wins: the status of a job that is no longer watched is out of date.
+    ended = [status for status in reported if status in ENDED]
+    known = [status for status in reversed(reported) if status and status != "pending"]
     status = next(iter([*ended, *([LOST] if lost else known)]), "pending")
     created = summary.created_at if summary is not None else None
     began = outcome.began_at if outcome is not None else None

@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 from arcp_client import Client, JobContext, Runtime, errors, events
 from arcp_client import Event as ArcpEvent
 from arcp_client.transcripts import Scrubber
-from arcp_client.web import ag_ui, agui
-from arcp_client.web.agui import Run, _masked
+from arcp_client.web import ag_ui
+from arcp_client.web.exports import agui
+from arcp_client.web.exports.agui import Run, _masked
 from tests.unit.web.kit import SOON, Gates, agents
 
 ANY: TypeAdapter[Any] = TypeAdapter(Event)

@@ -8,8 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from arcp_client.testing import VirtualClock
-from arcp_client.web.logins import LIFETIME, Logins
-from arcp_client.web.problems import Problem
+from arcp_client.web._http.logins import LIFETIME, Logins
+from arcp_client.web._http.problems import Problem
 
 TOKEN = "the-token"
 
@@ -70,7 +70,7 @@ async def test_while_too_many_are_tried_nobody_learns_whether_a_token_is_right(
 
 async def test_a_login_ends_after_its_time(logins: Logins, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("arcp_client.web.logins.time.monotonic", lambda: now)
+    monkeypatch.setattr("arcp_client.web._http.logins.time.monotonic", lambda: now)
     value = await logins.login(TOKEN)
     assert logins.knows(value)
     now += LIFETIME

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 
 from arcp_client.testing import VirtualClock
-from arcp_client.web.signals import Shown, Signal
+from arcp_client.web._feeds.signals import SharedFrame, Signal
 
 
 async def test_the_first_change_is_told_at_once_and_others_together(clock: VirtualClock) -> None:
     signal, wake = Signal(0.05), asyncio.Event()
-    with signal.to(wake):
-        signal.tell()
+    with signal.waking(wake):
+        signal.notify()
         assert wake.is_set()
         wake.clear()
         for _ in range(1000):
-            signal.tell()
+            signal.notify()
         assert not wake.is_set()
         await asyncio.sleep(0.06)
         assert wake.is_set()
-        assert signal.turn == 3
-    assert not signal.heard
+        assert signal.revision == 3
+    assert not signal.has_listeners
 
 
 async def test_a_frame_is_made_once_a_turn_whoever_asks(clock: VirtualClock) -> None:
@@ -31,11 +31,11 @@ async def test_a_frame_is_made_once_a_turn_whoever_asks(clock: VirtualClock) -> 
         made += 1
         return str(made).encode()
 
-    shown = Shown(make, 0.25)
+    shown = SharedFrame(make, 0.25)
     assert [shown.frame for _ in range(3)] == [b"1"] * 3
-    shown.tell()
+    shown.notify()
     assert shown.frame == b"2"
-    shown.tell()
+    shown.notify()
     assert shown.frame == b"2"  # not yet: a quarter of a second has not passed
     await asyncio.sleep(0.3)
     assert shown.frame == b"3"
@@ -44,9 +44,9 @@ async def test_a_frame_is_made_once_a_turn_whoever_asks(clock: VirtualClock) -> 
 
 async def test_when_it_is_closed_no_timer_is_left(clock: VirtualClock) -> None:
     signal, wake = Signal(0.05), asyncio.Event()
-    with signal.to(wake):
-        signal.tell()
-        signal.tell()
+    with signal.waking(wake):
+        signal.notify()
+        signal.notify()
         wake.clear()
         signal.close()
         await asyncio.sleep(1)

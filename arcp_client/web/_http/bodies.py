@@ -1,4 +1,4 @@
-"""Reads the bodies of requests into typed values."""
+"""Reads and validates the bodies of requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.http import HttpProcessingError
 
-from arcp_client.web.problems import LAST, Problem
+from arcp_client.web._http.problems import LAST, Problem
 
-__all__ = ["Cancel", "Login", "Submit", "read"]
+__all__ = ["CancelBody", "LoginBody", "SubmitBody", "read"]
 
 _BYTES = 1 << 20
 _SECONDS = 15.0
@@ -19,17 +19,17 @@ _SECONDS = 15.0
 T = TypeVar("T")
 
 
-class Login(msgspec.Struct, forbid_unknown_fields=True):
-    """``POST login``."""
+class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST login``."""
 
     token: str
 
     def __repr__(self) -> str:
-        return "Login(…)"
+        return "LoginBody(…)"
 
 
-class Submit(msgspec.Struct, forbid_unknown_fields=True):
-    """``POST api/jobs``. The input stays the text that was typed: its numbers keep their digits."""
+class SubmitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST api/jobs``. The input stays JSON: its numbers keep their digits."""
 
     agent: str
     idempotency_key: str
@@ -38,22 +38,22 @@ class Submit(msgspec.Struct, forbid_unknown_fields=True):
     max_runtime: float | None = None
 
 
-class Cancel(msgspec.Struct, forbid_unknown_fields=True):
-    """``POST api/jobs/{id}/cancel``."""
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST api/jobs/{id}/cancel``."""
 
     reason: str | None = None
 
 
 async def read(request: web.Request, kind: type[T], *, empty: bool = False) -> T:
-    """The body as this type.
+    """Read the body of a request as this type.
 
     Args:
-        request: whose.
-        kind: what it must be.
-        empty: no body is an empty object.
+        request: the request.
+        kind: the type of the body.
+        empty: whether a missing body counts as an empty object.
 
     Raises:
-        Problem: it is too large, too slow, no JSON, or another type.
+        Problem: the body is too large, too slow, not JSON, or does not fit the type.
     """
     data = await _bytes(request)
     if not data and empty:
@@ -69,9 +69,9 @@ async def read(request: web.Request, kind: type[T], *, empty: bool = False) -> T
 
 async def _bytes(request: web.Request) -> bytes:
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-        # Neither small nor valid for sure, and nobody has to compress a megabyte at most.
+        # A small compressed body can expand without limit.
         raise Problem(
-            415, "COMPRESSED_BODY", "a body is not compressed", "send it as it is", headers=LAST
+            415, "COMPRESSED_BODY", "the body is compressed", "send it uncompressed", headers=LAST
         )
     too_large = Problem(413, "BODY_TOO_LARGE", f"a body has at most {_BYTES:,} bytes")
     if (request.content_length or 0) > _BYTES:
@@ -84,9 +84,9 @@ async def _bytes(request: web.Request) -> bytes:
                 if len(data) > _BYTES:
                     raise too_large
     except TimeoutError:
-        raise Problem(408, "BODY_TOO_SLOW", "the body did not come in time") from None
+        raise Problem(408, "BODY_TOO_SLOW", "the body did not arrive in time") from None
     except (web.RequestPayloadError, HttpProcessingError):
-        raise Problem(400, "INVALID_BODY", "the body does not follow HTTP", headers=LAST) from None
+        raise Problem(400, "INVALID_BODY", "the body violates HTTP", headers=LAST) from None
     except ConnectionError:
         raise Problem(400, "INVALID_BODY", "the body was cut off", headers=LAST) from None
     return bytes(data)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arcp_client import Client, Runtime, events
-from arcp_client.web import frames
-from arcp_client.web.feed import BATCH_BYTES, BATCH_EVENTS, Feed
+from arcp_client.web._feeds import frames
+from arcp_client.web._feeds.job_feed import BATCH_BYTES, BATCH_EVENTS, JobFeed
 from tests.unit.web.kit import Gates, Parser, Site, Tab, agents, site
 
 
@@ -144,7 +144,7 @@ async def test_whatever_is_cut_off_wherever_there_is_no_hole_and_no_duplicate(
 async def test_a_batch_is_bounded_in_events_and_in_bytes(client: Client) -> None:
     job = await client.submit("echo", None)
     await job.result()
-    feed = Feed(job)
+    feed = JobFeed(job)
     for n in range(BATCH_EVENTS + 10):
         feed.add(events.Log(job_id=job.id, message=f"{n}"))
     last, frame = feed.read(0) or (0, b"")
@@ -161,7 +161,7 @@ async def test_a_batch_is_bounded_in_events_and_in_bytes(client: Client) -> None
 async def test_readers_at_one_place_share_one_frame(client: Client) -> None:
     job = await client.submit("echo", None)
     await job.result()
-    feed = Feed(job)
+    feed = JobFeed(job)
     feed.add(events.Log(job_id=job.id, message="x"))
     first, second = feed.read(0), feed.read(0)
     assert first is not None
@@ -186,7 +186,7 @@ async def test_readers_of_any_pace_have_no_hole_that_they_were_not_told_of(
         agents(runtime, Gates())
         job = await client.submit("echo", None)
         await job.result()
-        feed = Feed(job, memory=2_000)
+        feed = JobFeed(job, memory=2_000)
         readers: list[list[int]] = [[], [], []]
         places = [0, 0, 0]
         for step, number in steps:
@@ -194,7 +194,7 @@ async def test_readers_of_any_pace_have_no_hole_that_they_were_not_told_of(
                 feed.add(events.Log(job_id=job.id, message="x" * number))
                 assert sum(map(len, feed._entries)) < 2_000 + 4_000  # the limit, and one event
                 continue
-            after, reason = feed.start(frames.Position(feed.epoch, places[number]))
+            after, reason = feed.resume_point(frames.Position(feed.epoch, places[number]))
             if reason is not None:
                 assert reason == "expired"
                 readers[number].clear()

@@ -1,0 +1,1 @@
+"""Keeps the events of jobs and streams them to the pages of the dashboard."""

@@ -1,0 +1,1 @@
+"""Handles HTTP requests: who may send them, what they contain, how they are answered."""

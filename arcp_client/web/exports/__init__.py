@@ -1,0 +1,1 @@
+"""Converts the events of jobs to the formats of other user interfaces."""
