@@ -132,7 +132,7 @@ class SilentResume(Peer):
         self.wants_history(job)
         return Recover(history=True, after=self.history_start(job))
 
-    def after_gap(self, job: JobState, position: int | None) -> Recover | None:
+    def after_gap(self, job: JobState, position: int | None) -> Recover:
         return super().after_gap(job, None if self.counts_by_job else position)
 
     def _is_own(self, job: JobState) -> bool:

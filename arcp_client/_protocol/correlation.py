@@ -8,8 +8,8 @@ Requests that are out of time are among them, so a late answer never reaches a n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -147,16 +147,11 @@ def _job_of(frame: ControlFrame) -> str | None:
 
 def _runs(payload: object, agent: str) -> bool:
     """Whether a submit with that payload asks for this agent; a version counts if both name one."""
-    if isinstance(payload, msgspec.Raw):
-        try:
-            asked: Any = msgspec.json.decode(payload, type=_Named).agent
-        except (ValueError, msgspec.MsgspecError):
-            return False
-    else:
-        asked = payload.get("agent") if isinstance(payload, Mapping) else None
-    if not isinstance(asked, str):
+    try:
+        asked = msgspec.json.decode(msgspec.json.encode(payload), type=_Named)
+    except msgspec.MsgspecError:
         return False
-    name, _, version = asked.partition("@")
+    name, _, version = asked.agent.partition("@")
     other, _, resolved = agent.partition("@")
     return name == other and (not version or not resolved or version == resolved)
 

@@ -238,8 +238,7 @@ class Exchange:
                 self._answer(request, None, now)
 
     def _answer(self, request: Request, value: object, now: float) -> None:
-        if not self._pending.remove(request):
-            return
+        self._pending.remove(request)
         if request.late:
             self._out.report(f"the answer to {request.name} came after its time")
             if request.owner is self._recovery and isinstance(value, Accepted):
@@ -334,8 +333,8 @@ class Exchange:
         """The runtime has read a cancel, and did not refuse it."""
         if request in self._pending:
             self._answer(request, now, now)
-            if request.job_id is not None:
-                self._recovery.cancelled(self._peer, request.job_id, now)
+            assert request.job_id is not None
+            self._recovery.cancelled(self._peer, request.job_id, now)
 
     # -- refusals
 

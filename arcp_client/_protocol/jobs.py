@@ -185,14 +185,11 @@ class Jobs:
 
     def forget(self, job_id: str) -> None:
         """Nothing more is wanted of an open job; what is still on its way stays recognised."""
-        if self.get(job_id) is not None:
-            self.tidy(self._reset(job_id))
+        self.tidy(self._reset(job_id))
 
     def reopen(self, job_id: str) -> None:
         """An ended job is told again from its beginning, its end included."""
-        job = self._ended.pop(job_id, None)
-        if job is not None:
-            self.tidy(job)
+        self.tidy(self._ended.pop(job_id))
 
     def tidy(self, job: JobState) -> None:
         """Drop the state of a job of which nothing needs to be known."""

@@ -282,7 +282,7 @@ class Peer:
         """In a new session: its history goes on from what was received in the old one (S5)."""
         return Recover(history=self.wants_history(job), after=self.history_start(job), watch=False)
 
-    def after_gap(self, job: JobState, position: int | None) -> Recover | None:
+    def after_gap(self, job: JobState, position: int | None) -> Recover:
         """After a gap: find out whether the job still runs (S4)."""
         return Recover(history=False, after=position, watch=self.poll_if_silent, list_first=True)
 

@@ -174,10 +174,8 @@ class PendingRequests:
         """The oldest request on the present link that is about a job."""
         return next((request for request in self.sent() if request.job_id == job_id), None)
 
-    def named(self, envelope_id: str | None) -> Request | None:
+    def named(self, envelope_id: str) -> Request | None:
         """The request that was sent under an envelope id."""
-        if not envelope_id:
-            return None
         return next((request for request in self.known() if envelope_id in request.ids), None)
 
     def largest(self) -> Request | None:

@@ -290,13 +290,15 @@ class _Ladder:
         """Ask for its events; the confirmation says its status."""
         renew, self.renew = self.renew, False
         after = self.after if history else None
-        for attempt in range(TRIES):
+        tries = TRIES
+        while True:
             try:
                 status = yield Subscribe(history, after, renew, hold)
             except StepRefused as refused:
                 yield ReleaseTerminal()
                 error = refused.error
-                if not error.retryable or attempt == TRIES - 1:
+                tries -= 1
+                if not error.retryable or not tries:
                     break
                 self.watch = True  # its events do not come
                 yield Backoff(PATIENCE)

@@ -200,11 +200,10 @@ class Receiver:
 
     def forget(self, job_id: str) -> None:
         """Nothing more comes of a job, or it is told anew."""
-        job = self._table.get(job_id)
-        if job is not None:
-            job.began_at = job.first_missing = None
-            job.skips_past = False
-            self.dedup.forget(job)
+        job = self._jobs.state(job_id)
+        job.began_at = job.first_missing = None
+        job.skips_past = False
+        self.dedup.forget(job)
 
     # -- frames
 

@@ -140,9 +140,7 @@ class Recovery:
             position = job.resume_after
             if job.origin_session == self._negotiated.session_id and first is not None:
                 position = first - 1
-            needs = peer.after_gap(job, position)
-            if needs is not None:
-                self.begin(peer, job, needs, now)
+            self.begin(peer, job, peer.after_gap(job, position), now)
         if blind:
             text = "events were lost, and the runtime cannot be asked whether their jobs still run"
             self._out.report(text)
@@ -252,7 +250,8 @@ class Recovery:
                 self._go_on(job, now, value.status)
             elif isinstance(value, Accepted):
                 self._go_on(job, now, value.job_id)
-            elif isinstance(value, JobPage):
+            else:
+                assert isinstance(value, JobPage)
                 self._listed(job, value, now)
 
     def accepted_late(self, request: Request, accepted: Accepted, now: float) -> None:
@@ -390,8 +389,7 @@ class Recovery:
                 else:
                     step = running.plan.send(answer if running.step is not None else None)
             except StopIteration:
-                if job.recovering is running:
-                    job.recovering = None
+                job.recovering = None
                 return
             running.step, running.deadline, running.came = step, None, False
             answer = None
@@ -512,7 +510,8 @@ class Recovery:
         """The runtime has no outcome for a job: report that in place of an end."""
         if job.stored_end is not None:
             self._receiver.end(*job.stored_end)
-        elif self._jobs.end(job.job_id):
+        else:
+            self._jobs.end(job.job_id)
             self._receiver.forget(job.job_id)
             self._out.emit(actions.JobGone(job.job_id, error, status or None))
             self._ended(job.job_id, now)

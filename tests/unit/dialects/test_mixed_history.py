@@ -504,3 +504,60 @@ def test_a_history_asked_for_anew_ends_with_its_own_pong() -> None:
     assert java.numbers == []
     java.pong(other)
     assert java.numbers == [1, 2, 3]
+
+
+# ------------------------------------------------------------------ what else comes meanwhile
+
+
+def test_a_refused_watch_without_history_releases_no_other_jobs_history(go: Go) -> None:
+    nonce = go.watch(A)
+    go.event(None, A, 1)
+    go.event(None, A, 2)
+    go.ask(names.SUBSCRIBE, job_id=B, history=False)
+    go.error(names.JOB_NOT_FOUND, job_id=B)
+    assert len(go.of(actions.Refused)) == 1
+    assert go.events == []
+    go.pong(nonce)
+    assert go.came == [(A, 1), (A, 2)]
+
+
+def test_a_tick_ahead_of_time_releases_nothing(go: Go) -> None:
+    go.watch()
+    go.event(None, A, 1)
+    go.event(None, A, 2)
+    go.session.tick(go.now + PAUSE / 2)
+    go.do()
+    assert go.events == []
+
+
+def test_the_number_of_a_message_among_a_history_keeps_its_place(go: Go) -> None:
+    nonce = go.watch()
+    go.event(None, A, 2)
+    go.seq += 1
+    payload = {"job_id": B, "agent": "a", "parent_job_id": A}
+    go.hear({"type": names.ACCEPTED, "job_id": B, "event_seq": go.seq, "payload": payload})
+    assert [known.job.job_id for known in go.of(actions.JobKnown)] == [A, B]  # it waits for nothing
+    go.event(None, A, 1)
+    go.pong(nonce)
+    assert go.numbers == [1, 2]
+    assert go.session.received == 3
+
+
+def test_a_number_that_waits_already_is_a_repeat(go: Go) -> None:
+    nonce = go.watch()
+    go.event(None, A, 1)
+    go.event(None, A, 3)
+    Table.event(go, 2, A, 2, id="another")
+    go.pong(nonce)
+    assert go.numbers == [1, 3]
+    assert go.session.repeated == 1
+
+
+def test_events_without_a_number_are_sorted_by_their_times_too(go: Go) -> None:
+    nonce = go.watch()
+    for number in (3, 1, 2):
+        Table.event(go, None, A, number, id=f"{A}.{number}")
+    assert go.events == []
+    go.pong(nonce)
+    assert go.numbers == [1, 2, 3]
+    assert go.session.ackable(7) == 7

@@ -385,3 +385,61 @@ def test_an_accepted_job_of_which_nothing_comes_is_asked_for() -> None:
     assert typescript.sent == []
     typescript.wait(PATIENCE)
     assert typescript.said(names.SUBSCRIBE)["payload"]["history"] is True
+
+
+@rule("accept-9")
+def test_an_end_of_an_unknown_job_is_a_loss_only_where_its_acceptance_may_be_lost(
+    python: Table,
+) -> None:
+    python.ask(names.SUBMIT)
+    python.result(1, B)
+    assert python.numbers == ["result"]
+    python.cut()
+    python.connect()
+    python.result(2, A)
+    assert python.numbers == ["result", "gap", "result"]
+
+
+def test_an_outcome_that_is_wanted_late_comes_behind_its_history(python: Table) -> None:
+    python.session.request_outcome(A, python.now)
+    python.do()
+    subscribe = python.said(names.SUBSCRIBE)
+    assert subscribe["payload"] == {"job_id": A, "history": True}
+    python.result(1, A, "stored")
+    assert python.events == []
+    python.event(1, A, 1)
+    python.confirmed(subscribe, "success")
+    assert python.numbers == ["result"]
+
+
+def test_a_terminal_message_that_was_held_counts_when_the_link_is_lost(python: Table) -> None:
+    python.ask(names.SUBMIT, key="mine")
+    python.accept(A, at="2026-01-01T00:00:01Z", session_id="sess_before")
+    python.said(names.SUBSCRIBE)
+    python.result(1, A, session_id="sess_before")
+    assert python.events == []
+    python.cut()
+    assert python.numbers == ["gap", "result"]
+
+
+def test_one_of_a_history_that_the_link_cut_off_is_no_loss(python: Table) -> None:
+    python.ask(names.SUBMIT, key="mine")
+    python.accept(A, at="2026-01-01T00:00:01Z", session_id="sess_before")
+    python.said(names.SUBSCRIBE)
+    python.event(1, A, 1)
+    python.result(2, A)
+    python.cut()
+    assert python.numbers == [1, "result"]
+
+
+def test_a_loss_that_is_to_be_announced_is_announced_when_the_link_is_lost(python: Table) -> None:
+    python.ask(names.SUBMIT, key="mine")
+    python.accept(A, at="2026-01-01T00:00:01Z", session_id="sess_before")
+    python.said(names.SUBSCRIBE)
+    python.cut()
+    assert python.numbers == ["gap"]
+    python.connect()
+    python.said(names.UNSUBSCRIBE)
+    python.event(1, A, 1)
+    python.confirm(A)
+    assert python.numbers == ["gap", 1]

@@ -207,3 +207,19 @@ def test_in_a_new_session_a_history_that_counts_by_job_is_asked_for_as_a_whole()
     table.connect(session_id="sess_new")
     subscribe = table.said(names.SUBSCRIBE)
     assert subscribe["payload"] == {"job_id": A, "history": True}
+
+
+def test_a_job_that_joins_does_not_put_off_the_next_resume() -> None:
+    polling = ResumePolling()
+    polling.add(JOB_A, 0.0)
+    polling.add(JOB_B, 1.5)
+    assert polling.deadline == FIRST_PAUSE
+
+
+@rule("accept-9")
+def test_a_job_that_was_accepted_in_another_session_has_its_history_asked_for(
+    table: Table,
+) -> None:
+    table.ask(names.SUBMIT, key="mine")
+    table.accept(A, session_id="sess_before")
+    assert table.said(names.SUBSCRIBE)["payload"] == {"job_id": A, "history": True}

@@ -210,3 +210,50 @@ def test_a_frame_may_be_heard_now_and_read_later() -> None:
     table = live()
     table.session.frame_seen(table.now + 5)
     assert table.session.heard_at == table.now + 5
+
+
+# ------------------------------------------------------------------ numbers apart
+
+
+def test_the_number_of_ended_jobs_that_are_known_to_be_numbered_apart_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_unnumbered, "PARTED", 1)
+    table = Strict(spoken="python")
+    for job_id in ("job_w", "job_x"):
+        table.ask(names.SUBSCRIBE, job_id=job_id, history=True)
+        table.confirm(job_id)
+        table.result(50, job_id)
+    assert table.numbers == ["result", "result"]
+    table.event(51, "job_x", 2)  # late, and still in its own numbers
+    assert table.session.received == 0
+    table.event(1, "job_w", 3)  # nothing is known of it any more
+    assert table.session.received == 1
+
+
+def test_what_comes_of_a_job_that_is_watched_no_longer_is_not_remembered() -> None:
+    table = Strict(spoken="python")
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=False)
+    table.confirm(JOB)
+    table.session.unsubscribe(JOB, table.now)
+    table.do()
+    table.event(1, JOB, 1, id="a")
+    assert table.events == []
+    assert table.session.repeated == 0
+    table.alive(0.1)
+    table.sent.clear()
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    table.event(1, JOB, 1, id="a")
+    table.confirm(JOB)
+    assert table.numbers == [1]
+
+
+def test_events_without_a_time_are_never_copies() -> None:
+    table = Strict(spoken="python")
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    for seq in (1, 2):
+        payload = {"kind": "progress", "body": {"current": 1}}
+        frame = {"type": names.EVENT, "job_id": JOB, "event_seq": seq, "payload": payload}
+        table.hear(frame)
+    table.confirm(JOB)
+    assert table.numbers == [1, 1]

@@ -123,3 +123,12 @@ def test_so_it_is_where_a_history_comes_before_its_confirmation() -> None:
     table.confirmed(subscribe, "success")
     assert table.numbers == [0, 1, 2, "result"]
     assert kept(table) == set()
+
+
+def test_of_one_job_so_many_events_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedup, "REMEMBERED", 2)
+    table = Strict()
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    for seq, number in enumerate((1, 2, 3, 3, 2, 1), 1):
+        table.event(seq, JOB, number, id=f"{JOB}.{number}")
+    assert table.numbers == [1, 2, 3, 1]

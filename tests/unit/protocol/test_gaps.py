@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
+from msgspec import Raw
 
 from arcp_client._protocol import actions
+from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import PATIENCE, TRIES
 from arcp_client._protocol.reassembly import SETTLE
 from arcp_client._protocol.receiver import ROUNDS
+from arcp_client._protocol.recovery import OWN_TIMEOUT
 from arcp_client._wire import names
 from arcp_client.errors import JobCancelled, JobFailed, JobLost, ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -569,3 +575,148 @@ def test_s6_an_outcome_may_be_wanted_long_after_its_end() -> None:
     table.event(2, JOB, 7)  # not a second time
     table.result(3, JOB)
     assert table.numbers == ["result", "result"]
+
+
+def test_s4_after_two_gaps_a_history_is_asked_for_from_before_the_first() -> None:
+    table = live()
+    table.event(1, JOB, 1)
+    for seq in (3, 5):
+        table.event(seq, JOB, seq)
+    table.resumed(1)
+    table.alive(ROUNDS * SETTLE + 0.1)
+    assert gaps(table) == [(2, 2, "lost"), (4, 4, "lost")]
+    listed(table, **{JOB: "success"})
+    assert table.said(names.SUBSCRIBE)["payload"]["from_event_seq"] == 1
+
+
+def test_s4_a_listing_that_is_refused_changes_nothing_for_a_job_that_has_ended_meanwhile() -> None:
+    table = live()
+    table.submit("job_b")
+    table.event(2, JOB, 2)
+    table.resumed(0)
+    table.alive(ROUNDS * SETTLE + 0.1)
+    listing = table.said(names.LIST_JOBS)
+    table.result(3, "job_b")
+    refused(table, listing, retryable=False)
+    assert [told.job_id for told in gone(table)] == [JOB]
+    assert table.numbers == ["gap", 2, "result"]
+
+
+def test_a_subscription_of_the_application_takes_the_place_of_a_plan() -> None:
+    table = live(spoken="typescript")
+    table.resumed(0)
+    table.confirm(JOB)
+    assert table.sent == []
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    table.confirm(JOB, "success")
+    table.alive((TRIES + 2) * PATIENCE)
+    assert [type(told.error) for told in gone(table)] == [ResultUnavailable]
+
+
+def test_s4_a_step_of_one_job_goes_on_though_another_one_ends() -> None:
+    table = live(spoken="python")
+    table.submit("job_b")
+    table.resumed(0)
+    assert table.said(names.UNSUBSCRIBE)["payload"]["job_id"] == JOB
+    subscribe = table.said(names.SUBSCRIBE)
+    table.result(1, JOB)
+    assert table.sent == []  # one at a time
+    table.confirmed(subscribe, "success")
+    assert table.said(names.UNSUBSCRIBE)["payload"]["job_id"] == "job_b"
+    table.confirm("job_b")
+
+
+def test_s6_an_accepted_job_of_which_something_comes_is_not_asked_for() -> None:
+    table = Strict(spoken="csharp")
+    table.submit(key="mine")
+    table.event(1, JOB, 1)
+    table.alive(3 * PATIENCE)
+    assert table.sent == []
+
+
+# ------------------------------------------------------------------ outcomes under a key
+
+
+def late_outcome() -> tuple[Strict, dict[str, Any]]:
+    """A job has ended, its outcome was asked for under its key, and nothing answered in time."""
+    table = live(spoken="python")
+    table.resumed(0)
+    table.said(names.UNSUBSCRIBE)
+    table.confirm(JOB, "success")
+    submit = table.said(names.SUBMIT)
+    table.alive(OWN_TIMEOUT + 0.1)
+    table.sent.clear()
+    return table, submit
+
+
+def test_an_outcome_that_comes_after_its_time_is_taken() -> None:
+    table, submit = late_outcome()
+    payload = {"job_id": JOB, "agent": "a", "request_id": submit["id"]}
+    table.hear({"type": names.ACCEPTED, "job_id": JOB, "payload": payload})
+    table.result(1, JOB)
+    assert names.CANCEL not in [frame["type"] for frame in table.sent]
+    assert table.numbers[-1] == "result"
+
+
+def test_a_new_job_that_answers_after_its_time_is_cancelled() -> None:
+    table, submit = late_outcome()
+    payload = {"job_id": "job_b", "agent": "a", "request_id": submit["id"]}
+    table.hear({"type": names.ACCEPTED, "job_id": "job_b", "payload": payload})
+    (cancel,) = [frame for frame in table.sent if frame["type"] == names.CANCEL]
+    assert cancel["payload"]["job_id"] == "job_b"
+
+
+def test_a_submit_that_this_link_does_not_take_has_no_outcome_to_fetch() -> None:
+    table = Strict(spoken="python")
+    payload = {"agent": "a", "input": "x" * 70_000, "idempotency_key": "mine"}
+    request = Request(names.SUBMIT, Raw(json.dumps(payload).encode()), 200.0, key="mine")
+    table.session.request(request, table.now)
+    table.do()
+    table.accept(JOB)
+    table.cut()
+    table.lines = True  # over stdio, where frames are shorter
+    table.connect()
+    table.said(names.UNSUBSCRIBE)
+    table.confirm(JOB, "success")
+    assert table.said(names.SUBSCRIBE)["payload"]["history"]
+
+
+# ------------------------------------------------------------------ cancels
+
+
+def cancelled(table: Strict, job_id: str) -> None:
+    """The runtime reads a cancel, and does not refuse it."""
+    table.ask(names.CANCEL, job_id=job_id)
+    table.said(names.CANCEL)
+    table.alive(0.1)
+
+
+def test_a_cancel_of_a_job_that_is_not_followed_asks_nothing() -> None:
+    table = Strict(spoken="python")
+    cancelled(table, "job_x")
+    assert len(table.of(actions.Answered)) == 1
+    table.alive(3 * PATIENCE)
+    assert table.sent == []
+
+
+def test_a_job_that_is_watched_is_looked_after_soon_once_it_was_cancelled() -> None:
+    table = live(spoken="typescript")
+    table.resumed(0)
+    table.confirm(JOB)
+    cancelled(table, JOB)
+    table.alive(PATIENCE / 2)
+    assert table.sent == []
+    table.alive(PATIENCE)
+    assert table.said(names.SUBSCRIBE)["payload"]["job_id"] == JOB
+
+
+def test_a_cancel_does_not_shorten_the_pause_before_a_step() -> None:
+    table = live(spoken="typescript")
+    table.resumed(0)
+    table.said(names.SUBSCRIBE)
+    table.error("INTERNAL_ERROR", payload={"code": "INTERNAL_ERROR", "retryable": True})
+    table.alive(PATIENCE / 2)
+    cancelled(table, JOB)
+    assert table.sent == []
+    table.alive(PATIENCE / 2)
+    assert table.said(names.SUBSCRIBE)["payload"]["job_id"] == JOB

@@ -10,7 +10,7 @@ from arcp_client._protocol import actions
 from arcp_client._protocol.handshake import CUTS, REFUSALS
 from arcp_client._protocol.session import Session
 from arcp_client._wire import names
-from arcp_client.errors import RemoteProtocolError, RequestError
+from arcp_client.errors import RemoteProtocolError, RequestError, ResumeExpired
 from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 from tests.unit.protocol.scripted import welcome
@@ -329,3 +329,27 @@ def test_the_runtime_may_close_at_any_time_and_frames_may_follow(
     assert table.causes == [cause]  # said once a link
     assert table.numbers == [1, 2]
     table.resumed(2)
+
+
+def test_a_fresh_hello_that_is_refused_as_expired_is_sent_once_more_and_then_given_up() -> None:
+    table = Strict(connect=False)
+    for _ in range(2):
+        assert "resume" not in table.hello()["payload"]
+        table.error(names.RESUME_WINDOW_EXPIRED)
+        table.cut()
+    first, second = (effect.cause for effect in table.of(actions.Relink))
+    assert isinstance(first, ResumeExpired)
+    assert not first.permanent
+    assert isinstance(second, ResumeExpired)
+    assert second.permanent
+
+
+def test_after_a_welcome_a_fresh_hello_may_be_refused_so_again() -> None:
+    table = Strict(connect=False)
+    for session_id in ("sess_1", "sess_2"):
+        table.hello()
+        table.error(names.RESUME_WINDOW_EXPIRED)
+        table.cut()
+        table.connect(session_id=session_id, resume_token=None)
+        table.cut()
+    assert [effect.cause.permanent for effect in table.of(actions.Relink)] == [False, False]

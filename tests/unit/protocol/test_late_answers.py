@@ -205,3 +205,15 @@ def test_s14_an_answer_that_names_nothing_goes_by_the_age_of_requests_not_of_the
     assert of(table, actions.Refused) == [second]
     accept(table, "job_1")
     assert of(table, actions.Answered) == [first]
+
+
+@pytest.mark.parametrize("payload", [b"{}", b'{"agent": 7}'])
+def test_s14_a_submit_that_names_no_agent_is_answered_by_age(payload: bytes) -> None:
+    table = Strict(spoken="go")
+    first = Request(names.SUBMIT, msgspec.Raw(payload), table.now + 30)
+    table.session.request(first, table.now)
+    table.do()
+    second = submit(table, 2, "b")
+    accept(table, "job_b", agent="b")
+    accept(table, "job_a", agent="c")
+    assert of(table, actions.Answered) == [second, first]

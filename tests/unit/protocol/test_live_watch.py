@@ -172,3 +172,14 @@ def test_an_end_that_cannot_be_had_is_said_to_be_so() -> None:
     table.alive(60)
     (gone,) = table.of(actions.JobGone)
     assert isinstance(gone.error, ResultUnavailable)
+
+
+def test_of_events_without_a_time_none_is_known_to_be_of_the_past() -> None:
+    table = Table("arcp-client")
+    table.ask(names.SUBSCRIBE, job_id=A, history=False)
+    table.confirm(A)
+    for seq in (1, 2):
+        payload = {"kind": "progress", "body": {"current": seq}}
+        frame = {"type": names.EVENT, "job_id": A, "event_seq": seq, "payload": payload}
+        table.hear(frame)
+    assert table.numbers == [1, 2]

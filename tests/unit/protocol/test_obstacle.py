@@ -9,7 +9,7 @@ import pytest
 from arcp_client._protocol import actions
 from arcp_client._protocol.obstacle import STEPS, Finding, Obstacle
 from arcp_client._wire import names
-from arcp_client.errors import LinkLost
+from arcp_client.errors import LinkLost, ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
 DIALECTS = ["arcp-client", "go", "java", "unknown", "python", "typescript", "csharp", "ruby"]
@@ -115,3 +115,33 @@ def test_s18_no_end_of_such_places_is_the_end_of_the_session() -> None:
     (ended,) = table.of(actions.Ended)
     assert ended.cause is TOO_LARGE
     assert len(gaps(table)) == STEPS
+
+
+def test_s18_where_the_answers_to_plans_end_links_their_jobs_have_no_outcome() -> None:
+    table = live()
+    table.replay(1, 3)
+    table.cut()
+    table.refuse_hello(names.RESUME_WINDOW_EXPIRED)
+    table.cut()
+    table.connect(session_id="sess_2")
+    for _ in range(3):
+        assert table.said(names.SUBSCRIBE)["payload"]["job_id"] == JOB
+        assert table.of(actions.JobGone) == []
+        refused(table)
+        table.alive(0.1)  # the replay has ended
+    refused(table)
+    (gone,) = table.of(actions.JobGone)
+    assert isinstance(gone.error, ResultUnavailable)
+    assert gone.job_id == JOB
+
+
+def test_s18_a_frame_that_ends_a_link_before_its_welcome_is_reported_and_passes_nothing() -> None:
+    table = live()
+    table.replay(1, 3)
+    for _ in range(4):
+        table.cut()
+        table.hello()
+        table.session.lost(table.now, TOO_LARGE)
+        table.do()
+    assert gaps(table) == []
+    assert len(table.of(actions.Report)) == 4

@@ -268,3 +268,23 @@ def test_a_silent_job_is_looked_after_less_and_less_often() -> None:
         step = run.answer("running")
     assert waits == [15.0, 30.0, 60.0, 120.0, LONGEST_QUIET, LONGEST_QUIET]
     assert run.answer(True) == Watch(QUIET, confirmed=True), "something came: the waits begin anew"
+
+
+@pytest.mark.parametrize("error", [InvalidRequest("no"), PermissionDenied("no")])
+def test_what_can_neither_be_subscribed_to_nor_listed_is_given_up(error: RequestError) -> None:
+    run = Run(recover(JobState("job_1"), Means(list=False), needs=Recover(history=True)))
+    assert run.step == Subscribe(history=True)
+    assert given_up(run.answer(error)) == ""
+
+
+def test_so_it_is_watched_if_there_was_no_answer() -> None:
+    run = Run(recover(JobState("job_1"), Means(list=False), needs=Recover(history=True)))
+    assert run.answer(RequestTimeout("late")) == Watch(QUIET)
+
+
+def test_a_plan_is_over_once_it_has_given_up() -> None:
+    run = Run(recover(JobState("job_1"), WATCHED, needs=Recover(history=True)))
+    assert run.answer("success") == AwaitTerminal()
+    assert given_up(run.answer(None)) == "success"
+    run.answer(None)
+    assert run.over

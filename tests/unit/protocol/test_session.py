@@ -10,7 +10,9 @@ from arcp_client._protocol import actions
 from arcp_client._protocol.session import CONFIRMS_WITHIN as PATIENCE
 from arcp_client._protocol.session import Session, State
 from arcp_client._wire import names
-from arcp_client.errors import LinkLost, LocalProtocolError
+from arcp_client._wire.codec import ControlFrame
+from arcp_client.errors import LinkLost, LocalProtocolError, RemoteProtocolError
+from arcp_client.models import Checkpoint, EndedJob
 from tests.interop.rules import rule
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
@@ -329,3 +331,85 @@ def test_a_session_lives_through_everything_and_loses_nothing() -> None:
     assert table.numbers == [*range(1, 10), "result"]
     assert gaps(table) == []
     assert list(table.session.jobs) == []
+
+
+def test_s12_a_ping_with_an_endless_nonce_is_reported_and_not_answered() -> None:
+    table = Strict()
+    for length in (names.MAX_NONCE, names.MAX_NONCE + 1):
+        table.hear({"type": names.PING, "payload": {"nonce": "n" * length}})
+    (pong,) = table.sent
+    assert pong["payload"]["ping_nonce"] == "n" * names.MAX_NONCE
+    (report,) = table.of(actions.Report)
+    assert isinstance(report.error, RemoteProtocolError)
+
+
+def too_long(seq: int | None) -> RemoteProtocolError:
+    """A frame of the job that the transport dropped, and its number, if that could be read."""
+    error = RemoteProtocolError("too long")
+    error.event_seq, error.job_id = seq, JOB
+    return error
+
+
+def test_a_frame_that_the_transport_dropped_is_a_gap_if_it_had_a_number() -> None:
+    table = live()
+    table.event(1, JOB, 1)
+    table.session.unreadable(too_long(None), table.now)
+    table.session.unreadable(too_long(2), table.now)
+    table.do()
+    table.event(3, JOB, 3)
+    assert table.numbers == [1, "gap", 3]
+    assert gaps(table) == [(2, 2, "undecodable")]
+    assert [str(report.error) for report in table.of(actions.Report)] == ["too long"] * 2
+
+
+def test_before_a_welcome_it_has_no_place_in_order() -> None:
+    table = live()
+    table.event(1, JOB, 1)
+    table.cut()
+    table.hello()
+    table.session.unreadable(too_long(2), table.now)
+    table.do()
+    assert gaps(table) == []
+    assert len(table.of(actions.Report)) == 1
+
+
+def test_only_what_ends_a_job_or_proves_what_was_read_is_taken_in_turn() -> None:
+    table = live()
+    table.ask(names.CANCEL, job_id=JOB)
+    cancel = table.said(names.CANCEL)
+    named = {"request_id": cancel["id"], "code": names.PERMISSION_DENIED}
+    failed = {"final_status": "error", "code": "INTERNAL_ERROR"}
+    frames = {
+        "a refusal": ControlFrame(type=names.JOB_ERROR, job_id=JOB, payload=named),
+        "a failure": ControlFrame(type=names.JOB_ERROR, job_id=JOB, payload=failed, event_seq=1),
+        "a result": ControlFrame(type=names.RESULT, job_id=JOB),
+        "a pong": ControlFrame(type=names.PONG, payload={"ping_nonce": "n"}),
+        "an acceptance": ControlFrame(type=names.ACCEPTED, job_id=JOB),
+    }
+    taken = {name for name, frame in frames.items() if table.session.in_turn(frame)}
+    assert taken == {"a failure", "a result"}
+
+
+@pytest.mark.parametrize(("spoken", "sent"), [("arcp-client", True), ("go", False)])
+def test_what_acknowledging_would_destroy_is_not_acknowledged(spoken: str, sent: bool) -> None:
+    table = live(spoken=spoken)
+    table.event(1, JOB, 1)
+    assert table.session.ack(1, table.now) is sent
+    table.do()
+    assert [frame["type"] for frame in table.sent] == ([names.ACK] if sent else [])
+
+
+def test_a_job_that_had_ended_before_a_restart_does_not_end_again() -> None:
+    ended = EndedJob(JOB, "a", "key", "hash", "{}")
+    table = Strict(checkpoint=Checkpoint("sess_1", "rst", mark=1, ended=(ended,)))
+    table.result(2, JOB)
+    table.event(3, "job_b", 3)
+    assert table.numbers == [3]
+
+
+def test_a_message_with_a_number_that_a_restart_found_processed_is_passed_over() -> None:
+    table = Strict(checkpoint=Checkpoint("sess_1", "rst", mark=1, processed=((3, 3),)))
+    table.event(2, JOB, 2)
+    table.hear({"type": names.PONG, "event_seq": 3, "payload": {"ping_nonce": "x"}})
+    table.event(4, JOB, 4)
+    assert table.numbers == [2, 4]

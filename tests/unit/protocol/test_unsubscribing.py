@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from arcp_client._protocol.exchange import UNSUBSCRIBING
 from arcp_client._wire import names
 from tests.unit.protocol.kit import JOB, Strict
@@ -133,3 +135,35 @@ def test_only_so_many_are_remembered() -> None:
         table.session.unsubscribe(job_id, table.now)
     table.connect()
     assert [frame["payload"]["job_id"] for frame in said(table, names.UNSUBSCRIBE)] == jobs[1:]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_without_a_heartbeat_the_runtime_is_taken_to_have_read_it(linked: bool) -> None:
+    table = Strict(features=(names.SUBSCRIPTIONS,))
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    table.confirm(JOB)
+    if not linked:
+        table.cut()
+    leave(table)
+    if not linked:
+        table.connect()
+    assert len(said(table, names.UNSUBSCRIBE)) == 1
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    assert len(said(table, names.SUBSCRIBE)) == 1
+
+
+def test_each_watch_ends_with_the_answer_behind_its_own_unsubscribe() -> None:
+    table = watched()
+    table.ask(names.SUBSCRIBE, job_id="job_b", history=True)
+    table.confirm("job_b")
+    leave(table)
+    first = said(table, names.PING)
+    table.session.unsubscribe("job_b", table.now)
+    table.do()
+    table.sent.clear()
+    nonce = first[-1]["payload"]["nonce"]
+    table.hear({"type": names.PONG, "payload": {"ping_nonce": nonce}})
+    for job_id in (JOB, "job_b"):
+        table.ask(names.SUBSCRIBE, job_id=job_id, history=True)
+    asked = [frame["payload"]["job_id"] for frame in said(table, names.SUBSCRIBE)]
+    assert asked == [JOB]

@@ -1,0 +1,62 @@
+"""The order of frames by itself: ranges of numbers, and what is remembered of holes."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_client._protocol import reassembly
+from arcp_client._protocol.reassembly import Hole, Ranges, Reassembly, Verdict
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [(1, 2), (3, 5), (9, 9)],
+        [(9, 9), (1, 4), (2, 5)],
+        [(9, 9), (1, 5), (2, 3)],
+    ],
+)
+def test_ranges_that_touch_or_overlap_are_one(given: list[tuple[int, int]]) -> None:
+    ranges = Ranges(given)
+    assert len(ranges) == 2
+    assert [number for number in range(12) if number in ranges] == [1, 2, 3, 4, 5, 9]
+    assert ranges.last == 9
+
+
+def test_ranges_with_one_number_between_them_are_two() -> None:
+    assert len(Ranges([(1, 2), (4, 5)])) == 2
+
+
+def test_a_number_that_is_taken_out_leaves_what_is_around_it() -> None:
+    ranges = Ranges([(2, 4)])
+    assert not ranges.remove(1)
+    assert not ranges.remove(5)
+    assert ranges.remove(3)
+    assert not ranges.remove(3)
+    assert [number for number in range(7) if number in ranges] == [2, 4]
+    assert ranges.remove(2)
+    assert ranges.remove(4)
+    assert len(ranges) == ranges.last == 0
+
+
+def test_of_lost_ranges_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassembly, "REMEMBERED", 2)
+    order: Reassembly[int] = Reassembly()
+    for seq in (2, 4, 6):
+        assert order.offer(seq, seq, 0.0) is Verdict.HELD
+        order.opened(0.0)
+        assert list(order.expire(10.0)) == [Hole(seq - 1, seq - 1), seq]
+    assert [order.offer(seq, seq, 0.0) for seq in (1, 3, 5)] == [
+        Verdict.REPEAT,
+        Verdict.LATE,
+        Verdict.LATE,
+    ]
+
+
+def test_an_abandoned_order_gives_each_hole_before_what_waited_behind_it() -> None:
+    order: Reassembly[int] = Reassembly()
+    for seq in (3, 4, 7):
+        assert order.offer(seq, seq, 0.0) is Verdict.HELD
+    assert not order.after(0)
+    assert list(order.abandon()) == [Hole(1, 2), 3, 4, Hole(5, 6), 7, 0]
+    assert order.cursor == 7
