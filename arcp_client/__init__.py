@@ -2,7 +2,7 @@
 
 ::
 
-    socket ─▶ transports ─▶ _wire.decode ─▶ _protocol.Session ─▶ _dispatch: subject
+    socket ─▶ transports ─▶ _wire.decode ─▶ _protocol.Session ─▶ _dispatch: fan-out
                                                 │    ▲             │ a lane each
     socket ◀─ transports ◀─ _wire.encode ◀──────┘    │             ▼
                                                  watermark ◀── handler · async for · Observable

@@ -12,11 +12,11 @@ from pydantic import SecretStr
 from reactivex import Observable
 
 from arcp_client._dispatch.assembler import Assembler, Log
-from arcp_client._dispatch.calls import Call, Waits
+from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph
 from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
-from arcp_client._dispatch.relief import Relief
-from arcp_client._dispatch.retention import Memory
+from arcp_client._dispatch.reader_gate import ReaderGate
+from arcp_client._dispatch.replay_buffer import ReplayMemory
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError, job_error
 from arcp_client.events import (
@@ -44,9 +44,9 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         notifications: the events of the session.
-        relief: who reads on while something is awaited.
-        at_home: raises LocalProtocolError unless the caller is in the client's event loop.
-        waits: how to wait for lanes.
+        gate: lets the reader read on while something is awaited.
+        check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
+        wait_graph: how to wait for lanes.
         barriers: the lanes that have events of a job, each with the count it must come to.
         own_call: the calling handler, if the end of a job would wait for it; may raise
             WouldDeadlock.
@@ -58,11 +58,11 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     notifications: Observable[Event]
-    relief: Relief
-    at_home: Callable[[], None]
-    waits: Waits
+    gate: ReaderGate
+    check_loop: Callable[[], None]
+    wait_graph: WaitGraph
     barriers: Callable[[str], Iterable[tuple[Lane, int]]]
-    own_call: Callable[[str], Call | None]
+    own_call: Callable[[str], HandlerCall | None]
     chunk_log: Callable[[str], Log | None]
     exact_sizes: Callable[[], bool]
     lossy: Callable[[], bool]
@@ -94,8 +94,8 @@ class JobRecord(JobStream):
         "watched",
     )
 
-    def __init__(self, job_id: str, owner: JobOwner, memory: Memory) -> None:
-        super().__init__(job_id, owner.relief, memory)
+    def __init__(self, job_id: str, owner: JobOwner, memory: ReplayMemory) -> None:
+        super().__init__(job_id, owner.gate, memory)
         self.owner = owner
         self.agent = ""
         self.status = "pending"
@@ -188,8 +188,8 @@ class JobRecord(JobStream):
     def recall(self, event: Completed | Failed, chunks: Iterable[ResultChunk]) -> None:
         """It ended in an earlier life, like this; these pieces of its result were kept."""
         self.assembler.restore(chunks)
-        self.retention.extend([event], event.size)
-        self.retention.incomplete()
+        self.replay_buffer.extend([event], event.size)
+        self.replay_buffer.incomplete()
         _OBSERVERS[type(event)](self, event)
         self.tap.end()
 
@@ -223,11 +223,11 @@ class JobRecord(JobStream):
 
     async def wait_for_chunk(self, news: asyncio.Future[None]) -> None:
         """Wait for a piece of its result."""
-        await self.owner.relief.wanted(news, result=True)
+        await self.owner.gate.wait_for(news, result=True)
 
     async def outcome(self) -> Completed:
         """Wait until it ended and the handlers of what came before have run (D9)."""
-        self.owner.at_home()
+        self.owner.check_loop()
         what = f"the result of job {self.job_id}"
         if self._outcome is None:
             await self._end(self.owner.own_call(self.job_id), what)
@@ -235,21 +235,21 @@ class JobRecord(JobStream):
         assert outcome is not None
         if not isinstance(outcome, Event):
             raise outcome()
-        await self.owner.waits.lanes(self.barriers, what)
+        await self.owner.wait_graph.wait_for(self.barriers, what)
         if isinstance(outcome, Failed):
             raise self._error(outcome)
         return outcome
 
-    async def _end(self, own: Call | None, what: str) -> None:
+    async def _end(self, own: HandlerCall | None, what: str) -> None:
         """Wait until it has ended."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
-            wait = self.owner.relief.wanted(waiter, result=True)
+            wait = self.owner.gate.wait_for(waiter, result=True)
             if own is None:
                 await wait
             else:
-                await self.owner.waits.guarded(waiter, own, lambda: True, what, wait)
+                await self.owner.wait_graph.guarded(waiter, own, lambda: True, what, wait)
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)

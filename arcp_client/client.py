@@ -251,7 +251,7 @@ class Client(EventMethods, CommandMethods):
         Raises:
             LocalProtocolError: the client lives in another event loop.
         """
-        self._lifecycle.at_home()
+        self._lifecycle.check_loop()
         return self._engine.stats()
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 from reactivex import Observable
 
 from arcp_client import _arguments as check
-from arcp_client._dispatch.selection import Kind, Selection
+from arcp_client._dispatch.event_filter import EventFilter, Kind
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client._jobrecord import JobRecord
 from arcp_client.events import Event, Progress, Unknown
@@ -123,7 +123,7 @@ class JobHandle:
         return self._record.progress
 
     def __aiter__(self) -> EventIterator[Event]:
-        return self._record.iterate(Selection())
+        return self._record.iterate(EventFilter())
 
     @overload
     def events(self) -> EventIterator[Event]: ...
@@ -149,7 +149,7 @@ class JobHandle:
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.
         """
-        return self._record.iterate(Selection(kinds))
+        return self._record.iterate(EventFilter(kinds))
 
     async def result(self) -> Result:
         """Wait for the job's end and give its result; may be called often and late (§7.3, §8.4).
@@ -185,7 +185,7 @@ class JobHandle:
             ArcpError: the client was closed (`ClientClosed`), or what else ended it.
         """
         record = self._record
-        record.owner.at_home()
+        record.owner.check_loop()
         async for chunk in record.assembler.chunks(record.wait_for_chunk):
             yield chunk
         await record.outcome()
@@ -201,7 +201,7 @@ class JobHandle:
             OSError: it cannot be written, or is no file, such as a device or a directory.
         """
         check.a_path("path", path)
-        self._record.owner.at_home()
+        self._record.owner.check_loop()
         return await _save(self, path)
 
     @property

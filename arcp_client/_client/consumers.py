@@ -1,6 +1,6 @@
 """Gives the events of a session to its consumers: handlers, iterators and Observables.
 
-Owns the subject, the limit between consumers and the reader, and the progress of each consumer.
+Owns the fan-out, the limit between consumers and the reader, and the progress of each consumer.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from arcp_client._dispatch.calls import Call, Waits, calling, would_deadlock
+from arcp_client._dispatch.back_pressure import BackPressure
+from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph, calling, would_deadlock
+from arcp_client._dispatch.event_filter import EventFilter
+from arcp_client._dispatch.fan_out import FanOut
 from arcp_client._dispatch.hooks import Hooks
 from arcp_client._dispatch.jobstreams import JobStreams
 from arcp_client._dispatch.lanes import Lane
 from arcp_client._dispatch.notifications import Notifications
-from arcp_client._dispatch.pressure import Pressure
 from arcp_client._dispatch.registration import Handler, HandlerRegistration, OnError
-from arcp_client._dispatch.selection import Selection
-from arcp_client._dispatch.slowness import Episode, Slowness
+from arcp_client._dispatch.slow_consumers import Episode, SlowConsumers
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
-from arcp_client._dispatch.subject import Subject
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
 from arcp_client.policy import Buffer, Order, Timeouts
@@ -38,15 +38,15 @@ class Consumers:
         timeouts: how long a wait may look circular, and an iterator be stuck.
         handler_timeout: seconds that one handler call may take.
         asked: whether a request waits for its answer.
-        held: how many events wait in front of the subject.
+        held: how many events wait in front of the fan-out.
         active: called at the first event after a quiet time.
-        at_home: raises LocalProtocolError unless the caller is in the client's event loop.
+        check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
         failed: called when a handler with ``on_error="stop"`` raised: the client ends.
 
     Attributes:
-        subject: what events are published to, and what knows how far everybody is.
-        pressure: what the reader asks how to go on.
-        waits: how to wait for lanes.
+        fan_out: what events are published to, and what knows how far everybody is.
+        back_pressure: what the reader asks how to go on.
+        wait_graph: how to wait for lanes.
         notifications: every event as a hot Observable.
         errors: the ``on_error`` hooks.
         slow: the ``on_slow`` hooks.
@@ -62,86 +62,86 @@ class Consumers:
         asked: Callable[[], bool],
         held: Callable[[], int],
         active: Callable[[], None],
-        at_home: Callable[[], None],
+        check_loop: Callable[[], None],
         failed: Callable[[ArcpError], None],
     ) -> None:
         self._order = order
         self._handler_timeout = handler_timeout
         self._held = held
-        self._at_home = at_home
+        self._check_loop = check_loop
         self._failed = failed
         self._registrations: list[HandlerRegistration] = []
         self._excused: set[HandlerRegistration] = set()
         self._streams: JobStreams | None = None
-        self.subject = Subject(active)
+        self.fan_out = FanOut(active)
         self.errors: Hooks[HandlerError] = Hooks("on_error")
         self.slow: Hooks[Episode] = Hooks("on_slow")
-        slowness = Slowness(buffer.soft, self._registrations, self.slow.tell)
-        self.pressure = Pressure(
+        slow_consumers = SlowConsumers(buffer.soft, self._registrations, self.slow.tell)
+        self.back_pressure = BackPressure(
             buffer,
-            _Crowd(self.subject, self._iterators, lambda: self.backlog),
+            _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog),
             asked=asked,
             stall=timeouts.stall,
-            behind=slowness.look,
-            at_home=at_home,
+            behind=slow_consumers.look,
+            check_loop=check_loop,
         )
-        self.waits = Waits(timeouts.deadlock)
-        # Iterators and Rx observers join the subject when there are any.
+        self.wait_graph = WaitGraph(timeouts.deadlock)
+        # Iterators and Rx observers join the fan-out when there are any.
         self.notifications = Notifications(
-            lambda: self.subject.attach(self.notifications), self.pressure
+            lambda: self.fan_out.attach(self.notifications), self.back_pressure
         )
-        self._tap = Tap(self.pressure)
+        self._tap = Tap(self.back_pressure)
 
     @property
     def backlog(self) -> int:
         """Events that wait for the slowest consumer."""
-        return self.subject.backlog + self._held()
+        return self.fan_out.backlog + self._held()
 
     # ------------------------------------------------------------------ who consumes
 
     def register(
         self,
         handler: Handler,
-        selection: Selection,
+        event_filter: EventFilter,
         *,
         order: Order | None,
         on_error: OnError,
         barrier: bool,
     ) -> HandlerRegistration:
-        """Call a handler for the events of a selection."""
-        self._at_home()
+        """Call a handler for the events that a filter wants."""
+        self._check_loop()
         registration = HandlerRegistration(
             handler,
-            selection,
+            event_filter,
             order=order or self._order,
             on_error=on_error,
             barrier=barrier,
             timeout=self._handler_timeout,
-            relief=self.pressure,
+            gate=self.back_pressure,
             failed=self._handler_failed,
             ended=self._registration_ended,
         )
         self._registrations.append(registration)
-        self.subject.attach(registration, first=True)
+        self.fan_out.attach(registration, first=True)
         return registration
 
     def _registration_ended(self, registration: HandlerRegistration) -> None:
-        self.subject.detach(registration)
+        self.fan_out.detach(registration)
         if registration in self._registrations:
             self._registrations.remove(registration)
 
-    def iterate(self, selection: Selection) -> EventIterator[Any]:
-        """A new iterator over the events of the session that a selection wants."""
-        self._at_home()
-        iterator: Iteration[Event] = Iteration(selection, relief=self.pressure)
+    def iterate(self, event_filter: EventFilter) -> EventIterator[Any]:
+        """A new iterator over the events of the session that a filter wants."""
+        self._check_loop()
+        iterator: Iteration[Event] = Iteration(event_filter, gate=self.back_pressure)
         self._tap.add(iterator)
-        self.subject.attach(self._tap)
+        self.fan_out.attach(self._tap)
         return iterator
 
     def route(self, streams: JobStreams) -> None:
         """Give the events of each job to its stream, too."""
         self._streams = streams
-        self.subject.attach(streams)
+        self.fan_out.attach(streams)
 
     def _iterators(self) -> Iterator[Iteration[Event]]:
         """All iterators that are in use."""
@@ -182,7 +182,7 @@ class Consumers:
             if registration.barrier:
                 yield from registration.barriers(job_id)
 
-    def own_call(self, job_id: str) -> Call | None:
+    def own_call(self, job_id: str) -> HandlerCall | None:
         """The calling handler, if the end of this job would wait for it.
 
         Raises:
@@ -203,8 +203,11 @@ class Consumers:
         call = calling()
         if call is None:
             return None
-        self._excused.add(call.lane.registration)
-        return call.lane.registration
+        own = (one for one in self._registrations if one is call.lane.registration)
+        registration = next(own, None)  # None: a handler of another client calls
+        if registration is not None:
+            self._excused.add(registration)
+        return registration
 
     def _expected(self) -> list[HandlerRegistration]:
         return [one for one in self._registrations if one not in self._excused]
@@ -215,7 +218,7 @@ class Consumers:
         """Wait until every handler is done with what was published; not for the caller's own."""
         for registration in self._expected():
             reached = [(lane, lane.taken) for lane in registration.lanes]
-            await self.waits.lanes(reached, "handlers", but_own=True)
+            await self.wait_graph.wait_for(reached, "handlers", but_own=True)
         await self.notifications.drained()
 
     def end(self, error: Callable[[], ArcpError], cause: ArcpError | None) -> None:
@@ -228,15 +231,15 @@ class Consumers:
         self.slow.close()
 
 
-class _Crowd:
-    """All consumers, as `Pressure` sees them."""
+class _AllConsumers:
+    """All consumers, as `BackPressure` sees them."""
 
     def __init__(
         self,
-        subject: Subject,
+        fan_out: FanOut,
         iterators: Callable[[], Iterator[Iteration[Event]]],
         backlog: Callable[[], int],
     ) -> None:
         self.iterators = iterators
-        self.weight = subject.weight
+        self.weight = fan_out.weight
         self.backlog = backlog

@@ -1,7 +1,7 @@
 """Runs one session on its links: gives events to consumers, and answers to the requests.
 
 The part of a client that owns the session, the link that carries it and the checkpoint. A frame
-goes from the link's reader through the session to the subject in one synchronous step; from there
+goes from the link's reader through the session to the fan-out in one synchronous step; from there
 each consumer takes its own time. See the page "How an event travels" in the docs.
 """
 
@@ -106,8 +106,8 @@ class SessionEngine:
         self._policy = reconnect
         self._timeouts = timeouts
         self._consumers = consumers
-        self._subject = consumers.subject
-        self._pressure = consumers.pressure
+        self._fan_out = consumers.fan_out
+        self._back_pressure = consumers.back_pressure
         self._jobs = jobs
         self._states = states
         self._ended = ended
@@ -118,8 +118,8 @@ class SessionEngine:
                 store,
                 connector.target,
                 key,
-                subject=self._subject,
-                pressure=self._pressure,
+                fan_out=self._fan_out,
+                back_pressure=self._back_pressure,
                 fenced=self.stop,
             )
         self._line: _Carrier | None = None
@@ -145,11 +145,13 @@ class SessionEngine:
     def _assemble(self, checkpoint: Checkpoint | None) -> _Carrier:
         """Put together what keeps the session on a link."""
         durability = self._durability
-        publish = self._subject.publish if durability is None else durability.offer
+        publish = self._fan_out.publish if durability is None else durability.offer
         if checkpoint is not None:
             self._session = self._new_session(checkpoint=checkpoint)
         driver = Driver(self._session, publish=publish, tell=self._tell)
-        ingress = Ingress(driver, self._pressure, spill=self._buffer.spill, keep=self._buffer.bytes)
+        ingress = Ingress(
+            driver, self._back_pressure, spill=self._buffer.spill, keep=self._buffer.bytes
+        )
         manager = ReconnectManager(
             self._connector,
             driver,
@@ -160,7 +162,7 @@ class SessionEngine:
             outbox=self._buffer.bytes,
             changed=self._states.change,
         )
-        acks = Acknowledger(driver, self._subject, safe=self._safe_mark)
+        acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark)
         self._line = _Carrier(driver, ingress, manager, acks)
         if durability is not None:
             if checkpoint is not None:
@@ -257,10 +259,10 @@ class SessionEngine:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request.token = answer
         try:
-            with self._pressure.inside(answer):
+            with self._back_pressure.inside(answer):
                 self._session.request(request, driver.now)
                 driver.carry()
-                self._pressure.eased()
+                self._back_pressure.progress()
                 return await answer
         finally:
             self._session.withdraw(request)
@@ -321,20 +323,20 @@ class SessionEngine:
         """Wait until what arrived until now is with its consumers."""
         passed = self._durability.passed() if self._durability is not None else None
         if passed is not None:
-            await self._pressure.wanted(passed)
+            await self._back_pressure.wait_for(passed)
 
     def stats(self) -> Stats:
         """Counters since the client was made."""
         if self._line is None:
             return Stats()
-        session, subject, line = self._session, self._subject, self._line
+        session, fan_out, line = self._session, self._fan_out, self._line
         if line.driver.moving:
             line.driver.flush()
         now = line.driver.now
-        since = subject.since()
+        since = fan_out.since()
         return Stats(
-            received=subject.published,
-            processed=subject.processed,
+            received=fan_out.published,
+            processed=fan_out.processed,
             queued=self._consumers.backlog,
             spilled=line.ingress.spilled,
             repeated=session.repeated,

@@ -12,8 +12,8 @@ from reactivex import Observable
 
 from arcp_client import _arguments as check
 from arcp_client._client.consumers import Consumers
+from arcp_client._dispatch.event_filter import EventFilter, Kind
 from arcp_client._dispatch.registration import Handler, OnError, Registration
-from arcp_client._dispatch.selection import Kind, Selection
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client.errors import HandlerError
 from arcp_client.events import Event, Unknown
@@ -157,7 +157,7 @@ class EventMethods:
         """
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
-        Selection(kinds)
+        EventFilter(kinds)
         self._check(job, order, on_error, barrier)
 
         def register(handler: Handler) -> Handler:
@@ -304,7 +304,7 @@ class EventMethods:
         self._check(job, order, on_error, barrier)
         job_id = job.id if isinstance(job, JobHandle) else job
         return self._consumers.register(
-            handler, Selection(kinds, job_id), order=order, on_error=on_error, barrier=barrier
+            handler, EventFilter(kinds, job_id), order=order, on_error=on_error, barrier=barrier
         )
 
     def _check(self, job: Any, order: Any, on_error: Any, barrier: Any) -> None:
@@ -367,7 +367,7 @@ class EventMethods:
         Raises:
             TypeError: a kind is neither a class nor a vendor's name.
         """
-        return self._consumers.iterate(Selection(kinds))
+        return self._consumers.iterate(EventFilter(kinds))
 
     @property
     def notifications(self) -> Observable[Event]:

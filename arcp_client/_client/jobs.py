@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from arcp_client._client.submission import Submission
+from arcp_client._dispatch.early_events import EVENTS, EarlyEvents
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
-from arcp_client._dispatch.unclaimed import EVENTS, Unclaimed
 from arcp_client._jobrecord import JobOwner, JobRecord
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError
@@ -47,7 +47,7 @@ class JobTable:
         self._keys: dict[str, tuple[str, JobRecord]] = {}
         self._expected: Counter[str] = Counter()
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
-        self._unclaimed = Unclaimed(wanted=self._in_use, drop=self._give_up)
+        self._early_events = EarlyEvents(wanted=self._in_use, drop=self._give_up)
 
     # -- looking up
 
@@ -58,8 +58,8 @@ class JobTable:
     def record(self, job_id: str) -> JobRecord:
         """The record of a job, made if need be. The runtime, or a caller, told of it."""
         record = self.get(job_id)
-        if self._unclaimed.claim(job_id) and record is not None and job_id not in self._expected:
-            record.retention.limit()
+        if self._early_events.claim(job_id) and record is not None and job_id not in self._expected:
+            record.replay_buffer.limit()
         if record is None:
             return self._follow(JobRecord(job_id, self._owner, self.streams.memory))
         if job_id not in self._open and not record.over:
@@ -175,14 +175,14 @@ class JobTable:
             record.lose(error)
         self._open.clear()
         self._keys.clear()
-        self._unclaimed.close()
+        self._early_events.close()
 
     def _unknown(self, job_id: str) -> JobStream | None:
         """An event came of a job that nobody told of (D12)."""
-        if not self._unclaimed.admits(job_id):
+        if not self._early_events.admits(job_id):
             return None
         record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))
-        record.retention.limit(_EXPECTED if job_id in self._expected else EVENTS)
+        record.replay_buffer.limit(_EXPECTED if job_id in self._expected else EVENTS)
         return record
 
     def _give_up(self, job_id: str) -> None:
@@ -194,7 +194,7 @@ class JobTable:
         return record is not None and record.in_use
 
     def _ended(self, stream: JobStream) -> None:
-        self._unclaimed.claim(stream.job_id)
+        self._early_events.claim(stream.job_id)
         record = self._open.pop(stream.job_id, None)
         if record is not None:
             self._release(record)

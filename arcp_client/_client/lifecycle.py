@@ -67,7 +67,7 @@ class Lifecycle:
 
     # ------------------------------------------------------------------ where it stands
 
-    def at_home(self) -> None:
+    def check_loop(self) -> None:
         """Whoever waits in another event loop would not be woken.
 
         Raises:
@@ -94,7 +94,7 @@ class Lifecycle:
             raise self._states.closed_error()
         if not self._engine.assembled:
             raise LocalProtocolError("the client is not connected: call connect() first")
-        self.at_home()
+        self.check_loop()
 
     # ------------------------------------------------------------------ the beginning
 
@@ -104,7 +104,7 @@ class Lifecycle:
             self._running = self._owner.spawn(self._run(), name="reconnect")
             self._states.home = self._running.get_loop()
         running = self._running
-        self.at_home()
+        self.check_loop()
         self._connecting += 1
         try:
             await self.connected()
@@ -146,7 +146,7 @@ class Lifecycle:
 
     async def connected(self) -> None:
         """Wait until the session is live."""
-        self.at_home()
+        self.check_loop()
         while not isinstance(self._states.now, Live):
             if self._states.closed:
                 raise self._states.closed_error()
@@ -158,7 +158,7 @@ class Lifecycle:
 
     async def drain(self, seconds: float) -> None:
         """Wait until every handler is done with what arrived until now."""
-        self.at_home()
+        self.check_loop()
         async with asyncio.timeout(seconds):
             await self._drained()
 
@@ -177,7 +177,7 @@ class Lifecycle:
         if self._running is None:
             self.end(None)
             return
-        self.at_home()
+        self.check_loop()
         mine = self._consumers.excuse_caller()
         if self._closing is None:
             seconds = self._timeouts.close if timeout is None else timeout

@@ -117,7 +117,7 @@ class Wiring:
             asked=lambda: self.engine.asks,
             held=lambda: self.engine.held,
             active=lambda: self.engine.active(),
-            at_home=lambda: self.lifecycle.at_home(),
+            check_loop=lambda: self.lifecycle.check_loop(),
             failed=lambda cause: self.engine.stop(cause),
         )
         self.states = States()
@@ -152,9 +152,9 @@ class Wiring:
         consumers = self.consumers
         return JobOwner(
             notifications=consumers.notifications,
-            relief=consumers.pressure,
-            at_home=lambda: self.lifecycle.at_home(),
-            waits=consumers.waits,
+            gate=consumers.back_pressure,
+            check_loop=lambda: self.lifecycle.check_loop(),
+            wait_graph=consumers.wait_graph,
             barriers=consumers.barriers,
             own_call=consumers.own_call,
             chunk_log=lambda job_id: self.engine.chunk_log(job_id),

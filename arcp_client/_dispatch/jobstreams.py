@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from arcp_client._dispatch.relief import Relief
-from arcp_client._dispatch.retention import Memory, Retention
-from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.event_filter import EventFilter
+from arcp_client._dispatch.reader_gate import ReaderGate
+from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
 from arcp_client.events import Event, Gap
 
@@ -20,23 +20,23 @@ class JobStream:
     """What is delivered of one job.
 
     Attributes:
-        retention: its last events, for iterators that come late.
+        replay_buffer: its last events, for iterators that come late.
         tap: its iterators.
         ended: its terminal event was delivered.
 
     Args:
         job_id: which job.
-        relief: told when iterators are read.
+        gate: told when iterators are read.
         memory: what it shares with others.
     """
 
-    __slots__ = ("_memory", "ended", "job_id", "relief", "retention", "tap")
+    __slots__ = ("_memory", "ended", "gate", "job_id", "replay_buffer", "tap")
 
-    def __init__(self, job_id: str, relief: Relief, memory: Memory) -> None:
+    def __init__(self, job_id: str, gate: ReaderGate, memory: ReplayMemory) -> None:
         self.job_id = job_id
-        self.relief = relief
-        self.retention = Retention(memory)
-        self.tap = Tap(relief)
+        self.gate = gate
+        self.replay_buffer = ReplayBuffer(memory)
+        self.tap = Tap(gate)
         self.ended = False
         self._memory = memory
 
@@ -48,25 +48,25 @@ class JobStream:
             now: when.
             largest: bytes of the largest of them, or more.
         """
-        self.retention.extend(events, largest)
+        self.replay_buffer.extend(events, largest)
         if self.tap.listening:
             self.tap.accept(events, now)
         if events[-1].terminal or self.ended:
             self.ended = True
             self.tap.end()
 
-    def iterate(self, selection: Selection) -> EventIterator[Event]:
+    def iterate(self, event_filter: EventFilter) -> EventIterator[Event]:
         """A new iterator: what is retained first, then what comes, up to the terminal event."""
-        self.relief.at_home()
-        iterator: Iteration[Event] = Iteration(selection, until_terminal=True, relief=self.relief)
-        iterator.remember(self.retention.replay(self.job_id))
+        self.gate.check_loop()
+        iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)
+        iterator.remember(self.replay_buffer.replay(self.job_id))
         self.tap.add(iterator)
         self._memory.listened.add(self)
         return iterator
 
 
 class JobStreams:
-    """The streams of a client's jobs; a consumer of the subject.
+    """The streams of a client's jobs; a consumer of the fan-out.
 
     Args:
         unknown: called with a job id at its first event; gives the stream to use, or ``None``.
@@ -79,7 +79,7 @@ class JobStreams:
     def __init__(
         self, unknown: Callable[[str], JobStream | None], ended: Callable[[JobStream], None]
     ) -> None:
-        self.memory = Memory()
+        self.memory = ReplayMemory()
         self._unknown = unknown
         self._ended = ended
         self._open: dict[str, JobStream] = {}

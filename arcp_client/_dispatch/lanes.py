@@ -10,16 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from arcp_client._dispatch.calls import Edge, number_call, numbered
-from arcp_client._dispatch.relief import Relief
+from arcp_client._dispatch.deadlock import LaneOwner, WaitEdge, number_call, numbered
+from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._rx.delivery import Delivery
 from arcp_client._rx.sink import Sink
 from arcp_client.events import Event
-
-if TYPE_CHECKING:
-    from arcp_client._dispatch.registration import HandlerRegistration
 
 __all__ = ["JobLane", "Lane", "SessionLane"]
 
@@ -31,19 +28,19 @@ class Lane:
         registration: whose it is.
         taken: events that came here.
         done: events whose handlers have ended; the next one is in hand, or next to be.
-        waiters: who waits for `done` to come to a count.
+        waiters: futures that wait for `done` to come to a count.
         edges: what the running handler, or tasks that it started, wait for.
     """
 
-    __slots__ = ("_over", "done", "edges", "registration", "relief", "taken", "waiters")
+    __slots__ = ("_over", "done", "edges", "gate", "registration", "taken", "waiters")
 
-    def __init__(self, registration: HandlerRegistration, relief: Relief) -> None:
+    def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         self.registration = registration
-        self.relief = relief
+        self.gate = gate
         self.taken = 0
         self.done = 0
         self.waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self.edges: list[Edge] = []
+        self.edges: list[WaitEdge] = []
         self._over = False
 
     def waiting(self) -> Iterator[Event]:
@@ -84,11 +81,11 @@ class Lane:
             self.waiters.append((count, waiter))
         return waiter
 
-    def ease(self, outstanding: int) -> None:
-        """So many are left: tell whoever waits for consumers, if that may be few enough."""
-        relief = self.relief
-        if relief.heavy or outstanding == relief.low or not outstanding:
-            relief.eased()
+    def report_progress(self, outstanding: int) -> None:
+        """So many are left: tell the reader, if that may be few enough."""
+        gate = self.gate
+        if gate.heavy or outstanding == gate.low or not outstanding:
+            gate.progress()
 
     def abandon(self) -> None:
         """Nothing more will be handled here: let nobody wait."""
@@ -124,8 +121,8 @@ class SessionLane(Lane):
 
     evicts = False
 
-    def __init__(self, registration: HandlerRegistration, relief: Relief) -> None:
-        super().__init__(registration, relief)
+    def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
+        super().__init__(registration, gate)
         self.queue: deque[Event] = deque()
         self.take: Callable[[], Event] = self.queue.popleft
         self._batches: deque[tuple[int, float, list[Event]]] = deque()
@@ -170,16 +167,9 @@ class SessionLane(Lane):
         else:
             numbered(self._sink.context, self, self.done)
 
-    def attach(self, sink: Sink[Event]) -> bool:
+    def attach(self, sink: Sink[Event]) -> None:
         """This operator empties the lane."""
         self._sink = sink
-        return True
-
-    def start(self) -> None:
-        """Nothing comes before the operator is there."""
-
-    def dispose(self) -> None:
-        """The operator has left."""
 
     def new_slot(self) -> SessionLane:
         """The delivery of whichever event is in hand."""
@@ -202,12 +192,12 @@ class SessionLane(Lane):
             number_call(done)
             if self.waiters:
                 self._tell()
-            relief = self.relief
-            if relief.watching:
-                if relief.follower is not None:
-                    relief.follower(self._at(done - 1))
-                if relief.easing:
-                    self.ease(self.taken - done)
+            gate = self.gate
+            if gate.watching:
+                if gate.follower is not None:
+                    gate.follower(self._at(done - 1))
+                if gate.progress_wanted:
+                    self.report_progress(self.taken - done)
 
     def _at(self, number: int) -> Event:
         return next(
@@ -222,8 +212,8 @@ class JobLane(Lane):
 
     __slots__ = ("_events", "_head", "_later")
 
-    def __init__(self, registration: HandlerRegistration, relief: Relief) -> None:
-        super().__init__(registration, relief)
+    def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
+        super().__init__(registration, gate)
         self._events: deque[Event] = deque()
         # When the head came, and from which count on another moment holds: most lanes never
         # live long enough for a second one.
@@ -248,8 +238,8 @@ class JobLane(Lane):
             self._head = self._later.pop(0)[1]
         if self.waiters:
             self._tell()
-        if self.relief.follower is not None:
-            self.relief.follower(event)
+        if self.gate.follower is not None:
+            self.gate.follower(event)
 
     def waiting(self) -> Iterator[Event]:
         return iter(self._events)

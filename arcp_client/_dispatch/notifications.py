@@ -13,7 +13,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from arcp_client import _arguments as check
-from arcp_client._dispatch.relief import Relief
+from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._rx.delivery import Delivery, publish
 from arcp_client._tasks import as_exception, pass_on
 from arcp_client.events import Event, Gap
@@ -31,13 +31,13 @@ class Notifications(Observable[Event]):
 
     Args:
         observed: called at every subscription.
-        relief: told when an event that was held is done.
+        gate: told when an event that was held is done.
     """
 
-    def __init__(self, observed: Callable[[], None], relief: Relief) -> None:
+    def __init__(self, observed: Callable[[], None], gate: ReaderGate) -> None:
         super().__init__()
         self._observed = observed
-        self._relief = relief
+        self._gate = gate
         self._observers: dict[object, _Observer] = {}
         self._pending: dict[int, tuple[Event, float]] = {}
         self._drained: list[asyncio.Future[None]] = []
@@ -62,7 +62,7 @@ class Notifications(Observable[Event]):
                 ``concat_map_async(handler)`` in a pipe, or use ``client.on``.
             LocalProtocolError: called outside the client's event loop.
         """
-        self._relief.at_home()
+        self._gate.check_loop()
         observer = _Observer(on_next, on_error, on_completed)
         if self._ended:
             observer.end(self._error)
@@ -76,7 +76,7 @@ class Notifications(Observable[Event]):
 
         return Disposable(leave)
 
-    # -- for the subject
+    # -- for the fan-out
 
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         for event in events:
@@ -100,16 +100,16 @@ class Notifications(Observable[Event]):
 
     def _done(self, number: int, _processed: bool) -> None:
         done = self._pending.pop(number, None)
-        relief = self._relief
-        if relief.follower is not None and done is not None:
-            relief.follower(done[0])
+        gate = self._gate
+        if gate.follower is not None and done is not None:
+            gate.follower(done[0])
         if not self._pending and self._drained:
             waiting, self._drained = self._drained, []
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
-        if relief.easing:
-            relief.eased()
+        if gate.progress_wanted:
+            gate.progress()
 
     async def drained(self) -> None:
         """Wait until the operators of `arcp_client.rx` behind it hold no event."""

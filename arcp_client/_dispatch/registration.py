@@ -1,8 +1,9 @@
 """Runs the handlers of one registration, which is a subscription with lanes of its own (D1, D2).
 
-Under `Order.SESSION` it has one lane, drained by ``rx.concat_map_async``: the next handler starts
-after the previous one finished. Under `Order.JOB` it has a lane a job, by
-``rx.concat_map_async_by``.
+Under `Order.SESSION` a registration has one lane, and is drained by the sink of
+``rx.concat_map_async``: the next handler starts after the previous one finished. Under `Order.JOB`
+it has a lane a job, and the sink of ``rx.concat_map_async_by``. Events are fed to the sink
+directly.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, cast
 
-from reactivex import Observable, abc
-from reactivex.disposable import Disposable
-
-from arcp_client._dispatch.calls import set_lane
+from arcp_client._dispatch.deadlock import set_lane
+from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.lanes import JobLane, Lane, SessionLane
-from arcp_client._dispatch.relief import Relief
-from arcp_client._dispatch.selection import Selection
-from arcp_client._rx.handling import HandlerSink, name_of
-from arcp_client._rx.sink import Unicast
+from arcp_client._dispatch.reader_gate import ReaderGate
+from arcp_client._rx.buffer import Inbox
+from arcp_client._rx.handling import HandlerSink, Options, name_of
+from arcp_client._rx.keyed import Keyed
+from arcp_client._rx.serial import Serial
+from arcp_client._rx.sink import Downstream
 from arcp_client.events import Event, Gap
 from arcp_client.policy import Order
-from arcp_client.rx import concat_map_async, concat_map_async_by
 
 __all__ = ["Handler", "HandlerRegistration", "OnError", "Registration"]
 
@@ -34,21 +34,6 @@ _log = logging.getLogger("arcp_client.dispatch")
 Handler = Callable[[Any], Awaitable[Any] | Any]
 OnError = Literal["skip", "stop"] | Callable[[Any, Exception], Awaitable[None] | None]
 Failure = Callable[["HandlerRegistration", Event, Exception], Awaitable[None] | None]
-
-
-class _Fed(Observable[Event]):
-    """A source whose one operator is fed directly."""
-
-    def subscribe(
-        self,
-        on_next: Any = None,
-        on_error: Any = None,
-        on_completed: Any = None,
-        *,
-        scheduler: abc.SchedulerBase | None = None,
-    ) -> abc.DisposableBase:
-        """Attach the operator."""
-        return Disposable()
 
 
 class Registration:
@@ -80,39 +65,39 @@ class Registration:
 
 
 class HandlerRegistration(Registration):
-    """A registration as the client sees it: a consumer of the subject."""
+    """A registration as the client sees it: a consumer of the fan-out."""
 
     def __init__(
         self,
         handler: Handler,
-        selection: Selection,
+        event_filter: EventFilter,
         *,
         order: Order = Order.SESSION,
         on_error: OnError = "skip",
         barrier: bool = True,
         timeout: float | None = None,
-        relief: Relief,
+        gate: ReaderGate,
         failed: Failure,
         ended: Callable[[HandlerRegistration], None],
     ) -> None:
-        self.selection = selection
+        self.event_filter = event_filter
         self.on_error = on_error
         self.barrier = barrier
         self.name = name_of(handler)
         self._handler = handler
-        self._relief = relief
+        self._gate = gate
         self._failed = failed
         self._ended = ended
         self._timeout = timeout
         # Handlers see what the code that registered them saw, not what called connect() (D19).
         self._context = contextvars.copy_context()
-        self._admits = selection.by_class
-        self._exact = selection.exact
-        self._wants_all = selection.everything
+        self._admits = event_filter.by_class
+        self._exact = event_filter.exact
+        self._wants_all = event_filter.everything
         self._sink: HandlerSink[Event, Any] | None = None
         self._disposed = False
         self._frozen = False
-        self._lane = SessionLane(self, relief) if order is Order.SESSION else None
+        self._lane = SessionLane(self, gate) if order is Order.SESSION else None
         self._by_job: dict[str | None, JobLane] = {}
         self._taken = 0
         self._done = 0
@@ -127,7 +112,7 @@ class HandlerRegistration(Registration):
     def dispose(self) -> None:
         if self._disposed:
             return
-        self._relief.at_home()
+        self._gate.check_loop()
         self._disposed = True
         self._ended(self)
         self._halt()
@@ -136,7 +121,7 @@ class HandlerRegistration(Registration):
         self._by_job.clear()
         self._behind.clear()
         self._done = self._taken
-        self._relief.eased()
+        self._gate.progress()
 
     def freeze(self) -> None:
         """Run no more handlers, and count what is not handled as not processed, for good."""
@@ -150,7 +135,7 @@ class HandlerRegistration(Registration):
         if self._sink is not None:
             self._sink.dispose()
 
-    # -- for the subject
+    # -- for the fan-out
 
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
         wanted = events if self._wants_all else self._wanted(events)
@@ -166,13 +151,13 @@ class HandlerRegistration(Registration):
             self._line_up(wanted, now)
 
     def takes(self, gap: Gap) -> bool:
-        return not self._frozen and self.selection.matches(gap)
+        return not self._frozen and self.event_filter.matches(gap)
 
     def _wanted(self, events: list[Event]) -> list[Event]:
         admits = self._admits
         if self._exact:
             return [event for event in events if admits[type(event)]]
-        matches = self.selection.matches
+        matches = self.event_filter.matches
         return [event for event in events if admits[type(event)] and matches(event)]
 
     @property
@@ -220,20 +205,15 @@ class HandlerRegistration(Registration):
     # -- running handlers
 
     def _start(self) -> HandlerSink[Event, Any]:
-        source: Observable[Event]
+        sink: HandlerSink[Event, Any]
         if self._lane is not None:
-            source = Unicast(cast(Any, self._lane))
-            operator = concat_map_async(
-                self._handler, on_error=self._on_error, item_timeout=self._timeout
-            )
-            subscribed = source.pipe(operator).subscribe(on_error=self._cut_off)
+            options = Options(self._handler, self._on_error, item_timeout=self._timeout)
+            sink = Serial(options, Downstream(on_error=self._cut_off))
+            sink.inbox = cast("Inbox", self._lane)  # it behaves as one, and counts what is done
+            self._lane.attach(sink)
         else:
-            source = _Fed()
-            keyed = concat_map_async_by(
-                _job_of, self._in_lane(), on_error=self._on_error, item_timeout=self._timeout
-            )
-            subscribed = source.pipe(keyed).subscribe(self._finished, on_error=self._cut_off)
-        sink = cast("HandlerSink[Event, Any]", subscribed)
+            options = Options(self._in_lane(), self._on_error, item_timeout=self._timeout)
+            sink = Keyed(_job_of, options, Downstream(self._finished, self._cut_off))
         # A handler may cancel the task it runs in; the client disposes of its lanes when it ends.
         sink.outlives_cancel = True
         return sink
@@ -272,7 +252,7 @@ class HandlerRegistration(Registration):
         for event in events:
             lane = lanes.get(event.job_id)
             if lane is None:
-                lane = lanes[event.job_id] = JobLane(self, self._relief)
+                lane = lanes[event.job_id] = JobLane(self, self._gate)
             lane.add(event, now)
         if events and self._sink is not None:
             self._sink.feed(events)
@@ -310,8 +290,8 @@ class HandlerRegistration(Registration):
             del self._by_job[event.job_id]
             if self._behind and not self._by_job:
                 self._go_on()
-        if self._relief.easing:
-            lane.ease(self.outstanding)
+        if self._gate.progress_wanted:
+            lane.report_progress(self.outstanding)
 
 
 def _job_of(event: Event) -> str | None:

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from arcp_client._dispatch.relief import Relief
-from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.event_filter import EventFilter
+from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client.events import Event, Gap
 
 __all__ = ["EventIterator", "Iteration", "Tap"]
@@ -49,20 +49,24 @@ class Iteration(EventIterator[E], Generic[E]):
     """An iterator as those see it that feed it.
 
     Args:
-        selection: which events it wants.
+        event_filter: which events it wants.
         until_terminal: it ends after a terminal event.
-        relief: told when it is read.
+        gate: told when it is read.
 
     Attributes:
         pulls: how often it was asked for an item.
     """
 
     def __init__(
-        self, selection: Selection, *, until_terminal: bool = False, relief: Relief | None = None
+        self,
+        event_filter: EventFilter,
+        *,
+        until_terminal: bool = False,
+        gate: ReaderGate | None = None,
     ) -> None:
-        self._selection = selection
-        self._admits = selection.by_class
-        self._relief = relief
+        self._event_filter = event_filter
+        self._admits = event_filter.by_class
+        self._gate = gate
         self._until_terminal = until_terminal
         self._past: deque[Event] = deque()
         self._queue: deque[Event] = deque()
@@ -76,16 +80,16 @@ class Iteration(EventIterator[E], Generic[E]):
         self.pulls = 0
 
     async def __anext__(self) -> E:
-        relief = self._relief
-        if not self.pulls and relief is not None:
-            relief.at_home()
+        gate = self._gate
+        if not self.pulls and gate is not None:
+            gate.check_loop()
         event, self._current = self._current, None
         self.pulls += 1
-        if relief is not None and relief.watching:
-            if relief.follower is not None and event is not None:
-                relief.follower(event)
-            if relief.easing:
-                relief.eased()
+        if gate is not None and gate.watching:
+            if gate.follower is not None and event is not None:
+                gate.follower(event)
+            if gate.progress_wanted:
+                gate.progress()
         if self._past:
             return self._given(self._past.popleft())
         while not self._queue:
@@ -108,14 +112,14 @@ class Iteration(EventIterator[E], Generic[E]):
             self._ended = True
             self._error = None
             self._queue.clear()
-        return event  # type: ignore[return-value]  # the selection saw to its class
+        return event  # type: ignore[return-value]  # the filter saw to its class
 
     async def _arrival(self) -> None:
         if self._waiter is not None:
             raise RuntimeError("this iterator is already being awaited in another task")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
-            await (self._waiter if self._relief is None else self._relief.wanted(self._waiter))
+            await (self._waiter if self._gate is None else self._gate.wait_for(self._waiter))
         finally:
             self._waiter = None
 
@@ -124,8 +128,8 @@ class Iteration(EventIterator[E], Generic[E]):
         self._past.clear()
         self._queue.clear()
         self._current = self._overflow = None
-        if self._relief is not None:
-            self._relief.eased()
+        if self._gate is not None:
+            self._gate.progress()
 
     # -- for the tap
 
@@ -143,7 +147,7 @@ class Iteration(EventIterator[E], Generic[E]):
         if self._ended:
             return
         admits = self._admits
-        if self._selection.exact:
+        if self._event_filter.exact:
             wanted = [event for event in events if admits[type(event)] or type(event) is Gap]
         else:
             wanted = [event for event in events if self._wants(event)]
@@ -158,7 +162,7 @@ class Iteration(EventIterator[E], Generic[E]):
         self._wake()
 
     def _wants(self, event: Event) -> bool:
-        return self._selection.matches(event) or isinstance(event, Gap)
+        return self._event_filter.matches(event) or isinstance(event, Gap)
 
     def end(self, error: Callable[[], BaseException] | None) -> None:
         """No more events follow those that are queued."""
@@ -218,16 +222,16 @@ class Iteration(EventIterator[E], Generic[E]):
 
 
 class Tap:
-    """A set of iterators that get the same events; a consumer of the subject.
+    """A set of iterators that get the same events; a consumer of the fan-out.
 
     It holds its iterators weakly.
 
     Args:
-        relief: told when an iterator went away and what it held is done.
+        gate: told when an iterator went away and what it held is done.
     """
 
-    def __init__(self, relief: Relief | None = None) -> None:
-        self._relief = relief
+    def __init__(self, gate: ReaderGate | None = None) -> None:
+        self._gate = gate
         self._iterators: list[weakref.ref[Iteration[Event]]] = []
         self._ended = False
         self._error: Callable[[], BaseException] | None = None
@@ -242,8 +246,8 @@ class Tap:
     def _gone(self, ref: weakref.ref[Iteration[Event]]) -> None:
         if ref in self._iterators:
             self._iterators.remove(ref)
-        if self._relief is not None and self._relief.watching:
-            self._relief.eased()
+        if self._gate is not None and self._gate.watching:
+            self._gate.progress()
 
     def takes(self, gap: Gap) -> bool:
         return any(iterator.open for iterator in self.iterators())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from arcp_client._dispatch.subject import Subject
+from arcp_client._dispatch.fan_out import FanOut
 from arcp_client._link.driver import Driver
 
 __all__ = ["Acknowledger"]
@@ -18,13 +18,13 @@ class Acknowledger:
 
     Args:
         driver: carries the session.
-        subject: knows what was processed.
+        fan_out: knows what was processed.
         safe: what of a mark may be acknowledged: all of it, or only what was saved.
     """
 
-    def __init__(self, driver: Driver, subject: Subject, *, safe: Callable[[int], int]) -> None:
+    def __init__(self, driver: Driver, fan_out: FanOut, *, safe: Callable[[int], int]) -> None:
         self._driver = driver
-        self._subject = subject
+        self._fan_out = fan_out
         self._safe = safe
         self._acked = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -34,7 +34,7 @@ class Acknowledger:
     def mark(self) -> int:
         """Every number up to it was processed by every consumer."""
         session = self._driver.session
-        return session.ackable(self._subject.mark(session.session_id or "", session.received))
+        return session.ackable(self._fan_out.mark(session.session_id or "", session.received))
 
     def plan(self) -> None:
         """Something may have been processed."""
@@ -58,7 +58,7 @@ class Acknowledger:
         if mark < driver.session.received:
             self.plan()
         else:
-            self._subject.quiet = True
+            self._fan_out.quiet = True
 
     def renewed(self) -> None:
         """A new session numbers from 1 again."""

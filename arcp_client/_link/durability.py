@@ -29,8 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from arcp_client._deadline import Deadline
-from arcp_client._dispatch.pressure import Pressure
-from arcp_client._dispatch.subject import Subject
+from arcp_client._dispatch.back_pressure import BackPressure
+from arcp_client._dispatch.fan_out import FanOut
 from arcp_client._link.checkpoints import Checkpointer
 from arcp_client._link.driver import Driver
 from arcp_client._link.ended_jobs import EndedJobs
@@ -61,8 +61,8 @@ class Durability:
         store: where to keep it.
         target: who the client talks to.
         key: which of the client's sessions with it.
-        subject: who consumes, and how far each one is.
-        pressure: told by consumers of what they are done with.
+        fan_out: who consumes, and how far each one is.
+        back_pressure: told by consumers of what they are done with.
         fenced: told that another client holds the store's lock now.
 
     Attributes:
@@ -75,16 +75,16 @@ class Durability:
         target: str,
         key: str,
         *,
-        subject: Subject,
-        pressure: Pressure,
+        fan_out: FanOut,
+        back_pressure: BackPressure,
         fenced: Callable[[StoreLocked], None] = lambda _error: None,
     ) -> None:
         self.durable = store.durable
         self._store = store
         self._target = target
         self._key = key
-        self._subject = subject
-        self._pressure = pressure
+        self._fan_out = fan_out
+        self._back_pressure = back_pressure
         self._tell_fenced = fenced
         self._fenced = False
         self._spool: Path | None = None
@@ -139,12 +139,12 @@ class Durability:
             fenced=self._was_fenced,
             publish=self._publish,
             whole=driver.session.reorder_block_end,
-            idle=lambda: self._subject.backlog == 0,
-            urgent=lambda: self._pressure.urgent,
+            idle=lambda: self._fan_out.backlog == 0,
+            urgent=lambda: self._back_pressure.urgent,
             every=self._store.every,
             interval=self._store.interval,
         )
-        self._pressure.follower = self._writer.finished
+        self._back_pressure.follower = self._writer.finished
         self._writer.start(self._last)
 
     def freeze(self) -> None:
@@ -152,7 +152,7 @@ class Durability:
         if self._writer is None or self._final is not None:
             return
         self._final = self._snapshot(self._writer.seen)
-        self._pressure.follower = None
+        self._back_pressure.follower = None
 
     async def close(self, *, forget: bool, deadline: Deadline | None = None) -> None:
         """Save a last time, or delete the checkpoint with ``forget``, and let go of it.
@@ -288,9 +288,9 @@ class Durability:
         await self._store.save(self._target, self._key, checkpoint)
 
     def _publish(self, events: list[Event]) -> None:
-        self._subject.publish(events)
-        if self._pressure.easing:
-            self._pressure.eased()  # what nobody wanted was done at once, and nobody says so
+        self._fan_out.publish(events)
+        if self._back_pressure.progress_wanted:
+            self._back_pressure.progress()  # no consumer reports an event that none of them wanted
 
     def _snapshot(self, reserved: int) -> Checkpoint | None:
         driver, writer = self._driver, self._writer
@@ -307,11 +307,11 @@ class Durability:
         first_held = writer.first_held
         if first_held is not None:
             received = min(received, first_held - 1)
-        mark = self._subject.mark(session_id, received)
+        mark = self._fan_out.mark(session_id, received)
         told = session.ackable(mark)
         if told < mark:
             mark = received = told
-        processed = self._subject.processed_above(session_id, received) if mark < received else ()
+        processed = self._fan_out.processed_above(session_id, received) if mark < received else ()
         if session_id == self._session_restored:
             processed = (*processed, *self._not_yet_reached(received))
         self._forget_ended(session_id, mark, processed)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable
 
 from arcp_client._budget import ByteBudget
-from arcp_client._dispatch.pressure import Pressure, Reading
+from arcp_client._dispatch.back_pressure import BackPressure, Reading
 from arcp_client._link.driver import Driver
 from arcp_client._protocol.session import Session, State
 from arcp_client._spill import SpillFile
@@ -31,7 +31,7 @@ class Ingress:
 
     Args:
         driver: carries the session.
-        pressure: how far consumers are behind.
+        back_pressure: how far consumers are behind.
         spill: bytes that may wait in a file.
         keep: bytes that are read into memory when the link ends, on top of as many at most.
 
@@ -39,15 +39,17 @@ class Ingress:
         aside: the reader gives frames to `set_aside` instead of the driver.
     """
 
-    def __init__(self, driver: Driver, pressure: Pressure, *, spill: int, keep: int) -> None:
+    def __init__(
+        self, driver: Driver, back_pressure: BackPressure, *, spill: int, keep: int
+    ) -> None:
         self.aside = False
         self._driver = driver
-        self._pressure = pressure
+        self._back_pressure = back_pressure
         self._keep = keep
         self._spill = SpillFile(ByteBudget(spill))
         self._refilling = False
         self._room: asyncio.Future[None] | None = None
-        pressure.refill = self._refill_soon
+        back_pressure.refill = self._refill_soon
 
     @property
     def spilled(self) -> int:
@@ -57,18 +59,18 @@ class Ingress:
     def look(self) -> Awaitable[None] | None:
         """Decide how to read on; gives what to wait for before that, if anything."""
         self._driver.flush()
-        reading = self._pressure.look()
+        reading = self._back_pressure.look()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
         if reading is Reading.BY_TURNS:
             return asyncio.sleep(0)
         if reading is Reading.HELD:
-            return self._quietly(self._pressure.caught_up())
+            return self._quietly(self._back_pressure.caught_up())
         return None
 
     async def set_aside(self, data: bytes) -> None:
         """Take a frame while events must not stay in memory; waits while there is no room."""
         driver = self._driver
-        if not self._spill and not self._pressure.beyond:
+        if not self._spill and not self._back_pressure.beyond:
             driver.received(data)
             return
         frame = decode(data)
@@ -82,24 +84,24 @@ class Ingress:
         if not self._spill.append(data):
             await self._quietly(self._until_stored(data))
         driver.heard()
-        self._pressure.stored(bool(self._spill))
+        self._back_pressure.stored(bool(self._spill))
         self._refill_soon()
 
     async def _until_stored(self, data: bytes) -> None:
         """The file is full: the reader stops, whoever waits for what."""
-        self._pressure.full = True
+        self._back_pressure.full = True
         try:
             while not self._spill.append(data):
-                if not self._spill and not self._pressure.beyond:
+                if not self._spill and not self._back_pressure.beyond:
                     self._driver.received(data)  # larger than the file
                     return
                 self._room = asyncio.get_running_loop().create_future()
-                self._pressure.stored(True)
+                self._back_pressure.stored(True)
                 self._refill_soon()
                 await self._room
         finally:
             self._room = None
-            self._pressure.full = False
+            self._back_pressure.full = False
 
     async def _quietly(self, waiting: Awaitable[None]) -> None:
         """Wait, and take no silence of the peer for its death in the meantime (D7)."""
@@ -121,21 +123,21 @@ class Ingress:
         self._refilling = False
         spill, driver = self._spill, self._driver
         taken = 0
-        while spill and taken < _SLICE and self._pressure.room:
+        while spill and taken < _SLICE and self._back_pressure.room:
             for _ in range(min(_SLICE // 2, len(spill))):
                 driver.received(spill.pop())
                 taken += 1
             driver.flush()
-        self._pressure.stored(bool(spill) or self._room is not None)
+        self._back_pressure.stored(bool(spill) or self._room is not None)
         room = self._room
         # A frame that is larger than the file waits until there is room for it in memory.
-        vacant = taken or (not spill and not self._pressure.beyond)
+        vacant = taken or (not spill and not self._back_pressure.beyond)
         if room is not None and not room.done() and vacant:
             room.set_result(None)
         if spill and taken:
             self._refill_soon()
         elif taken:
-            self._pressure.eased()
+            self._back_pressure.progress()
 
     # -- the end of a link
 
@@ -150,7 +152,7 @@ class Ingress:
         """
         spill = self._spill
         whole = not spill
-        little = spill.size + self._pressure.weight <= 2 * self._keep
+        little = spill.size + self._back_pressure.weight <= 2 * self._keep
         if spill and little and self._driver.session.state is State.LIVE:
             for frame in spill:
                 self._driver.received(frame)
@@ -163,13 +165,13 @@ class Ingress:
             )
         spill.clear()
         self.aside = False
-        self._pressure.stored(False)
+        self._back_pressure.stored(False)
         return whole
 
     def close(self) -> None:
         """Let go of the file."""
         self._spill.close()
-        self._pressure.stored(False)
+        self._back_pressure.stored(False)
 
 
 def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:

@@ -41,11 +41,11 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
     """How handlers run. Checked when the operator is made, not when it is subscribed to."""
 
     handler: Callable[[T], Awaitable[R] | R]
-    on_error: OnError[T]
-    slice_items: int
-    slice_seconds: float
-    item_timeout: float | None
-    isolate: bool
+    on_error: OnError[T] = "skip"
+    slice_items: int = 64
+    slice_seconds: float = 0.005
+    item_timeout: float | None = None
+    isolate: bool = False
     is_async: bool = False  # this and the name are the handler's
     name: str = ""
 

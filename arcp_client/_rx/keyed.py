@@ -40,7 +40,7 @@ class Keyed(HandlerSink[T, R]):
         key: Callable[[T], Hashable],
         options: Options[T, R],
         down: Downstream[R],
-        lanes: int | None,
+        lanes: int | None = None,
     ) -> None:
         super().__init__(options, down)
         self._key = key

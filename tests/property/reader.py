@@ -1,6 +1,6 @@
 """A reader, a peer that sends more than handlers take, and handlers that do as they are told.
 
-Everything but the link is real: the ingress with its file, the pressure, lanes, iterators.
+Everything but the link is real: the ingress with its file, back-pressure, lanes, iterators.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Handler:
                 elif order == "want":
                     link = self._reader.link
                     self._reader.over = True
-                    await self._reader.pressure.wanted(link.coming(link.last + 1))
+                    await self._reader.back_pressure.wait_for(link.coming(link.last + 1))
             except BufferFull:
                 self.refused += 1
             finally:
@@ -195,7 +195,7 @@ class Reader:
     Attributes:
         wire: frames that the peer has sent and nobody has read.
         sent: events that it has sent.
-        state: as `arcp_client._dispatch.pressure` names it.
+        state: as `arcp_client._dispatch.back_pressure` names it.
         steps: each state that it came from, and the one that it came to.
         over: more than the bounds may be in memory: a handler waited for it, or a link has ended.
     """
@@ -213,17 +213,17 @@ class Reader:
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.hub = Hub(buffer=buffer, timeouts=Timeouts(stall=STALL), asked=lambda: self.asked > 0)
-        self.pressure = self.hub.pressure
+        self.back_pressure = self.hub.back_pressure
         self.link = Link(self.hub)
         self.ingress = _NotedIngress(
             self.link,  # type: ignore[arg-type]
-            self.pressure,
+            self.back_pressure,
             spill=buffer.spill,
             keep=buffer.bytes,
         )
         self.ingress.reader = self
-        self._caught_up = self.pressure.caught_up
-        self.pressure.caught_up = self._held  # type: ignore[method-assign]
+        self._caught_up = self.back_pressure.caught_up
+        self.back_pressure.caught_up = self._held  # type: ignore[method-assign]
         self.handlers = [Handler(self) for _ in range(handlers)]
         self._reading = self.spawn(self._read())
 
@@ -277,15 +277,15 @@ class Reader:
         if not self.over:
             assert backlog < self.buffer.hard + max(EVERY, REFILL), "more than hard events"
         assert self.weight <= 2 * self.buffer.bytes + REFILL * largest, "too many bytes"
-        self.over = self.pressure.urgent or (self.over and backlog > self.buffer.hard)
+        self.over = self.back_pressure.urgent or (self.over and backlog > self.buffer.hard)
 
     @property
     def backlog(self) -> int:
-        return self.hub.subject.backlog
+        return self.hub.fan_out.backlog
 
     @property
     def weight(self) -> int:
-        return self.hub.subject.weight(self.backlog, 0)
+        return self.hub.fan_out.weight(self.backlog, 0)
 
     # -- the peer
 
@@ -312,12 +312,12 @@ class Reader:
         self._requests += 1
         name = f"r{self._requests}"
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with self.pressure.inside(answer):
+        with self.back_pressure.inside(answer):
             self.link.answers[name] = answer
             self._unanswered.append(name)
             self.asked += 1
             try:
-                self.pressure.eased()
+                self.back_pressure.progress()
                 await answer
             finally:
                 self.asked -= 1

@@ -87,7 +87,7 @@ class Life:
         self.hub = Hub()
         self.tape = Tape()
         self.durability = Durability(
-            store, "target", "key", subject=self.hub.subject, pressure=self.hub.pressure
+            store, "target", "key", fan_out=self.hub.fan_out, back_pressure=self.hub.back_pressure
         )
         # Two lanes a job: one may be done with its end before the other with what led there.
         self.hub.subscribe(self.tape.handle, Log, order=Order.JOB)
@@ -328,7 +328,9 @@ PATHS["FROZEN"] = (*PATHS["SAVING"], "freeze")
 
 async def _is_in(state: str, life: Life, store: Store, number: int) -> bool:
     """Whether everything that can be seen from outside is as it should be in a state."""
-    other = Durability(store, "target", "key", subject=life.hub.subject, pressure=life.hub.pressure)
+    other = Durability(
+        store, "target", "key", fan_out=life.hub.fan_out, back_pressure=life.hub.back_pressure
+    )
     locked = False
     try:
         await other.open()

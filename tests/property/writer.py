@@ -110,7 +110,7 @@ class Life:
                 assert event.seq is not None
                 assert event.seq <= self.disk.reserved, "a restart would not know of it"
             self.published.append(event)
-        self.writer.changed()  # as the subject says that something is going on
+        self.writer.changed()  # as the fan-out says that something is going on
 
     # -- how far everybody is
 

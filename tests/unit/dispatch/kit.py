@@ -37,13 +37,13 @@ class Hub(EventMethods):
                 asked=asked,
                 held=lambda: 0,
                 active=lambda: None,
-                at_home=lambda: None,
+                check_loop=lambda: None,
                 failed=self._failed,
             )
         )
-        self.subject = self._consumers.subject
-        self.waits = self._consumers.waits
-        self.pressure = self._consumers.pressure
+        self.fan_out = self._consumers.fan_out
+        self.wait_graph = self._consumers.wait_graph
+        self.back_pressure = self._consumers.back_pressure
         self.stopped: ArcpError | None = None
         self.published = 0
 
@@ -53,16 +53,16 @@ class Hub(EventMethods):
 
     def publish(self, *events: Event) -> None:
         self.published += len(events)
-        self.subject.publish(list(events))
+        self.fan_out.publish(list(events))
 
     def owner(self) -> JobOwner:
         async def nothing(*_: Any) -> None: ...
 
         return JobOwner(
             notifications=self.notifications,
-            relief=self.pressure,
-            at_home=lambda: None,
-            waits=self.waits,
+            gate=self.back_pressure,
+            check_loop=lambda: None,
+            wait_graph=self.wait_graph,
             barriers=self._consumers.barriers,
             own_call=self._consumers.own_call,
             chunk_log=lambda _: None,
@@ -74,15 +74,15 @@ class Hub(EventMethods):
 
     @property
     def mark(self) -> int:
-        return self.subject.mark(SESSION, self.published)
+        return self.fan_out.mark(SESSION, self.published)
 
     @property
     def above(self) -> tuple[tuple[int, int], ...]:
-        return self.subject.processed_above(SESSION, self.published)
+        return self.fan_out.processed_above(SESSION, self.published)
 
     @property
     def processed(self) -> int:
-        return self.subject.processed
+        return self.fan_out.processed
 
 
 def log(seq: int, job: str | None = "job_1", message: str = "") -> Log:

@@ -199,7 +199,7 @@ async def test_every_path_through_a_consumer_ends_its_account_at_zero() -> None:
             await anext(iterator)
             seen += 1
     await turns(100)
-    assert hub.subject.backlog == 1  # the iterator's last one
+    assert hub.fan_out.backlog == 1  # the iterator's last one
     del iterator
-    assert hub.subject.backlog == 0
+    assert hub.fan_out.backlog == 0
     assert hub.processed == hub.published == seen

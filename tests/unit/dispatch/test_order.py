@@ -203,12 +203,12 @@ async def test_a_registration_knows_since_when_its_oldest_event_waits(
     """What ``stats().lag`` and ``on_slow`` tell."""
     hub, tape = Hub(order=order), Tape()
     hub.on()(tape.handle)
-    assert hub.subject.since() is None
+    assert hub.fan_out.since() is None
     for seq in range(1, 4):
         hub.publish(log(2 * seq - 1), log(2 * seq))
         await clock.advance(10)
     for seq, came in enumerate([0.0, 0.0, 10.0, 10.0, 20.0, 20.0], 1):
-        assert hub.subject.since() == came
+        assert hub.fan_out.since() == came
         tape.let_go(seq)
         await clock.settle()
-    assert hub.subject.since() is None
+    assert hub.fan_out.since() is None

@@ -8,9 +8,9 @@ import gc
 import pytest
 
 from arcp_client import Buffer, Gap, Timeouts, events
+from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
-from arcp_client._dispatch.retention import Memory, Retention
-from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client.errors import ClientClosed
 from arcp_client.events import Event
@@ -27,7 +27,7 @@ class Streams:
         self.streams = JobStreams(self.make, lambda stream: self.ended.append(stream.job_id))
 
     def make(self, job_id: str) -> JobStream:
-        stream = JobStream(job_id, self.hub.pressure, self.streams.memory)
+        stream = JobStream(job_id, self.hub.back_pressure, self.streams.memory)
         self.streams.add(stream)
         return stream
 
@@ -47,14 +47,14 @@ async def test_each_iterator_gets_every_event_and_then_ends_after_the_terminal_o
     """D8: independent of each other."""
     world = Streams()
     stream = world.make("job_1")
-    one, two = stream.iterate(Selection()), stream.iterate(Selection())
+    one, two = stream.iterate(EventFilter()), stream.iterate(EventFilter())
     world.push(log(1), log(2, "job_2"), log(3))
     assert [(await anext(one)).seq for _ in range(2)] == [1, 3]
     world.push(done(4))
     assert [event.seq async for event in one] == [4]
     assert [event.seq async for event in two] == [1, 3, 4]
     assert world.ended == ["job_1"]
-    late = stream.iterate(Selection())
+    late = stream.iterate(EventFilter())
     assert [event.seq async for event in late] == [1, 3, 4]
 
 
@@ -65,7 +65,7 @@ async def test_a_late_iterator_begins_with_a_gap_for_what_is_no_longer_kept() ->
     for seq in range(1, 2001):
         world.push(log(seq))
     world.push(done(2001))
-    given = [event async for event in stream.iterate(Selection())]
+    given = [event async for event in stream.iterate(EventFilter())]
     gap = given[0]
     assert isinstance(gap, Gap)
     assert (gap.first, gap.last, gap.reason, gap.job_id) == (1, 977, "not_retained", "job_1")
@@ -74,34 +74,34 @@ async def test_a_late_iterator_begins_with_a_gap_for_what_is_no_longer_kept() ->
 
 async def test_a_job_keeps_at_most_a_mebibyte() -> None:
     """D8."""
-    retention = Retention()
+    replay_buffer = ReplayBuffer()
     for seq in range(1, 101):
-        retention.extend([sized(seq, 100_000)], 100_000)
-    kept = list(retention.replay("job_1"))
+        replay_buffer.extend([sized(seq, 100_000)], 100_000)
+    kept = list(replay_buffer.replay("job_1"))
     assert isinstance(kept[0], Gap)
     assert [event.seq for event in kept[1:]] == list(range(91, 101))
-    assert retention.weigh() <= 1024 * 1024
+    assert replay_buffer.weigh() <= 1024 * 1024
 
 
 async def test_one_event_larger_than_the_bound_is_not_kept() -> None:
     """D8."""
-    retention = Retention()
-    retention.extend([sized(1, 2_000_000)], 2_000_000)
-    [gap] = retention.replay("job_1")
+    replay_buffer = ReplayBuffer()
+    replay_buffer.extend([sized(1, 2_000_000)], 2_000_000)
+    [gap] = replay_buffer.replay("job_1")
     assert isinstance(gap, Gap)
-    retention.extend([sized(2, 10)], 10)
-    assert [event.seq for event in retention.replay("job_1")] == [1, 2]
+    replay_buffer.extend([sized(2, 10)], 10)
+    assert [event.seq for event in replay_buffer.replay("job_1")] == [1, 2]
 
 
 async def test_all_jobs_together_keep_at_most_sixteen_mebibytes() -> None:
     """D8: the job that was heard of longest ago forgets first."""
-    memory = Memory()
-    retentions = [Retention(memory) for _ in range(40)]
+    memory = ReplayMemory()
+    buffers = [ReplayBuffer(memory) for _ in range(40)]
     for round_ in range(900):
-        for retention in retentions:
-            retention.extend([sized(round_ + 1, 1000)], 1000)
+        for each in buffers:
+            each.extend([sized(round_ + 1, 1000)], 1000)
             memory.came(1000)
-    total = sum(retention.weigh() for retention in retentions)
+    total = sum(each.weigh() for each in buffers)
     assert 8 * 1024 * 1024 < total <= 16 * 1024 * 1024
 
 
@@ -110,7 +110,7 @@ async def test_what_is_kept_does_not_count_as_waiting() -> None:
     world = Streams()
     stream = world.make("job_1")
     world.push(*(log(seq) for seq in range(1, 501)))
-    iterator = stream.iterate(Selection())
+    iterator = stream.iterate(EventFilter())
     assert world.streams.outstanding == 0
     assert world.streams.oldest(SESSION) is None
     world.push(log(501))
@@ -133,7 +133,7 @@ async def test_an_iterator_that_nobody_refers_to_is_gone() -> None:
 
 
 def _with_one(world: Streams, stream: JobStream) -> EventIterator[Event]:
-    iterator = stream.iterate(Selection())
+    iterator = stream.iterate(EventFilter())
     world.push(log(1))
     return iterator
 
@@ -220,8 +220,8 @@ async def test_an_iterator_is_cut_after_a_whole_stall_without_a_pull(clock: Virt
     iterator = hub.events()
     hub.publish(*(log(seq) for seq in range(1, 21)))
     outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    reading = asyncio.create_task(hub.pressure.caught_up())
-    waiting = asyncio.create_task(hub.pressure.wanted(outcome, result=True))
+    reading = asyncio.create_task(hub.back_pressure.caught_up())
+    waiting = asyncio.create_task(hub.back_pressure.wait_for(outcome, result=True))
     await clock.settle()
 
     for seq in (1, 2, 3):
@@ -241,7 +241,7 @@ async def test_an_iterator_is_cut_after_a_whole_stall_without_a_pull(clock: Virt
 async def test_a_gap_of_the_session_reaches_the_iterators_of_every_open_job() -> None:
     world = Streams()
     streams = [world.make("job_1"), world.make("job_2")]
-    iterators = [stream.iterate(Selection()) for stream in streams]
+    iterators = [stream.iterate(EventFilter()) for stream in streams]
     gap = Gap(seq=1, session_id=SESSION, first=1, last=3)
     world.push(gap, log(4, "job_1"))
     assert [await anext(iterator) for iterator in iterators] == [gap, gap]

@@ -11,7 +11,7 @@ import pytest
 from reactivex import operators as ops
 
 from arcp_client import Order, events
-from arcp_client._dispatch.selection import Selection
+from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client.rx import concat_map_async
 from tests.unit.dispatch.kit import SESSION, Hub, gap, log, turns
 from tests.unit.dispatch.test_streams import Streams, done
@@ -98,9 +98,9 @@ async def test_s4_an_iterator_over_a_job_takes_its_gaps_and_those_of_the_session
     lost: events.Gap, logged: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = Streams()
-    world.hub.subject.attach(world.streams)
+    world.hub.fan_out.attach(world.streams)
     stream = world.make("job_1")
-    iterator = stream.iterate(Selection())
+    iterator = stream.iterate(EventFilter())
     world.hub.publish(log(1), lost)
     assert len(warnings(caplog)) == logged
     del iterator

@@ -11,7 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["EVENTS", "Unclaimed"]
+__all__ = ["EVENTS", "EarlyEvents"]
 
 _log = logging.getLogger("arcp_client.dispatch")
 
@@ -23,7 +23,7 @@ _SECONDS = 30.0
 _REMEMBERED = 1024
 
 
-class Unclaimed:
+class EarlyEvents:
     """The jobs that wait to be told of, oldest first.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from arcp_client.events import KINDS, Event, Unknown
 
-__all__ = ["Kind", "Selection"]
+__all__ = ["EventFilter", "Kind"]
 
 Kind = type[Event] | str
 """An event class, or the name of a vendor kind, which arrives as `Unknown`."""
 
 
-class Selection:
+class EventFilter:
     """Which events a consumer wants.
 
     Args:
@@ -69,10 +69,10 @@ class Selection:
 class _ByClass(dict[type[Event], bool]):
     """Whether events of a class can match, worked out once a class."""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, event_filter: EventFilter) -> None:
         super().__init__()
-        self._selection = selection
+        self._event_filter = event_filter
 
     def __missing__(self, cls: type[Event]) -> bool:
-        admitted = self[cls] = self._selection.admits(cls)
+        admitted = self[cls] = self._event_filter.admits(cls)
         return admitted

@@ -13,14 +13,14 @@ from typing import Any
 
 from arcp_client.events import Event, Gap, sizes
 
-__all__ = ["Memory", "Retention"]
+__all__ = ["ReplayBuffer", "ReplayMemory"]
 
 _EVENTS = 1024
 _BYTES = 1024 * 1024
 _ALL_BYTES = 16 * 1024 * 1024
 
 
-class Memory:
+class ReplayMemory:
     """What all jobs of one client keep together.
 
     Nobody keeps an exact account of every event. What came is added up; when that could be too
@@ -37,11 +37,11 @@ class Memory:
         self._limit = limit
         self._at_most = 0
         self.listened: set[Any] = set()
-        self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
+        self._buffers: weakref.WeakSet[ReplayBuffer] = weakref.WeakSet()
 
-    def share(self, retention: Retention) -> None:
+    def share(self, replay_buffer: ReplayBuffer) -> None:
         """It counts as well."""
-        self._retentions.add(retention)
+        self._buffers.add(replay_buffer)
 
     def came(self, size: int) -> None:
         """So many bytes of events came."""
@@ -50,15 +50,15 @@ class Memory:
             self._weigh()
 
     def _weigh(self) -> None:
-        kept = sorted(self._retentions, key=lambda one: one.touched)
+        kept = sorted(self._buffers, key=lambda one: one.touched)
         self._at_most = sum(one.weigh() for one in kept)
-        for retention in kept:
+        for replay_buffer in kept:
             if self._at_most <= self._limit * 3 // 4:
                 break
-            self._at_most -= retention.forget(self._at_most - self._limit * 3 // 4)
+            self._at_most -= replay_buffer.forget(self._at_most - self._limit * 3 // 4)
 
 
-class Retention:
+class ReplayBuffer:
     """The last events of one job; what is no longer kept becomes one `Gap` in front.
 
     Args:
@@ -75,7 +75,7 @@ class Retention:
     _clock = 0
 
     def __init__(
-        self, memory: Memory | None = None, *, events: int = _EVENTS, bytes_: int = _BYTES
+        self, memory: ReplayMemory | None = None, *, events: int = _EVENTS, bytes_: int = _BYTES
     ) -> None:
         self._kept: deque[Event] = deque(maxlen=events)
         self._limit = bytes_
@@ -95,8 +95,8 @@ class Retention:
             events: what came, oldest first.
             largest: bytes of the largest of them, or more.
         """
-        Retention._clock += 1
-        self.touched = Retention._clock
+        ReplayBuffer._clock += 1
+        self.touched = ReplayBuffer._clock
         if not self._total:
             self._first = events[0].seq
         self._total += len(events)

@@ -39,13 +39,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from arcp_client._dispatch.calls import calling
-from arcp_client._dispatch.slowness import SLOW_AFTER
+from arcp_client._dispatch.deadlock import calling
+from arcp_client._dispatch.slow_consumers import SLOW_AFTER
 from arcp_client.errors import BufferFull
 from arcp_client.events import Event
 from arcp_client.policy import Buffer
 
-__all__ = ["Crowd", "Pressure", "Reading", "Slow"]
+__all__ = ["AllConsumers", "BackPressure", "Reading", "Slow"]
 
 
 _TURN = 64
@@ -77,7 +77,7 @@ class Slow(Protocol):
         """Drop them."""
 
 
-class Crowd(Protocol):
+class AllConsumers(Protocol):
     """All consumers together."""
 
     def backlog(self) -> int:
@@ -90,7 +90,7 @@ class Crowd(Protocol):
         """The iterators among them."""
 
 
-class Pressure:
+class BackPressure:
     """The bound between the reader and the consumers of one client.
 
     Args:
@@ -99,11 +99,11 @@ class Pressure:
         asked: whether a request waits for its answer.
         stall: seconds after which an iterator that nobody pulls no longer holds up a result.
         behind: called every few frames, and when the reader has stopped for a moment.
-        at_home: raises LocalProtocolError unless the caller is in the client's event loop.
+        check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
 
     Attributes:
         low: events outstanding at which the reader goes on.
-        easing: somebody waits until consumers have caught up.
+        progress_wanted: the reader waits until consumers have caught up.
         heavy: it is bytes that they are behind by, so that every event counts.
         follower: told of every event that a consumer is done with, and with ``None`` when more
             may be asked for; nobody by default.
@@ -115,16 +115,16 @@ class Pressure:
     def __init__(
         self,
         buffer: Buffer,
-        crowd: Crowd,
+        crowd: AllConsumers,
         *,
         asked: Callable[[], bool],
         stall: float,
         behind: Callable[[], None],
-        at_home: Callable[[], None],
+        check_loop: Callable[[], None],
     ) -> None:
-        self.at_home = at_home
+        self.check_loop = check_loop
         self.low = max(buffer.soft // 2, 1)
-        self.easing = False
+        self.progress_wanted = False
         self.heavy = False
         self._follower: Callable[[Event | None], None] | None = None
         self.watching = False
@@ -225,10 +225,10 @@ class Pressure:
                     future.set_exception(_full())
         self._watch()
 
-    def eased(self) -> None:
+    def progress(self) -> None:
         """A consumer finished something, or something is awaited now: perhaps read on.
 
-        Callers look at `easing` first.
+        Callers look at `progress_wanted` first.
         """
         if self._follower is not None:
             self._follower(None)
@@ -243,9 +243,9 @@ class Pressure:
 
     def _watch(self) -> None:
         stuck = self.paused is not None or self._full
-        self.easing = stuck or self._stored
-        self.heavy = self.heavy and self.easing
-        self.watching = self.easing or self._follower is not None
+        self.progress_wanted = stuck or self._stored
+        self.heavy = self.heavy and self.progress_wanted
+        self.watching = self.progress_wanted or self._follower is not None
         if stuck and self._results:
             self._suspect()
         elif self._timer is not None:
@@ -272,7 +272,7 @@ class Pressure:
 
     # ------------------------------------------------------------------ those who wait
 
-    async def wanted(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
+    async def wait_for(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
         """Wait for what only the link can bring; in a handler, the reader reads on for it.
 
         Args:
@@ -283,13 +283,13 @@ class Pressure:
             BufferFull: in a handler, the reader cannot read on.
             LocalProtocolError: the caller is in another event loop, and would not be woken.
         """
-        self.at_home()
+        self.check_loop()
         if result:
             self._results += 1
             self._watch()
         try:
             with self.inside(future, events=True):
-                self.eased()
+                self.progress()
                 await future
         finally:
             # The error it may hold knows this frame: a circle that would keep alive whoever waits,
@@ -342,7 +342,7 @@ class Pressure:
                 continue
             if iterator.outstanding > self.low:
                 iterator.cut()
-        self.eased()
+        self.progress()
         self._watch()
 
 

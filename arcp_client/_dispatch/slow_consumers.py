@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from arcp_client._dispatch.registration import HandlerRegistration
 
-__all__ = ["SLOW_AFTER", "Episode", "Slowness"]
+__all__ = ["SLOW_AFTER", "Episode", "SlowConsumers"]
 
 SLOW_AFTER = 0.1
 """Seconds."""
@@ -28,7 +28,7 @@ class Episode(NamedTuple):
     seconds: float
 
 
-class Slowness:
+class SlowConsumers:
     """Watches the registrations of one client.
 
     An episode begins when as many events wait as stop the reader, and the oldest of them does so

@@ -1,7 +1,7 @@
 """Publishes the events of a session, in arrival order, to every consumer whose filter matches.
 
 A consumer is a lane of handlers, an iterator, or the observers of ``client.notifications``. The
-subject tracks the progress of all of them: an event is *processed* when it is outstanding in none
+fan-out tracks the progress of all of them: an event is *processed* when it is outstanding in none
 (D3).
 """
 
@@ -14,13 +14,13 @@ from typing import Protocol
 
 from arcp_client.events import Event, Gap, sizes
 
-__all__ = ["Consumer", "Subject"]
+__all__ = ["Consumer", "FanOut"]
 
 _log = logging.getLogger("arcp_client.dispatch")
 
 
 class Consumer(Protocol):
-    """What the subject needs of whoever takes events."""
+    """What the fan-out needs of a consumer."""
 
     def accept(self, events: list[Event], now: float, largest: int, /) -> None:
         """Take those that are wanted; must not block, raise, or change the list.
@@ -48,7 +48,7 @@ class Consumer(Protocol):
         """When the oldest of them came."""
 
 
-class Subject:
+class FanOut:
     """Hands events to the consumers, in arrival order, as many at once as were read at once.
 
     Args:
@@ -117,7 +117,7 @@ class Subject:
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers)
 
-    # ------------------------------------------------------------------ how far everybody is
+    # ------------------------------------------------------------------ how far consumers are
 
     @property
     def backlog(self) -> int:

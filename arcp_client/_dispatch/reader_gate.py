@@ -8,32 +8,32 @@ from typing import Any, Protocol
 
 from arcp_client.events import Event
 
-__all__ = ["Relief"]
+__all__ = ["ReaderGate"]
 
 
-class Relief(Protocol):
-    """Who wants to know that consumers get on; nobody while ``watching`` is False.
+class ReaderGate(Protocol):
+    """Lets the reader go on when consumers make progress.
 
     Attributes:
-        watching: somebody does.
-        easing: somebody waits until consumers have caught up.
+        watching: progress is to be reported.
+        progress_wanted: the reader waits until consumers have caught up.
         heavy: it is bytes that they are behind by, so that every event counts.
         low: events outstanding at which the reader goes on.
-        at_home: raises unless the caller is in the client's event loop.
+        check_loop: raises unless the caller is in the client's event loop.
         follower: told of every event that is done.
     """
 
     watching: bool
-    easing: bool
+    progress_wanted: bool
     heavy: bool
     low: int
     follower: Callable[[Event | None], None] | None
 
     @property
-    def at_home(self) -> Callable[[], None]: ...
+    def check_loop(self) -> Callable[[], None]: ...
 
-    def eased(self) -> None:
+    def progress(self) -> None:
         """An event is done."""
 
-    async def wanted(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
+    async def wait_for(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
         """Wait for a future that only the link can resolve."""

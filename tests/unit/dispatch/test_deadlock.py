@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arcp_client import Timeouts, events
-from arcp_client._dispatch.calls import calling
+from arcp_client._dispatch.deadlock import calling
 from arcp_client._dispatch.registration import HandlerRegistration
 from arcp_client.errors import WouldDeadlock
 from arcp_client.testing import VirtualClock
@@ -25,7 +25,7 @@ def hub_of(**options: Any) -> Hub:
 async def until_done(hub: Hub, registration: HandlerRegistration) -> None:
     """Wait until that registration has handled what it has now."""
     barriers = [(lane, lane.taken) for lane in registration.lanes]
-    await hub.waits.lanes(barriers, "the other one")
+    await hub.wait_graph.wait_for(barriers, "the other one")
 
 
 async def test_a_handler_that_waits_for_its_own_lane_is_refused_at_once(

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import msgspec
 
 from arcp_client._wait_graph import waits_for
 from arcp_client.errors import WouldDeadlock
-
-if TYPE_CHECKING:
-    from arcp_client._dispatch.lanes import Lane
+from arcp_client.events import Event
 
 __all__ = [
-    "Call",
-    "Edge",
-    "Waits",
+    "HandlerCall",
+    "HandlerLane",
+    "LaneOwner",
+    "WaitEdge",
+    "WaitGraph",
     "calling",
     "number_call",
     "numbered",
@@ -30,26 +30,66 @@ __all__ = [
     "would_deadlock",
 ]
 
-_lane: ContextVar[Lane | None] = ContextVar("arcp_client_lane", default=None)
+
+class LaneOwner(Protocol):
+    """The registration whose handlers a lane runs.
+
+    Attributes:
+        name: the handler's, for messages.
+        barrier: results of jobs wait for it.
+    """
+
+    name: str
+    barrier: bool
+
+    def drains(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task is one that runs the handlers themselves."""
+
+
+class HandlerLane(Protocol):
+    """An ordered queue of handler calls, one of which runs at a time.
+
+    Attributes:
+        registration: whose it is.
+        done: calls that have ended; also the number of the running one.
+        edges: what the running handler, or tasks that it started, wait for.
+    """
+
+    registration: LaneOwner
+    done: int
+    edges: list[WaitEdge]
+
+    @property
+    def running(self) -> Event | None:
+        """The event whose handler runs, or is next to run."""
+
+    def runs(self, number: int) -> bool:
+        """Whether the call of that number has not ended."""
+
+    def reached(self, count: int) -> asyncio.Future[None]:
+        """Resolves when so many calls have ended, or none will run any more."""
+
+
+_lane: ContextVar[HandlerLane | None] = ContextVar("arcp_client_lane", default=None)
 _number: ContextVar[int] = ContextVar("arcp_client_call", default=-1)
 
 number_call = _number.set
 """The present task goes on to the call of this number. Bound once: it is called for every event."""
 
 
-def numbered(context: Context, lane: Lane, number: int) -> None:
+def numbered(context: Context, lane: HandlerLane, number: int) -> None:
     """The next drain that starts in this context begins with that call."""
     context.run(_lane.set, lane)
     context.run(_number.set, number)
 
 
-def set_lane(lane: Lane) -> None:
+def set_lane(lane: HandlerLane) -> None:
     """The present task goes on to the next call of this lane."""
     _lane.set(lane)
     _number.set(lane.done)
 
 
-class Call(msgspec.Struct, frozen=True):
+class HandlerCall(msgspec.Struct, frozen=True):
     """One call of a handler that has not ended.
 
     Attributes:
@@ -58,7 +98,7 @@ class Call(msgspec.Struct, frozen=True):
         direct: the code in question is the handler's own, not that of a task which it started.
     """
 
-    lane: Lane
+    lane: HandlerLane
     number: int
     direct: bool
 
@@ -68,7 +108,7 @@ class Call(msgspec.Struct, frozen=True):
         return self.lane.runs(self.number)
 
 
-def calling() -> Call | None:
+def calling() -> HandlerCall | None:
     """The running handler that this code belongs to, directly or through tasks that it started."""
     lane = _lane.get()
     if lane is None:
@@ -76,18 +116,20 @@ def calling() -> Call | None:
     number = _number.get()
     if not lane.runs(number):
         return None
-    return Call(lane, number, lane.registration.drains(asyncio.current_task()))
+    return HandlerCall(lane, number, lane.registration.drains(asyncio.current_task()))
 
 
-class Edge(msgspec.Struct, frozen=True, eq=False):
+class WaitEdge(msgspec.Struct, frozen=True, eq=False):
     """A call waits until another lane has come to a count."""
 
-    call: Call
-    goal: Lane
+    call: HandlerCall
+    goal: HandlerLane
 
 
-class Waits:
-    """Waiting for lanes without waiting in a circle.
+class WaitGraph:
+    """Waits for lanes, but not in a circle.
+
+    The edges stand in the lanes, so that a circle through the handlers of two clients is found.
 
     Args:
         patience: seconds after which a wait of a handler's child task counts as the handler's own.
@@ -96,8 +138,8 @@ class Waits:
     def __init__(self, patience: float) -> None:
         self._patience = patience
 
-    async def lanes(
-        self, barriers: Iterable[tuple[Lane, int]], what: str, *, but_own: bool = False
+    async def wait_for(
+        self, barriers: Iterable[tuple[HandlerLane, int]], what: str, *, but_own: bool = False
     ) -> None:
         """Wait until each lane has come to its count.
 
@@ -116,13 +158,13 @@ class Waits:
             if call is None:
                 await lane.reached(count)
             else:
-                await self._from(call, lane, count, what)
+                await self._wait_in(call, lane, count, what)
 
-    async def _from(self, call: Call, lane: Lane, count: int, what: str) -> None:
+    async def _wait_in(self, call: HandlerCall, lane: HandlerLane, count: int, what: str) -> None:
         if call.direct and _circular(lane, call.lane, direct=True):
             raise would_deadlock(call, what)
         reached = lane.reached(count)
-        edge = Edge(call, lane)
+        edge = WaitEdge(call, lane)
         call.lane.edges.append(edge)
         try:
             await self.guarded(reached, call, lambda: _circular(lane, call.lane), what)
@@ -133,7 +175,7 @@ class Waits:
     async def guarded(
         self,
         future: asyncio.Future[None],
-        call: Call,
+        call: HandlerCall,
         circular: Callable[[], bool],
         what: str,
         wait: Awaitable[None] | None = None,
@@ -159,24 +201,24 @@ class Waits:
             timer.cancel()
 
 
-def _circular(start: Lane, goal: Lane, *, direct: bool = False) -> bool:
+def _circular(start: HandlerLane, goal: HandlerLane, *, direct: bool = False) -> bool:
     """Whether the running handler of one lane waits for another lane, directly or not.
 
     Args:
         start: the first lane.
         goal: the other one.
-        direct: only by waits of handlers' own code. A task that a handler started may be waited
-            for by nobody.
+        direct: only by waits of handlers' own code. A task that a handler started may have no
+            waiter at all.
     """
 
-    def waiting(lane: Lane) -> Iterable[Lane]:
+    def waiting(lane: HandlerLane) -> Iterable[HandlerLane]:
         edges = lane.edges
         return (e.goal for e in edges if e.call.running and (e.call.direct or not direct))
 
     return waits_for(start, goal, waiting)
 
 
-def would_deadlock(call: Call, what: str) -> WouldDeadlock:
+def would_deadlock(call: HandlerCall, what: str) -> WouldDeadlock:
     """The error for a wait that could never end."""
     return WouldDeadlock(
         f"waiting for {what} here would wait for handler {call.lane.registration.name}, which is"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arcp_client import Buffer
-from arcp_client._dispatch import pressure
+from arcp_client._dispatch import back_pressure
 from arcp_client.testing import VirtualClock
 from tests.property.reader import STALL, Handler, Iterator, Reader
 from tests.property.tables import Row, rows_of
@@ -21,7 +21,7 @@ from tests.property.tables import Row, rows_of
 STATES = ("READING", "HELD", "ASIDE", "FULL")
 STEPS = {
     (state, row.to)
-    for row in rows_of(pressure)
+    for row in rows_of(back_pressure)
     for state in (STATES if row.state == "any" else [row.state])
 }
 
@@ -122,7 +122,7 @@ class Reading(RuleBasedStateMachine):
         reader = self.reader
         self.results += 1
         never = asyncio.Future[None](loop=self.runner.get_loop())
-        self.do(lambda: reader.spawn(reader.pressure.wanted(never, result=True)))
+        self.do(lambda: reader.spawn(reader.back_pressure.wait_for(never, result=True)))
 
     @rule()
     def the_link_breaks(self) -> None:
@@ -133,7 +133,7 @@ class Reading(RuleBasedStateMachine):
         # One is cut, the reader goes on, and then the next one is full.
         self.run(self.clock.advance(2 * STALL * (len(self.iterators) + 1)))
         if self.results and self.reader.state in ("HELD", "FULL"):
-            low = self.reader.pressure.low
+            low = self.reader.back_pressure.low
             assert all(one.outstanding <= low for one in self.iterators), "a result is held up"
 
     # ------------------------------------------------------------------ what always holds
@@ -174,11 +174,11 @@ class Reading(RuleBasedStateMachine):
     def what_waits_in_the_file_waits_for_a_reason(self) -> None:
         if self.reader.ingress.spilled:
             assert self.consumers_are_behind()
-            assert not self.reader.pressure.urgent
+            assert not self.reader.back_pressure.urgent
 
     def consumers_are_behind(self) -> bool:
         reader = self.reader
-        few = min(reader.pressure.low, reader.buffer.soft - 1)
+        few = min(reader.back_pressure.low, reader.buffer.soft - 1)
         return reader.backlog > few or reader.weight >= reader.buffer.bytes
 
     def teardown(self) -> None:
@@ -207,7 +207,7 @@ class Reading(RuleBasedStateMachine):
         assert reader.state in ("READING", "ASIDE")
         assert not reader.ingress.spilled
         assert not reader.asked
-        assert not reader.pressure.easing
+        assert not reader.back_pressure.progress_wanted
 
 
 async def _made(buffer: Buffer, handlers: int) -> Reader:
@@ -371,7 +371,7 @@ SCENARIOS: dict[tuple[str, str, str], Scenario] = {
 }
 
 
-@pytest.mark.parametrize("row", rows_of(pressure), ids=str)
+@pytest.mark.parametrize("row", rows_of(back_pressure), ids=str)
 def test_each_row_of_the_table_is_a_step_of_the_reader(row: Row) -> None:
     """D6."""
 
@@ -438,7 +438,7 @@ def test_an_iterator_that_is_let_go_of_holds_up_nobody_while_a_result_is_awaited
         iterator = Iterator(reader)
         reader.send(20)
         result = asyncio.get_running_loop().create_future()
-        reader.spawn(reader.pressure.wanted(result, result=True))
+        reader.spawn(reader.back_pressure.wait_for(result, result=True))
         await world.settle()
         assert reader.state == "HELD"
         iterator.drop()
