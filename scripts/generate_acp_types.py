@@ -355,7 +355,7 @@ class Generator:
 
     def text(self, source: str) -> str:
         head = textwrap.dedent(f'''\
-            """The types of the Agent Client Protocol, for decoding and encoding its JSON. GENERATED.
+            """The types of the Agent Client Protocol, to decode and encode its JSON. GENERATED.
 
             {textwrap.fill(source, 96, subsequent_indent=" " * 12)}
 

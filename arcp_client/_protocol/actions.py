@@ -1,4 +1,4 @@
-"""Collects what a session asks its surroundings to do, in the order in which it must be done.
+"""Collects the actions that a session asks the link layer to carry out, in order.
 
 The layer above, `_link`, takes the actions and carries them out. Public events
 (`arcp_client.events.Event`) stand in the same list: delivering one is the most frequent action of
@@ -66,7 +66,7 @@ class Relink(msgspec.Struct):
 
 
 class Ended(msgspec.Struct):
-    """The session is over. ``cause`` is None after a close that this side asked for."""
+    """The session is over. ``cause`` is None after a close by this client."""
 
     cause: ArcpError | None
 
@@ -91,9 +91,9 @@ class JobKnown(msgspec.Struct):
     Stands in the list before the job's answer and before its later events.
 
     Attributes:
-        mine: it answers a submit of this client.
-        request: the request that it answers.
-        elsewhere: the acceptance was first given to another session.
+        mine: this client submitted the job.
+        request: the request that the message answers.
+        elsewhere: another session got the acceptance first.
     """
 
     job: Accepted | Subscribed
@@ -141,17 +141,17 @@ Action = (
 
 
 class ActionQueue:
-    """The actions of one session until they are taken, and the heartbeat of its present link.
+    """Queues the actions of one session, and holds the heartbeat of its current link.
 
-    Every frame that is sent passes here, and each one counts for the heartbeat.
+    Every frame that is sent passes through it and counts for the heartbeat.
 
     Args:
         negotiated: the terms of the session.
 
     Attributes:
         actions: the actions; always the same list.
-        heartbeat: of the present link.
-        relinking: a new link was asked for, in place of the present one.
+        heartbeat: of the current link.
+        relinking: a new link was requested in place of the current one.
     """
 
     def __init__(self, negotiated: Negotiated) -> None:
@@ -161,7 +161,7 @@ class ActionQueue:
         self._negotiated = negotiated
 
     def take(self) -> list[Action]:
-        """Everything, in order; each action is given once."""
+        """Return all actions, in order; each one is returned once."""
         taken = self.actions[:]
         self.actions.clear()
         return taken
@@ -183,7 +183,7 @@ class ActionQueue:
         self.frame(encode(kind, payload, id=new_id(), session_id=session_id, job_id=job_id), now)
 
     def relink(self, cause: ArcpError) -> None:
-        """Ask for a new link; once a link."""
+        """Request a new link, once for each link."""
         if not self.relinking:
             self.relinking = True
             self.actions.append(Relink(cause))
@@ -195,7 +195,7 @@ class ActionQueue:
     # -- the link
 
     def linked(self, now: float, interval: float | None = None) -> None:
-        """Begin a new heartbeat: a link was opened, or a session on it.
+        """Start a new heartbeat, after a link or a session on it was opened.
 
         Args:
             now: the time.
@@ -205,7 +205,7 @@ class ActionQueue:
         self.heartbeat = Heartbeat(interval, now)
 
     def beat(self, now: float) -> None:
-        """Ping an idle runtime, leave a silent one (§6.4)."""
+        """Ping an idle runtime; request a new link when it is dead (§6.4)."""
         if self.relinking:
             return
         pulse = self.heartbeat.look(now)
@@ -216,7 +216,7 @@ class ActionQueue:
             self.ping(now)
 
     def ping(self, now: float, nonce: str | None = None) -> None:
-        """Ask for a sign of life."""
+        """Send a ping."""
         self.control(names.PING, Ping(nonce=nonce or new_id(), sent_at=now_text()).wire(), now)
 
     def pong(self, frame: ControlFrame, now: float) -> None:

@@ -1,7 +1,7 @@
-"""Tells when the peer has read everything that was sent up to a point: by the pong behind it.
+"""Reports when the peer has read everything that was sent up to a point.
 
-A runtime reads its link in order, so the answer to a ping shows that what was sent before the ping
-was read, and that what the runtime sent in answer to it came before the pong.
+A runtime reads its link in order. So the pong of a ping shows that the runtime has read all earlier
+frames, and that its answers to them have arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Barriers:
         self._waiting: dict[str, Passed] = {}
 
     def set(self, passed: Passed, now: float, *, nonce: str | None = None) -> str:
-        """Send a ping; ``passed`` is called with the time when its pong comes. Gives its nonce."""
+        """Send a ping; call ``passed`` with the time when its pong arrives. Returns the nonce."""
         nonce = nonce or new_id()
         self._waiting[nonce] = passed
         self._out.ping(now, nonce)
@@ -39,9 +39,9 @@ class Barriers:
         return isinstance(nonce, str) and nonce in self._waiting
 
     def passed(self, nonce: object, now: float) -> bool:
-        """A pong came; whether it belongs to a barrier.
+        """Handle a pong. Returns whether it belongs to a barrier.
 
-        A pong that names no ping may belong to any of them, and to a request as well.
+        A pong without a nonce passes every barrier, and may answer a request as well.
         """
         if not isinstance(nonce, str) or not nonce:
             waiting, self._waiting = self._waiting, {}
@@ -55,5 +55,5 @@ class Barriers:
         return True
 
     def lost(self) -> None:
-        """The link is gone: its barriers are never passed."""
+        """Drop the barriers of a link that has ended."""
         self._waiting.clear()

@@ -1,9 +1,9 @@
 """Decides which request an answer belongs to (§6.6, §7, S14).
 
-An answer names its request by an id, by the trace of a submit, by its job or by a nonce. One that
-names something belongs to that request or to none. Only an answer that names nothing goes to the
-oldest request that it can answer; of submits, to the oldest for the agent that was accepted.
-Requests that are out of time are among them, so a late answer never reaches a newer request.
+An answer names its request by an id, by the trace of a submit, by its job or by a nonce. An answer
+with a name belongs to that request or to no request. An answer without a name belongs to the oldest
+request that it can answer; for submits, to the oldest one for the accepted agent. Timed-out
+requests are included, so a late answer never reaches a newer request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REFUSED_BY: Final = {
     names.LEASE_SUBSET_VIOLATION: frozenset({names.SUBMIT}),
     names.JOB_NOT_FOUND: frozenset({names.SUBMIT, names.SUBSCRIBE, names.CANCEL}),
 }
-"""What an error can be the answer to, where its code tells."""
+"""The requests that an error with this code can answer."""
 
 
 class _Named(msgspec.Struct):
@@ -46,7 +46,7 @@ class Correlation:
     """Finds the request of an answer.
 
     Args:
-        requests: those that wait for an answer, and those that are out of time.
+        requests: the pending and the timed-out requests.
         jobs: the jobs that the session knows.
     """
 

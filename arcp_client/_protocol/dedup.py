@@ -30,7 +30,7 @@ class Deduplication:
 
     Args:
         jobs: the jobs of the session.
-        forgotten: told of each job whose events are not compared any more.
+        forgotten: called with each job whose events are no longer compared.
 
     Attributes:
         found: how many repeats were found.
@@ -100,7 +100,7 @@ class Deduplication:
             self.forget(oldest)
 
     def forget(self, job: JobState) -> None:
-        """Nothing more comes of a job, or it is told anew."""
+        """Forget a job that ended, or whose events come again from the beginning."""
         job.delivered = None
         job.histories = 0
         job.history_requested = False

@@ -65,8 +65,8 @@ class Exchange:
 
     Args:
         view: the session.
-        receiver: told of subscriptions.
-        recovery: told of acceptances and subscriptions.
+        receiver: is notified of subscriptions.
+        recovery: is notified of acceptances and subscriptions.
     """
 
     def __init__(self, view: View, receiver: Receiver, recovery: Recovery) -> None:
@@ -159,7 +159,7 @@ class Exchange:
         self.send_unsubscribes(now)
 
     def send_unsubscribes(self, now: float) -> None:
-        """Send what was not sent on this link, and a barrier behind it."""
+        """Send the unsubscribes that were not sent on this link, and a barrier after each."""
         if not self._negotiated.live:
             return
         jobs = [job for job in self._unsubscribing if job.unsubscribe_barrier is None]
@@ -194,7 +194,7 @@ class Exchange:
         self._pending.unsend()
 
     def restarted(self) -> None:
-        """A new session: there are no subscriptions in it."""
+        """Drop the state of subscriptions: a new session has none."""
         for job in tuple(self._unsubscribing):
             self._unsubscribed(job)
 
@@ -218,7 +218,7 @@ class Exchange:
                 self._barriers.set(lambda now: self._read(unasked), now)
 
     def _read(self, late: list[Request]) -> None:
-        """The runtime has read on: an answer that names nothing is none of these requests'."""
+        """Mark requests as read: a later answer without a name belongs to none of them."""
         for request in late:
             request.waits = True
 
@@ -330,7 +330,7 @@ class Exchange:
             self._answer(request, now, now)
 
     def cancel_read(self, request: Request, now: float) -> None:
-        """The runtime has read a cancel, and did not refuse it."""
+        """Answer a cancel that the runtime has read and not refused."""
         if request in self._pending:
             self._answer(request, now, now)
             assert request.job_id is not None
@@ -339,9 +339,10 @@ class Exchange:
     # -- refusals
 
     def refused(self, frame: ControlFrame, now: float, *, named: bool = False) -> bool:
-        """An error came; whether it refuses a request.
+        """Handle an error. Returns whether it refuses a request.
 
-        With ``named``, only one that it names: where the code may mean the session as well.
+        ``named`` considers only the request that the error names, because the code may refer to the
+        session instead.
         """
         find = self._correlation.named_by if named else self._correlation.refused_by
         request = find(frame)
@@ -351,7 +352,7 @@ class Exchange:
         return True
 
     def refuses(self, frame: ControlFrame) -> bool:
-        """Whether a job.error answers a request instead of ending a job, as with some runtimes."""
+        """Whether a `job.error` refuses a request instead of ending a job, as in some runtimes."""
         pending = self._pending
         job_id = frame.job_id or frame.payload.get("job_id")
         if not isinstance(job_id, str) or self._correlation.named_by(frame) is not None:
@@ -369,7 +370,7 @@ class Exchange:
 
 
 def error_of(frame: ControlFrame) -> RequestError:
-    """The error that a refusal tells of."""
+    """The exception for a refusal."""
     refusal = read_refusal(frame)
     return request_error(
         refusal.code, refusal.message, retryable=refusal.retryable, details=refusal.details

@@ -1,8 +1,9 @@
-"""Opens and resumes sessions: the hello, the welcome, and what follows a refusal (§6.1–§6.3, S5).
+"""Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3, S5).
 
-One `Handshake` serves all links of a client. The newest resume token counts. A refused resume is
-followed by another try where that can help, and by a fresh session where it cannot; so is a link
-that ends without an answer. Each is counted, so that a session is given up after a bounded time.
+One `Handshake` serves all links of a client. The newest resume token counts. After a refused
+resume, or a link that ended without an answer, the resume is tried again where that can help;
+otherwise a new session is opened. The attempts are counted, so that a session is given up after a
+limited time.
 """
 
 from __future__ import annotations
@@ -31,27 +32,27 @@ from arcp_client.models import Checkpoint, ClientInfo
 __all__ = ["CUTS", "REFUSALS", "Handshake", "Recognise", "ResumeState"]
 
 REFUSALS: Final = 3
-"""Refusals that may pass by themselves, until a session is given up."""
+"""Transient refusals until a session is given up."""
 CUTS: Final = 8
-"""Links that may end without an answer to the resume. With the default delays, most of a minute."""
+"""Links that may end without an answer to the resume: with the default delays, almost a minute."""
 
 Recognise = Callable[[Mapping[str, Any], str], type[Peer]]
-"""Gives the kind of runtime that wrote a welcome, from its payload and envelope id."""
+"""Returns the `Peer` class for a welcome, from its payload and envelope id."""
 
 
 class Handshake:
     """The hellos of one client.
 
     Args:
-        client: who the client says it is.
-        features: what it offers.
-        recognise: tells the kind of the runtime.
-        checkpoint: the session to go on with.
-        spoken: the kind of the runtime, where it must not be recognised.
+        client: the name and version of the client.
+        features: the features that the client offers.
+        recognise: finds the `Peer` class of the runtime.
+        checkpoint: the session to resume.
+        spoken: the `Peer` class, if it is fixed.
 
     Attributes:
-        had_session: there was a session before; the next one resumes it or takes its place.
-        spoken: the kind of the runtime, once known.
+        had_session: a session existed before; the next one resumes or replaces it.
+        spoken: the `Peer` class of the runtime, once known.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Handshake:
 
     @property
     def session_id(self) -> str | None:
-        """The session to go on with; ``None`` if there is none."""
+        """The session to resume, or ``None``."""
         return self._resume.session_id
 
     @property
@@ -93,7 +94,7 @@ class Handshake:
         return self._resume.possible
 
     def hello(self, token: SecretStr, cursor: int) -> bytes:
-        """The first frame of a link; asks to resume after ``cursor`` if there is a session."""
+        """The first frame of a link. It asks to resume after ``cursor`` if a session exists."""
         block = self._resume.block(cursor, token)
         if block is None:
             self._own_id = new_prefixed_id("sess")
@@ -109,7 +110,7 @@ class Handshake:
         return encode(names.HELLO, hello.wire(), id=self._hello_id, session_id=session_id)
 
     def read(self, frame: ControlFrame, peer: Peer) -> Welcome | ArcpError | None:
-        """The welcome; or why this link is of no use; or nothing, for what says neither."""
+        """Read the answer to a hello: a welcome, or an error that ends the link; else ``None``."""
         if frame.type == names.WELCOME:
             recognised = self._recognise(frame.payload, frame.id)
             welcome = read_welcome(frame, frozenset(self._features), recognised.name)
@@ -129,19 +130,19 @@ class Handshake:
         return None
 
     def welcomed(self, welcome: Welcome) -> bool:
-        """The welcome is taken; True if the session was resumed (§6.3)."""
+        """Accept a welcome. True if the session was resumed (§6.3)."""
         self._resumed = self._resume.welcomed(welcome)
         self.had_session = True
         return self._resumed
 
     def refused_late(self, frame: ControlFrame, *, asked: bool) -> ArcpError | None:
-        """Why the session cannot go on, if this error refuses a resume that was welcomed (§6.3).
+        """The error that ends the session, if a frame refuses a resume after its welcome (§6.3).
 
-        One runtime welcomes first and looks into its buffer then.
+        One runtime sends the welcome before it checks its replay buffer.
 
         Args:
-            frame: an error of the session, naming no request that is known.
-            asked: whether it may be the answer to something else.
+            frame: an error of the session that names no pending request.
+            asked: whether the frame may answer another request.
         """
         if not self._resumed:
             return None
@@ -154,7 +155,7 @@ class Handshake:
         return ResumeExpired(f"the runtime refused the resume ({_text(refusal)})")
 
     def left(self, now: float) -> None:
-        """The link is gone."""
+        """The link has ended."""
         self._resumed = False
         self._resume.left(now)
 
@@ -176,14 +177,14 @@ class Handshake:
 
 
 class ResumeState:
-    """What is needed to resume a session on another link.
+    """The id and token of a session, and the count of failed resumes.
 
     Args:
         session_id: the session, ``None`` before the first welcome.
         token: its newest resume token.
-        refusals: how many refusals that may pass it takes to give the session up.
-        cuts: how many links may end without an answer before it is given up; once the runtime
-            may have dropped the session, one is enough.
+        refusals: transient refusals until the session is given up.
+        cuts: links that may end without an answer until the session is given up; 1 once the
+            resume window has passed.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class ResumeState:
         )
 
     def welcomed(self, welcome: Welcome) -> bool:
-        """A welcome came; True if the session was resumed."""
+        """Take over a welcome. True if the session was resumed."""
         resumed = self.possible and welcome.info.id == self.session_id
         self.session_id = welcome.info.id
         # One runtime does not rotate and may leave it out: then the old one still counts.
@@ -245,7 +246,7 @@ class ResumeState:
         return resumed
 
     def refused(self, refusal: Refusal, peer: Peer | None) -> Next:
-        """The runtime refused the hello; after `Next.FRESH`, `forget` is the caller's to do."""
+        """The next step after a refused hello. On `Next.FRESH` the caller calls `forget`."""
         presented, self._presented = self._presented, False
         if not presented:
             if refusal.code != names.RESUME_WINDOW_EXPIRED or self._fresh_refused:
@@ -271,7 +272,7 @@ class ResumeState:
         return Next.FRESH
 
     def left(self, now: float) -> None:
-        """The link is gone. One that ended without an answer to the resume counts as a cut."""
+        """Count a link that ended without an answer to the resume."""
         if self._left_at is None:
             self._left_at = now
         if not self._presented:
@@ -283,7 +284,7 @@ class ResumeState:
             self.forget()
 
     def forget(self) -> None:
-        """The session is gone: id and token go together."""
+        """Drop the id and the token of the session."""
         self.session_id = None
         self.token = None
         self._window = None

@@ -1,6 +1,6 @@
 """Decides when to ping the peer and when to call it dead (§6.4).
 
-Nothing here outlives a link: each link gets a new `Heartbeat`.
+Each link gets a new `Heartbeat`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 __all__ = ["Heartbeat", "Pulse"]
 
 SHORTEST: Final = 0.01
-"""Seconds. A runtime that asks for less would have nothing but pings."""
+"""The shortest interval in seconds; a shorter one would fill the link with pings."""
 
 
 class Pulse(enum.Enum):
-    """What a look at the clock calls for."""
+    """The action that is due."""
 
     QUIET = "quiet"
     PING = "ping"
@@ -26,12 +26,12 @@ class Heartbeat:
     """Watches one link.
 
     Args:
-        interval: seconds of the negotiated heartbeat; ``None`` if it was not negotiated, then
-            this only keeps the time of the last message.
+        interval: seconds of the negotiated heartbeat. ``None`` if none was negotiated; then only
+            the time of the last message is kept.
         now: the link's start.
 
     Attributes:
-        heard_at: when the last message came; the reader of the link sets it.
+        heard_at: the time of the last message; the reader of the link sets it.
     """
 
     def __init__(self, interval: float | None, now: float) -> None:
@@ -47,12 +47,12 @@ class Heartbeat:
         self._sent_at = now
 
     def pause(self, now: float) -> None:
-        """The reader stopped reading: silence proves nothing from now on."""
+        """Reading is paused: silence is no longer counted."""
         if self._paused_at is None:
             self._paused_at = now
 
     def unpause(self, now: float) -> None:
-        """The reader reads again: the time in between does not count as silence."""
+        """Reading continues: the time in between does not count as silence."""
         if self._paused_at is not None:
             self.heard_at += now - self._paused_at
             self._paused_at = None
@@ -73,7 +73,7 @@ class Heartbeat:
         return min(ping_at, self.heard_at + 2 * self._interval)
 
     def look(self, now: float) -> Pulse:
-        """What the time calls for."""
+        """The action that is due now."""
         interval = self._interval
         if interval is None:
             return Pulse.QUIET
@@ -91,7 +91,7 @@ class Heartbeat:
         return Pulse.QUIET
 
     def _next_ping(self) -> float:
-        """A ping is due when this side was silent, or when the other side was, for an interval."""
+        """A ping is due when either side was silent for an interval."""
         assert self._interval is not None
         due = self._sent_at + self._interval
         # A ping and its answer may bear the same reading of a clock.

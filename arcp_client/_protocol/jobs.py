@@ -23,16 +23,16 @@ class Recovering(msgspec.Struct, eq=False):
 
     Attributes:
         plan: the plan, a generator of steps.
-        again: begins the plan again after a lost link.
-        needs: the `Recover` that the peer chose the plan by, if it did.
+        again: restarts the plan after a lost link.
+        needs: the `Recover` from which the peer chose the plan, if any.
         step: the step whose answer the plan waits for.
-        lossy: events may be gone, which is yet to be announced.
+        lossy: events may be lost, and the `Gap` is not delivered yet.
         only_outcome: only events of the result are delivered.
-        deadline: when the step ends by time; None while an answer is awaited.
-        came: an event of the job came during this step.
+        deadline: when the step times out; None while an answer is awaited.
+        came: an event of the job arrived during this step.
         waits_since: when the wait for the terminal message began.
-        probes: how often the link was probed meanwhile.
-        held: the terminal message that waits until the history is there.
+        probes: the number of pings during that wait.
+        held: the terminal message that waits until the history has arrived.
     """
 
     plan: Generator[Any, Any, None]
@@ -62,21 +62,21 @@ class JobState(msgspec.Struct, eq=False):
         resume_after: the last number received in the origin session, once that session is gone.
         agent: name or name@version, once known.
         key: the idempotency key of its submit.
-        payload: what was submitted; sent again where only that brings a lost outcome.
+        payload: of its submit; sent again where that is the only way to a lost outcome.
         trace_id: of its submit.
         cancelled: the runtime accepted a cancel of it.
-        first_missing: the first number of a gap in which its end may be lost.
-        began_at: the time of its first event, for a job that is watched from now on.
-        skips_past: a history of it is on its way, whose events before that time are not wanted.
+        first_missing: the first number of a gap that may contain its terminal message.
+        began_at: the time of its first event, for a job that is watched without its past.
+        skips_past: a history is on its way; its events before that time are skipped.
         delivered: marks of its delivered events, where a history may bring them again.
-        histories: how many histories of it were asked for and have not come to their end.
+        histories: the number of requested histories that have not ended.
         history_requested: a subscription with history waits for its confirmation.
-        unsubscribing: its unsubscribe is not known to have been read by the runtime.
-        unsubscribe_barrier: the barrier behind the unsubscribe, once that was sent.
+        unsubscribing: the runtime has not confirmed that it read the unsubscribe.
+        unsubscribe_barrier: the barrier after the unsubscribe, once that was sent.
         recovering: the recovery plan that runs for it.
-        interrupted: the plan that a lost link interrupted; it is begun again on the next one.
-        stored_end: its terminal message, which came behind a hole of a session that is gone.
-        peer: what the peer's repairs keep about it.
+        interrupted: the plan that a lost link interrupted; the next link restarts it.
+        stored_end: its terminal message, which arrived behind a hole of an earlier session.
+        peer: the state of the peer's repairs for the job.
     """
 
     job_id: str
@@ -112,7 +112,7 @@ class JobState(msgspec.Struct, eq=False):
 
     @property
     def plain(self) -> bool:
-        """Whether its next event needs no look at the job."""
+        """Whether its next event can be delivered without a further check."""
         return self.delivered is None and self.recovering is None and not self.unsubscribing
 
 
@@ -150,14 +150,14 @@ class Jobs:
         return None if job is None or not job.open else job
 
     def state(self, job_id: str) -> JobState:
-        """The state of that job, open or not; a new one if there is none."""
+        """The state of a job, open or not; created if it is missing."""
         job = self.table.get(job_id)
         if job is None:
             job = self.table[job_id] = JobState(job_id)
         return job
 
     def learn(self, job_id: str) -> JobState:
-        """The open job of that id; it becomes one if it was not known, or had ended."""
+        """The open job of that id; an unknown or ended job is opened."""
         job = self.state(job_id)
         self._ended.pop(job_id, None)
         job.open = True
@@ -171,9 +171,9 @@ class Jobs:
         job.key = open_job.idempotency_key
 
     def end(self, job_id: str) -> bool:
-        """The job has ended: what is kept of an open job goes. False if it had ended before.
+        """End a job: drop the state of an open job. False if the job had ended before.
 
-        The events that a later history may bring again stay known: see `dedup`.
+        Events that a later history may repeat are still recognised: see `dedup`.
         """
         if job_id in self._ended:
             return False
@@ -184,24 +184,24 @@ class Jobs:
         return True
 
     def forget(self, job_id: str) -> None:
-        """Nothing more is wanted of an open job; what is still on its way stays recognised."""
+        """Drop an open job that is no longer wanted. Its later frames are still recognised."""
         self.tidy(self._reset(job_id))
 
     def reopen(self, job_id: str) -> None:
-        """An ended job is told again from its beginning, its end included."""
+        """Open an ended job again, because its events will come again from the beginning."""
         self.tidy(self._ended.pop(job_id))
 
     def tidy(self, job: JobState) -> None:
-        """Drop the state of a job of which nothing needs to be known."""
+        """Drop the state of a job if it is no longer needed."""
         if not job.open and job.job_id not in self._ended and job.plain and job.peer is None:
             self.table.pop(job.job_id, None)
 
     def has_ended(self, job_id: str) -> bool:
-        """Whether its end was seen, and is remembered."""
+        """Whether the job is among the remembered ended jobs."""
         return job_id in self._ended
 
     def _reset(self, job_id: str) -> JobState:
-        """Keep only what concerns frames that are still on their way."""
+        """Keep only the state for frames that are still on their way."""
         job = self.state(job_id)
         if job.recovering is not None:
             job.recovering.plan.close()

@@ -16,14 +16,14 @@ __all__ = ["Negotiated"]
 
 
 class Negotiated(msgspec.Struct):
-    """The terms of the present session.
+    """The terms of the current session.
 
     Attributes:
         session_id: the session's id, empty before the first welcome.
-        info: as the welcome has it.
-        welcomed_at: the time of the welcome, by the runtime's clock, where the welcome says so.
-        live: a link is up and welcomed: requests may go out.
-        lines: the present link sends frames as lines.
+        info: the session as described by the welcome.
+        welcomed_at: the time of the welcome by the runtime's clock, if the welcome has it.
+        live: a link is up and welcomed, so requests may be sent.
+        lines: the current link sends frames as lines.
     """
 
     session_id: str = ""

@@ -1,7 +1,7 @@
-"""Finds the frame at which every link ends, so that the session can go on behind it.
+"""Finds the frame at which every link ends, so that the session can skip it.
 
-A frame that this side's transport or a proxy refuses takes the link with it. It is the next one of
-each replay: without this a client would resume from the same cursor for ever.
+A frame that a transport or a proxy refuses ends the link. It is the first frame of each replay, so
+a client would otherwise resume from the same cursor for ever.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final
 __all__ = ["LINKS", "STEPS", "Finding", "Obstacle"]
 
 LINKS: Final = 2
-"""Links that must end at one place before it is passed."""
+"""Links that must end at one place before it is skipped."""
 STEPS: Final = 16
-"""Places in a row that are passed without anything received between them."""
+"""Places that may be skipped in a row without a received frame between them."""
 
 
 class Finding(enum.Enum):
-    """What the end of a link says."""
+    """The conclusion from the end of a link."""
 
     FIRST = "first"
-    """It may have been the only one at this place."""
+    """The first link that ended at this place."""
     SAME_PLACE = "same place"
-    """Another link ended here: pass the place."""
+    """Another link ended here: skip the place."""
     BEHIND_PASSED = "behind passed"
-    """The same, and nothing was received since the place before it was passed."""
+    """The same, and no frame was received since the last skip."""
     NO_WAY = "no way"
-    """As many places as `STEPS` were passed for nothing: there is no use in going on."""
+    """`STEPS` places were skipped without effect: the session cannot continue."""
 
 
 class Obstacle:

@@ -78,7 +78,7 @@ class FrameReceiver(Protocol):
         """`Peer.transparent` has changed."""
 
     def remember(self, job_id: str) -> None:
-        """A history of the job may come: its events are recognised by their ids from now on."""
+        """Recognise the events of a job by their ids from now on, because a history may come."""
 
     def subscribed(self, job_id: str) -> None:
         """A subscription was confirmed."""

@@ -67,10 +67,10 @@ class Subscribe(msgspec.Struct, frozen=True):
     """Subscribe to the job (§7.6). The answer is its status.
 
     Attributes:
-        history: have the runtime send what it holds of the job.
-        after: with it, only what came after this number.
-        renew: a subscription that a dead link still holds is ended first.
-        hold_terminal: a terminal message waits until the history is there.
+        history: request the retained events of the job.
+        after: with history, only events above this number.
+        renew: first end the subscription that a dead link still holds.
+        hold_terminal: hold a terminal message until the history has arrived.
     """
 
     history: bool = False
@@ -80,7 +80,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class ListJobs(msgspec.Struct, frozen=True):
-    """Look the job up in the listing (§6.6). The answer is its status, None if it is not listed."""
+    """Look the job up in the listing (§6.6). The answer is its status, None if not listed."""
 
     cursor: str | None = None
 
@@ -96,12 +96,12 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Wait until nothing came of the job for so long. The answer: whether anything had come.
+    """Wait until the job has been silent for a time. The answer: whether an event arrived.
 
     Attributes:
-        seconds: how long.
-        confirmed: the job's events come: a resumed link goes on from here.
-        until_first: the plan is over as soon as anything comes.
+        seconds: the length of the silence.
+        confirmed: the job's events arrive; after a resume the plan continues here.
+        until_first: the plan ends with the first event.
     """
 
     seconds: float
@@ -110,23 +110,23 @@ class Watch(msgspec.Struct, frozen=True):
 
 
 class AwaitTerminal(msgspec.Struct, frozen=True):
-    """Wait for the terminal message, as long as the link is alive and events come."""
+    """Wait for the terminal message while the link is alive and events arrive."""
 
 
 class EventsLost(msgspec.Struct, frozen=True):
-    """Announce that events of the job may be lost; once, where they may be."""
+    """Deliver a `Gap` if events of the job may be lost, at most once."""
 
 
 class ReleaseTerminal(msgspec.Struct, frozen=True):
-    """Deliver the terminal message that was held, if there is one."""
+    """Deliver the held terminal message, if any."""
 
 
 class OnlyOutcome(msgspec.Struct, frozen=True):
-    """Its other events were delivered before: from now on only its result and its end count."""
+    """Deliver only its result and its end; its other events were delivered before."""
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """No outcome will come; ``status`` is how the job ended, empty if that is not known."""
+    """End the job without an outcome; ``status`` is its final status, empty if unknown."""
 
     status: str
     why: str
@@ -159,12 +159,12 @@ class StepRefused(Exception):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """What can be asked of a runtime about one job.
+    """The requests by which a runtime can tell the state of one job.
 
     Attributes:
-        subscribe: it has subscriptions.
-        list: it lists jobs.
-        resubmit: it sends a stored outcome again in answer to a submit under the same key, and
+        subscribe: the runtime has subscriptions.
+        list: the runtime lists jobs.
+        resubmit: the runtime answers a submit under the same key with the stored outcome, and
             this client knows key and payload.
     """
 
@@ -174,23 +174,23 @@ class Means(msgspec.Struct, frozen=True):
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to ask."""
+        """Whether there is any such request."""
         return self.subscribe or self.list or self.resubmit
 
 
 class Recover(msgspec.Struct, frozen=True, kw_only=True):
-    """How one job is to be led back.
+    """The needs of one job that is recovered.
 
     Attributes:
-        history: have the runtime send what it holds of the job.
-        after: with it, only what came after this number.
-        lossy: events may be gone; that is announced once it is clear that the job had begun, and
-            before anything that came after them.
+        history: request the retained events of the job.
+        after: with history, only events above this number.
+        lossy: events may be lost; a `Gap` is delivered once the job is known to have begun, before
+            any later event.
         renew: the runtime may hold a subscription of a dead link.
         hold_terminal: a terminal message may overtake the history.
-        watch: look after the job while nothing comes of it; else its events are known to come.
+        watch: poll the job while it is silent; False if its events are known to arrive.
         only_outcome: its other events were delivered before.
-        list_first: a subscription is needed only if the job has ended, or is not listed.
+        list_first: subscribe only if the job has ended or is not listed.
     """
 
     history: bool
@@ -207,14 +207,14 @@ class Recover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover(job: JobState, means: Means, *, needs: Recover) -> Plan:
-    """Lead a job back to its outcome."""
+    """Recover a job up to its outcome."""
     if needs.only_outcome:
         yield OnlyOutcome()
     yield from _Ladder(job, means, needs).climb()
 
 
 def await_outcome(job: JobState, means: Means, *, status: str, history: bool) -> Plan:
-    """A subscription was confirmed for a job that has ended: its terminal message is wanted."""
+    """Get the terminal message of a job that had ended when its subscription was confirmed."""
     if not history:
         yield OnlyOutcome()
     ladder = _Ladder(job, means, Recover(history=history))
@@ -222,15 +222,15 @@ def await_outcome(job: JobState, means: Means, *, status: str, history: bool) ->
 
 
 def expect_first_event(job: JobState, means: Means) -> Plan:
-    """A job was accepted that may be an old one: so it is, if nothing comes of it soon."""
+    """Recover an accepted job if it stays silent: its acceptance may be a repetition."""
     yield Watch(PATIENCE, until_first=True)
     yield from _Ladder(job, means, Recover(history=True)).climb()
 
 
 def watch_cancelled(job: JobState, means: Means) -> Plan:
-    """The runtime accepted a cancel; one that forgets jobs that had not begun is asked.
+    """Look for the end of a cancelled job, which some runtimes forget if it had not begun.
 
-    The job's own events come: it must not be subscribed to.
+    Its events arrive already, so the plan does not subscribe.
     """
     means = msgspec.structs.replace(means, subscribe=False)
     ladder = _Ladder(job, means, Recover(history=False))
@@ -239,7 +239,7 @@ def watch_cancelled(job: JobState, means: Means) -> Plan:
 
 
 class _Ladder:
-    """One job on its way back, and what is known of it there."""
+    """The recovery of one job, and the state of it."""
 
     def __init__(self, job: JobState, means: Means, needs: Recover) -> None:
         self.job = job
@@ -255,7 +255,7 @@ class _Ladder:
         self.why = "it is not known any more"
 
     def climb(self) -> Plan:
-        """Every rung, from the first."""
+        """Run the recovery from its first step."""
         if self.list_first or not self.means.subscribe:
             status = yield from self.look()
         else:
@@ -263,7 +263,7 @@ class _Ladder:
         yield from self.go_on(status)
 
     def go_on(self, status: str | None) -> Plan:
-        """By the status of the job: watch it while it runs, fetch its outcome once it has ended."""
+        """Watch the job while it runs, and fetch its outcome once it has ended."""
         quiet = QUIET
         while status is not None:
             self.status = status
@@ -284,10 +284,10 @@ class _Ladder:
             else:
                 status = yield from self.look()
 
-    # -- rungs: each gives the status of the job; None if there is nothing more to do
+    # -- each gives the status of the job, or None when the plan is over
 
     def subscribe(self, *, history: bool, hold: bool = False) -> Generator[Step, Any, str | None]:
-        """Ask for its events; the confirmation says its status."""
+        """Subscribe; the confirmation has the status."""
         renew, self.renew = self.renew, False
         after = self.after if history else None
         tries = TRIES
@@ -316,7 +316,7 @@ class _Ladder:
         return (yield from self._without_status(error))
 
     def look(self) -> Generator[Step, Any, str | None]:
-        """Look it up in the listing."""
+        """Look the job up in the listing."""
         if not self.means.list:
             return (yield from self._resubmit_or_watch())
         try:
@@ -333,7 +333,7 @@ class _Ladder:
         return str(status)
 
     def outcome(self) -> Generator[Step, Any, str | None]:
-        """It has ended, and its terminal message did not come."""
+        """Get the terminal message of a job that has ended."""
         if self.means.resubmit:
             return (yield from self._resubmit())
         if self.means.subscribe and not self.history:
@@ -343,7 +343,7 @@ class _Ladder:
         return None
 
     def _all_of_it(self) -> Generator[Step, Any, str | None]:
-        """Subscribe with history: that brings the end, too."""
+        """Subscribe with history, which contains the terminal message."""
         self.list_first = False
         self.history = True
         if self.job.from_now_on:
@@ -351,7 +351,7 @@ class _Ladder:
         return (yield from self.subscribe(history=True))
 
     def _resubmit(self) -> Generator[Step, Any, str | None]:
-        """Submit again under its key: the answer is followed by the end, if there is one by now."""
+        """Submit again under its key; a stored terminal message follows the acceptance."""
         try:
             accepted = yield Resubmit()
         except StepRefused as refused:
@@ -369,7 +369,7 @@ class _Ladder:
         return (yield from self.outcome())
 
     def _without_status(self, error: RequestError) -> Generator[Step, Any, str | None]:
-        """It cannot be asked how the job stands."""
+        """Continue after a refused request for the status."""
         if self.means.resubmit or isinstance(error, RequestTimeout | FeatureNotNegotiated):
             return (yield from self._resubmit_or_watch())
         yield self._give_up()
@@ -389,7 +389,7 @@ class _Ladder:
             yield EventsLost()
 
     def _is_final(self, error: RequestError) -> bool:
-        """Whether a refusal says that there is nothing to be had."""
+        """Whether a refusal means that no outcome can be had."""
         self.why = str(error)
         return self.status in names.ENDED or isinstance(error, JobNotFound)
 

@@ -1,8 +1,8 @@
 """Reorders frames by ``event_seq`` and finds holes: the one place that decides order.
 
-The numbers are true here (§8.3): a number that was seen is a repeat, a number ahead of the cursor
-waits behind a hole. The peer fills a hole, or `Reassembly.expire` gives it up. `receiver` is the
-layer above.
+The numbers are correct here (§8.3): a number that was seen is a repeat, and a number ahead of the
+cursor waits behind a hole. A replay fills the hole, or `Reassembly.expire` gives it up. `receiver`
+is the layer above.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ SETTLE = 2.0
 """Seconds that a replay has to fill a hole before the hole counts as lost."""
 
 REACH = 1024
-"""How far one frame may lead at least, however little may be held."""
+"""The least distance by which one frame may move the cursor ahead."""
 AGREEING = 3
-"""Frames with successive numbers far beyond all others that it takes to believe them."""
+"""Consecutive frames with numbers far ahead of all others until they are accepted."""
 REMEMBERED = 1024
-"""Holes that were given up and may yet be filled; the oldest are forgotten first."""
+"""Holes that were given up and may still be filled; the oldest are forgotten first."""
 
 
 class Verdict(enum.Enum):
-    """What becomes of an offered item."""
+    """The decision about an offered item."""
 
     NEXT = "next"
     """In order: deliver it, then what `Reassembly.release` gives."""
     REPEAT = "repeat"
     """Seen before: drop it."""
     HELD = "held"
-    """Ahead of a hole: kept here."""
+    """Ahead of a hole: held."""
     FORGOTTEN = "forgotten"
-    """Ahead of a hole and too much is kept already: as if it had never come."""
+    """Ahead of a hole while the limit is reached: treated as never received."""
     LATE = "late"
-    """Of a hole that was given up: deliver it, since it never was."""
+    """From a hole that was given up: deliver it, because it was not delivered before."""
     BEYOND = "beyond"
-    """Further ahead than one frame is believed: its number counts for nothing."""
+    """Too far ahead: the number is ignored."""
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """Numbers that will not come."""
+    """Numbers that were given up."""
 
     first: int
     last: int
 
 
 class Ranges:
-    """Numbers, as ranges.
+    """A set of numbers, as ranges.
 
     Args:
         ranges: first and last of each, in any order.
@@ -76,15 +76,15 @@ class Ranges:
 
     @property
     def last(self) -> int:
-        """The highest number; 0 if there is none."""
+        """The highest number, or 0."""
         return self._ranges[-1][1] if self._ranges else 0
 
     def append(self, first: int, last: int) -> None:
-        """Numbers above all others are added."""
+        """Add numbers above all others."""
         self._ranges.append((first, last))
 
     def forget_first(self) -> None:
-        """The lowest range is not known any more."""
+        """Remove the lowest range."""
         del self._ranges[0]
 
     def remove(self, number: int) -> bool:
@@ -105,28 +105,27 @@ class Ranges:
 class Reassembly(Generic[T]):
     """The order of one session.
 
-    Every number up to the cursor was received, and what is behind a hole is held. A hole is asked
-    for once, by a resume from the cursor (`should_resume`), and given up only if a replay from
-    there has come to rest without it (`expire`). Beyond ``limit`` the newest held are forgotten:
-    they count as never received, so that a later resume brings them. An item that was given up and
-    comes all the same is `Verdict.LATE`.
+    Every number up to the cursor was received; items behind a hole are held. A hole is requested
+    once, by a resume from the cursor (`should_resume`), and given up after a replay from there has
+    ended without it (`expire`). Beyond ``limit`` the newest held items are forgotten: they count as
+    never received, so that a later resume brings them. An item of a hole that was given up is
+    `Verdict.LATE`.
 
-    One frame moves the cursor by at most ``reach``. A number further ahead is believed once as
-    many frames as `AGREEING` continue it: a stray one must not make all true ones look old.
+    One frame moves the cursor by at most ``reach``. A number further ahead is accepted after
+    `AGREEING` consecutive frames: one wrong number must not make all correct ones look old.
 
     Args:
         cursor: every number up to it was received.
         limit: how many items may wait behind a hole.
-        reach: how far ahead one frame is believed to be; as ``limit``, and at least `REACH`.
+        reach: how far one frame may move the cursor; ``limit`` by default, at least `REACH`.
 
     Attributes:
         cursor: every number up to it was received, or given up.
-        patience: seconds that a hole has to fill itself before it is asked for; for peers that let
-            frames overtake one another.
-        repeated: how many repeats were dropped.
-        quiet_since: when the wait for what is missing began.
-        waits: how many such waits there were, for those that begin at one reading of the clock.
-        refetches: a hole is asked for again, by a resume or a history.
+        patience: seconds until a hole is requested, for peers whose frames may overtake each other.
+        repeated: the number of dropped repeats.
+        quiet_since: when the current wait for a hole began.
+        waits: the number of such waits; tells waits apart that began at the same time.
+        refetches: a hole can be requested again, by a resume or a history.
     """
 
     refetches: ClassVar[bool] = True
@@ -156,35 +155,35 @@ class Reassembly(Generic[T]):
 
     @property
     def holding(self) -> int:
-        """How many items wait behind a hole."""
+        """The number of items that wait behind a hole."""
         return len(self._held) + len(self._unnumbered)
 
     @property
     def missing(self) -> bool:
-        """Whether numbers are known of that did not come."""
+        """Whether there is a hole."""
         return bool(self._held) or self.cursor < self._forgotten
 
     @property
     def top(self) -> int:
-        """The highest number that came."""
+        """The highest number that was received."""
         return max(self.cursor, self._top, self._forgotten)
 
     @property
     def deadline(self) -> float | None:
-        """When `should_resume` and `expire` must be called; ``None`` if time changes nothing."""
+        """When `should_resume` and `expire` must be called next, or ``None``."""
         return None if not self.missing or self._waits_for_link() else self._settles_at
 
     # -- what happens
 
     def opened(self, now: float) -> None:
-        """A link was resumed from the cursor: what is missing may come until that settled."""
+        """A link was resumed from the cursor: a replay may now fill the hole."""
         self._asked = self.cursor
         self._answered = True
         self._replaying = True
         self._wait(now)
 
     def advance(self, seq: int | None) -> bool:
-        """The usual case of `offer`, without its cost: the next number, and nothing is held."""
+        """The fast path of `offer`: True for the next number while no item is held."""
         if seq != self.cursor + 1 or self._held:
             return False
         self.cursor = seq
@@ -246,9 +245,9 @@ class Reassembly(Generic[T]):
             yield from waiting
 
     def should_resume(self, now: float) -> bool:
-        """Whether to ask the peer again for what is missing; True once for each cursor.
+        """Whether to request the hole again; True once for each cursor.
 
-        Not while a replay may still fill the hole.
+        False while a replay may still fill the hole.
         """
         if not self.missing or self._asked == self.cursor or not self._settled(now):
             return False
@@ -257,12 +256,12 @@ class Reassembly(Generic[T]):
         return True
 
     def expires(self, now: float) -> bool:
-        """Whether `expire` would give something up."""
+        """Whether `expire` would give up a hole."""
         asked = self._answered and self._asked == self.cursor
         return self.missing and asked and self._settled(now)
 
     def expire(self, now: float) -> Iterator[Hole | T]:
-        """Give up what a resume did not bring: each hole, then what waited behind it, in order."""
+        """Give up the holes that a resume did not fill: each hole, then the items behind it."""
         if not self.expires(now):
             return
         if not self._held:
@@ -273,27 +272,27 @@ class Reassembly(Generic[T]):
                 yield from self.release()
 
     def skip(self) -> int:
-        """Give up the next number; gives it. To be followed by `release`."""
+        """Give up the next number and return it. Call `release` afterwards."""
         return self._give_up(self.cursor + 1).last
 
     def abandon(self) -> Iterator[Hole | T]:
-        """The session is gone: every hole, and what waited behind it, in order."""
+        """Return every hole and the items behind it, in order, because the session is over."""
         for seq in sorted(self._held):
             if seq > self.cursor:
                 yield self._give_up(seq - 1)
                 yield from self.release()
 
     def rebase(self) -> Iterator[T]:
-        """Events before the next number will not come, and that was announced.
+        """Accept the next number as the start, after a `Gap` was delivered.
 
-        Where numbers are true there is nothing to do: the next number is known.
+        Does nothing where numbers are correct: the next number is known.
         """
         return iter(())
 
     # -- pieces
 
     def _waits_for_link(self) -> bool:
-        """Whether what is missing was asked for, and no link has been resumed since."""
+        """Whether the hole was requested, and no link has been resumed since."""
         return self._asked == self.cursor and not self._answered
 
     def _give_up(self, last: int) -> Hole:
@@ -311,7 +310,7 @@ class Reassembly(Generic[T]):
         self._settled_from = self.cursor
 
     def _settled(self, now: float) -> bool:
-        """Whether nothing moves any more; what goes on gets as much time again."""
+        """Whether the replay has ended; if the cursor moved, the wait starts again."""
         if now < self._settles_at:
             return False
         if (self._replaying or self.patience) and self._settled_from != self.cursor:

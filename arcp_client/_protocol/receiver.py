@@ -1,8 +1,8 @@
 """Turns ordered frames into events and gaps (S1–S4).
 
-`reassembly` below puts the frames in order. Not delivered are repeats that a history brings, a
-second end of a job, and events that a checkpoint says were processed. A frame that cannot be read,
-and numbers that do not come, are a `Gap`.
+`reassembly`, below, orders the frames. The receiver drops events that a history repeats, a second
+terminal message of a job, and events that the checkpoint covers. A frame that cannot be read, and a
+hole that was given up, become a `Gap`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from arcp_client.models import Checkpoint
 __all__ = ["Receiver", "rotates"]
 
 ROUNDS: Final = 3
-"""How often a silent link is waited for that has no heartbeat."""
+"""Waits for a silent link without heartbeat."""
 
 
 class Receiver:
@@ -42,17 +42,17 @@ class Receiver:
         jobs: the jobs of the session.
         peer: the runtime.
         limit: how many items may wait behind a hole.
-        checkpoint: what was processed before.
+        checkpoint: the events that were processed before.
 
     Attributes:
         peer: the runtime.
         reserved: events up to this number may have been seen by a handler before a restart.
         limit: how many items may wait behind a hole.
-        gaps: how many gaps were delivered.
-        dedup: the events that may come again.
-        holds: whether a terminal message is held for now; see `recovery`.
-        seen: told of each frame of a job that has a recovery plan.
-        ended: told of each job whose end was delivered.
+        gaps: the number of delivered gaps.
+        dedup: recognises repeated events.
+        holds: whether a terminal message is held; see `recovery`.
+        seen: called for each frame of a job that has a recovery plan.
+        ended: called for each job whose terminal message was delivered.
     """
 
     holds: Callable[[JobState | None, ControlFrame, bytes], bool]
@@ -152,7 +152,7 @@ class Receiver:
             self.dedup.remember(job)
 
     def opened(self, peer: Peer, now: float, *, resumed: bool) -> None:
-        """A welcome came. A session that goes on keeps its numbers, a new one begins at 1."""
+        """Take over a welcome. A resumed session keeps its numbers; a new one begins at 1."""
         self._warned = False
         if not resumed:
             self.reserved = 0
@@ -171,19 +171,19 @@ class Receiver:
     # -- subscriptions
 
     def remember(self, job_id: str) -> None:
-        """A history of the job may come: its events are recognised by their ids from now on."""
+        """Recognise the events of a job by their ids from now on, because a history may come."""
         self.dedup.remember(self._jobs.state(job_id))
 
     def subscribing(self, job_id: str, *, history: bool) -> None:
-        """A subscription is sent; its history may come before its confirmation."""
+        """Note a sent subscription; its history may come before its confirmation."""
         self.dedup.requested(self._jobs.state(job_id), history=history)
 
     def subscribed(self, job_id: str) -> None:
-        """A subscription was confirmed."""
+        """Note a confirmed subscription."""
         self.dedup.answered(self._jobs.state(job_id))
 
     def unsubscribed(self, job_id: str, *, late: bool) -> None:
-        """A subscription was refused; or not answered in time, so that its history may come yet."""
+        """Note a subscription that was refused, or timed out (``late``): its history may come."""
         job = self._jobs.state(job_id)
         if not late:
             self.dedup.answered(job)
@@ -191,15 +191,15 @@ class Receiver:
             self.dedup.forget(job)
 
     def skip_past(self, job: JobState) -> bool:
-        """Whether a history tells what was missed: events older than the watch are passed over.
+        """Whether a history can bring missed events: events older than the watch are skipped.
 
-        It does not if no event has come since the job is watched, or none with a time.
+        False if no event with a time has arrived since the watch began.
         """
         job.skips_past = job.skips_past or job.began_at is not None
         return job.began_at is not None
 
     def forget(self, job_id: str) -> None:
-        """Nothing more comes of a job, or it is told anew."""
+        """Forget a job that ended, or whose events come again from the beginning."""
         job = self._jobs.state(job_id)
         job.began_at = job.first_missing = None
         job.skips_past = False
@@ -208,7 +208,7 @@ class Receiver:
     # -- frames
 
     def next(self, frame: TypedEvent, data: bytes) -> Event | None:
-        """The event that a frame is, if it is the next one and there is nothing else to do."""
+        """The fast path: the event of a frame that is next in order and needs no further check."""
         seq = frame.event_seq
         if not self._plain or seq is None:
             return None
@@ -226,7 +226,7 @@ class Receiver:
         return BUILDERS[kind](frame, data, seq <= self.reserved)
 
     def look(self) -> None:
-        """Decide whether the next event can be delivered without a further look."""
+        """Decide whether `next` may be used."""
         self._plain = self.peer.transparent and self._reassembly.refetches and not self._processed
 
     def take_all(self, received: Iterable[Received], now: float) -> None:
@@ -271,7 +271,7 @@ class Receiver:
                     self._deliver(*each)
 
     def _stray(self, frame: Incoming) -> None:
-        """A frame with a number that cannot be believed is not taken (S17)."""
+        """Report a frame whose number is too far ahead, and drop it (S17)."""
         number, cursor = frame.event_seq, self.cursor
         assert number is not None
         text = f"a frame is numbered {number}, and {cursor} was the last: it was not taken"
@@ -280,9 +280,9 @@ class Receiver:
             self.gap(number, number, "undecodable", job_id=frame.job_id, after=cursor)
 
     def _ends_open_job(self, frame: Incoming) -> bool:
-        """Whether it cannot have come before, whatever its number: the job has not ended here.
+        """Whether a frame is the terminal message of an open job, and so no repeat.
 
-        So it is with a runtime that numbers from 1 again after a resume.
+        A runtime that numbers from 1 again after a resume sends such frames.
         """
         is_end = isinstance(frame, ControlFrame) and frame.type in names.TERMINALS
         return is_end and self._jobs.get(frame.job_id) is not None
@@ -295,7 +295,7 @@ class Receiver:
     # -- holes
 
     def settle(self, now: float, *, resumable: bool) -> None:
-        """Ask for a hole again when it is time to, or give it up (S3)."""
+        """Request a hole again, or give it up, when it is due (S3)."""
         self._now = now
         reassembly = self._reassembly
         if reassembly.should_resume(now):
@@ -314,9 +314,9 @@ class Receiver:
                 self._deliver(*item)
 
     def _probe(self, now: float) -> None:
-        """Tell a replay that is over from a link that stands still: nothing is lost by the latter.
+        """Distinguish a replay that has ended from a stalled link, on which nothing is lost.
 
-        Without a heartbeat nothing can be asked, and a few rounds of patience have to do.
+        Without a heartbeat the client waits `ROUNDS` times instead of sending a ping.
         """
         reassembly, heartbeat = self._reassembly, self._negotiated.offers(names.HEARTBEAT)
         heard = self._ponged or self._out.heartbeat.heard_at > reassembly.quiet_since
@@ -331,7 +331,7 @@ class Receiver:
             self._out.ping(now)
 
     def ponged(self) -> None:
-        """A ping was answered, be it at the reading of the clock at which it was sent."""
+        """Note a pong, even if it has the same time as its ping."""
         self._ponged = True
 
     def step_over(self, now: float) -> None:
@@ -430,7 +430,7 @@ class Receiver:
         return job.skips_past and moment < job.began_at and not of_result
 
     def _was_processed(self, seq: int) -> bool:
-        """Whether the checkpoint says so: such events come again and are passed over (S1)."""
+        """Whether the checkpoint covers an event: it comes again and is skipped (S1)."""
         self.look()
         return seq in self._processed
 

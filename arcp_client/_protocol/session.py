@@ -1,10 +1,10 @@
-"""The protocol engine: one session across all its links (§6). Verbs in, actions out.
+"""The state machine of one session over all its links (§6): call a verb, carry out the actions.
 
-A `Session` holds no socket, no loop and no clock; ``now`` is an argument, in seconds of any
-monotonic clock. Call a verb, then carry out what `take` gives, in that order. The layer above is
-``_link``, which moves the frames. The states of a session are the table in ``states``.
+A `Session` has no socket, loop or clock; ``now`` is an argument, in seconds of any monotonic clock.
+After each verb, carry out the actions that `take` returns, in order. ``_link`` is above and moves
+the frames. The table in ``states`` has the states of a session.
 
-The path of a frame, and what it may cause::
+The path of a frame::
 
     frame ─▶ decode ─▶ peer ─▶ receiver ─▶ reassembly ─▶ events and gaps ─┐
                         │         ▲ ended, lost, silent                   ├─▶ actions
@@ -55,31 +55,31 @@ CONFIRMS_WITHIN = 5.0
 
 
 def _specification(payload: Mapping[str, object], envelope_id: str) -> type[Peer]:
-    """Take every runtime at the specification's word."""
+    """Treat every runtime as one that follows the specification."""
     return Peer
 
 
 class Session:
     """One session of a client.
 
-    Guarantees, whatever the runtime sends: events come out in order and once each, or as a `Gap`;
-    every request ends, at the latest just before `Ended`, after which nothing comes out.
+    Guarantees, for any input: events are emitted in order and once each, or replaced by a `Gap`;
+    every request ends before `Ended`, and no action follows `Ended`.
 
     Args:
-        info: who the client says it is.
-        features: what to offer; only what both sides offer is used (§6.2).
+        info: the name and version of the client.
+        features: the offered features; those that both sides offer are used (§6.2).
         checkpoint: resume this session.
         limit: how many events may wait behind a hole.
-        recognise: tells the kind of the runtime from its welcome.
-        peer: the kind of the runtime, where it must not be recognised.
-        silence: seconds after which a job is reported of which nothing comes since a link was lost.
+        recognise: finds the `Peer` class of the runtime from its welcome.
+        peer: the `Peer` class, if it is fixed.
+        silence: seconds without events, after a lost link, until a job is reported.
 
     Attributes:
         state: the state of the session.
-        requests: the requests that wait for an answer.
-        jobs: the jobs that it knows.
+        requests: the pending requests.
+        jobs: the jobs of the session.
         peer: the runtime.
-        view: the session as its peer sees it.
+        view: the interface of the session for its peer.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class Session:
             self._refused_frame(refusal, live=before is State.LIVE, now=now)
 
     def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
-        """Every replay begins with the same frame: step over it once that is clear (S18)."""
+        """Skip the frame at which every replay ends, once it is found (S18)."""
         self._out.report(f"a frame ended the link: {refusal}", refusal)
         if not live:
             return
@@ -286,7 +286,7 @@ class Session:
             self._obstacle.passed(session_id, self._receiver.cursor)
 
     def unreadable(self, error: RemoteProtocolError, now: float) -> None:
-        """The transport dropped a frame, and the link lives on."""
+        """Handle a frame that the transport dropped without ending the link."""
         if error.event_seq is None or self.state is not State.LIVE:
             self._out.report(str(error), error)
             return
@@ -295,11 +295,11 @@ class Session:
         self._settle(now)
 
     def frame_seen(self, now: float) -> None:
-        """A frame came that is given to `receive` later."""
+        """Note a frame that is given to `receive` later."""
         self._out.heartbeat.heard_at = now
 
     def pause(self, now: float) -> None:
-        """Reading is paused: silence proves nothing."""
+        """Reading is paused: silence is not counted."""
         self._out.heartbeat.pause(now)
 
     def unpause(self, now: float) -> None:
@@ -309,10 +309,10 @@ class Session:
     # -- frames
 
     def receive(self, data: bytes, now: float) -> Event | None:
-        """One frame came.
+        """Take in one frame.
 
-        Gives the event that it was, if delivering that is all there is to do, as nearly always;
-        else ``None``, and `take` has the actions.
+        Returns its event if the event only has to be delivered, as is nearly always the case.
+        Otherwise returns ``None``, and `take` has the actions.
         """
         self._out.heartbeat.heard_at = now
         frame: Frame
@@ -358,16 +358,16 @@ class Session:
                 self._out.report(f"a message of the unknown type {kind!r} was ignored")
 
     def _number(self, frame: ControlFrame, now: float) -> None:
-        """A frame that is no event may have a number too, in some runtimes."""
+        """Count the number of a frame that is no event; some runtimes number those."""
         if frame.event_seq is not None:
             self._receiver.take(ControlFrame(type="", event_seq=frame.event_seq), b"", now)
 
     def _release(self, now: float) -> None:
-        """Take the frames that the peer keeps: there is nothing more to wait for."""
+        """Take in the frames that the peer holds."""
         self._receiver.take_all(self.peer.release(), now)
 
     def _settle(self, now: float) -> None:
-        """Carry out what follows from the frames that came, or from the time."""
+        """Carry out the consequences of received frames, or of time."""
         if self.state is not State.LIVE:
             return
         if not self._out.relinking:
@@ -378,7 +378,7 @@ class Session:
         self._exchange.flush(now)
 
     def _job_ended(self, job_id: str, now: float) -> None:
-        """A job has ended: its end was delivered, or it was given up."""
+        """Note that a job has ended: by its terminal message, or because it was given up."""
         job = self.jobs.state(job_id)
         self._recovery.job_ended(job)
         self.peer.job_ended(job)
@@ -395,7 +395,7 @@ class Session:
     # -- time
 
     def tick(self, now: float) -> None:
-        """Time has passed; to be called at `deadline`, may be called at any time."""
+        """Handle timers. To be called at `deadline`; may be called at any time."""
         self._exchange.expire(now)
         if self._closes_at is not None and now >= self._closes_at:
             self.end(None)
@@ -405,8 +405,8 @@ class Session:
         self._recovery.tick(now)
         for job_id in self._silence.due(now):
             self._out.report(
-                f"nothing has come of job {job_id} for {self._silence.bound:g} s since a link was"
-                " lost, and the runtime does not say that it has ended: it may send no more of it"
+                f"job {job_id} has sent no event for {self._silence.bound:g} s since a link was"
+                " lost, and the runtime does not report its end: it may send no more events"
             )
         self._settle(now)
         self._out.beat(now)
@@ -414,7 +414,7 @@ class Session:
     # -- requests
 
     def request(self, request: Request, now: float) -> None:
-        """Send a request; now, or as soon as there is a link (S7).
+        """Send a request, now or as soon as a link is live (S7).
 
         Raises:
             LocalProtocolError: the session is over.
@@ -428,7 +428,7 @@ class Session:
         self._exchange.flush(now)
 
     def _tell_again(self, job_id: str, now: float) -> None:
-        """All of a job that has ended is to be told once more, and counts as new."""
+        """Prepare to receive the events of an ended job again, as new ones."""
         if self._receiver.dedup.may_come(job_id):
             # A history that is on its way already is not the beginning of the new one.
             self._exchange.unsubscribe(job_id, now)
@@ -436,24 +436,24 @@ class Session:
         self.jobs.reopen(job_id)
 
     def withdraw(self, request: Request) -> None:
-        """Its caller does not wait any more; an answer is absorbed."""
+        """Ignore the answer of a request whose caller has left."""
         self.requests.withdraw(request)
 
     def refuse(self, request: Request, error: ArcpError, now: float) -> None:
-        """A request cannot be sent, now or later."""
+        """Fail a request that cannot be sent."""
         self._exchange.refuse(request, error, now)
         self._exchange.flush(now)
 
     def request_outcome(self, job_id: str, now: float) -> None:
-        """The outcome is wanted of a job whose end this session has seen long ago."""
+        """Get the outcome of a job that ended earlier in this session."""
         if self.state is not State.ENDED:
             self._recovery.outcome_wanted(self.peer, job_id, now)
             self._exchange.flush(now)
 
     def ack(self, mark: int, now: float) -> bool:
-        """Acknowledge what was processed (§6.5).
+        """Acknowledge the processed events (§6.5).
 
-        False where that is not negotiated, or would destroy the histories of watchers.
+        False if acks are not negotiated, or if they would destroy the histories of watchers.
         """
         if self.state is not State.LIVE or not self.negotiated(names.ACKS):
             return False
@@ -463,7 +463,7 @@ class Session:
         return True
 
     def unsubscribe(self, job_id: str, now: float) -> None:
-        """Watch a job no longer; there is no reply to it (§7.6)."""
+        """Stop watching a job; there is no reply (§7.6)."""
         job = self.jobs.get(job_id)
         follow_up = job is not None and job.subscribed and not job.submitted and not job.announced
         if job is not None and not job.submitted:
@@ -479,9 +479,9 @@ class Session:
     # -- the end
 
     def close(self, now: float) -> None:
-        """End the session in the way that its runtime understands (§6.7); jobs run on.
+        """End the session with the message that its runtime understands (§6.7). Jobs continue.
 
-        ``Ended`` follows, at once where no answer is to be expected. Idempotent.
+        ``Ended`` follows, at once if no answer is expected. Idempotent.
         """
         if self.state is State.CLOSING:
             return
@@ -497,7 +497,7 @@ class Session:
             self.end(None)
 
     def end(self, cause: ArcpError | None) -> None:
-        """It is over, here and now. Open requests end with it."""
+        """End the session at once, with its pending requests."""
         if self.state is not State.ENDED:
             self._release(self._out.heartbeat.heard_at)
             self._move("end")
@@ -512,7 +512,7 @@ class Session:
     # -- the handshake, and errors of the session
 
     def _greeted(self, frame: Frame, now: float) -> None:
-        """A frame before the welcome. Events belong to no session yet; the replay brings them."""
+        """Handle a frame before the welcome. Events are dropped; the replay brings them."""
         if isinstance(frame, BadFrame):
             self._out.report(str(frame.error), frame.error)
         elif isinstance(frame, ControlFrame) and not self._out.relinking:
@@ -523,7 +523,7 @@ class Session:
                 self._out.relink(answer)
 
     def _welcomed(self, welcome: Welcome, frame: ControlFrame, now: float) -> None:
-        """The session is live: first of all the new token goes out, for a checkpoint (S5)."""
+        """Start the session. The new token is emitted first, for the checkpoint (S5)."""
         self._move("welcome")
         before, had_session = self._negotiated.session_id, self._handshake.had_session
         resumed = self._handshake.welcomed(welcome)
@@ -555,7 +555,7 @@ class Session:
         self._settle(now)
 
     def _replayed(self, now: float) -> None:
-        """The replay after a step over a frame has come to its end."""
+        """Note the end of the replay after a skipped frame."""
         self._replaying = self._stepped = False
 
     def _closed(self, frame: ControlFrame, now: float) -> None:
@@ -570,7 +570,7 @@ class Session:
             self._out.relink(SessionClosed(f"the runtime closed the session ({str(reason)[:200]})"))
 
     def _refused(self, frame: ControlFrame, now: float) -> None:
-        """An error that ends no job: of a request, of the resume, or of the session."""
+        """Handle an error of a request, of the resume, or of the session."""
         if self._exchange.refused(frame, now, named=True):
             return
         cause = self._handshake.refused_late(frame, asked=self.requests.asked())

@@ -1,8 +1,8 @@
-"""Notices jobs that the runtime calls running and of which nothing comes after a lost link.
+"""Reports jobs that send no events after a lost link although the runtime reports them as running.
 
-Some runtimes bind a job to the link that it was submitted over, and may go on to say that it runs
-when its events go nowhere. They are polled, with growing pauses; no answer tells such a job from
-one that is merely quiet. So after a while it is said, once, and the polling goes on.
+Some runtimes bind a job to the link over which it was submitted. After the link is lost, they
+report the job as running and discard its events. The job is polled, with growing pauses; no answer
+tells it from a quiet job. So it is reported once after a while, and the polling continues.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 __all__ = ["SILENCE", "Silence"]
 
 SILENCE: Final = 300.0
-"""Seconds without an event until it is said. By then a job has been polled four times."""
+"""Seconds without an event until a job is reported. By then it has been polled four times."""
 
 
 class Silence:
-    """The jobs whose link was lost, and how long each has been silent since.
+    """The jobs whose link was lost, and the time of the last event of each.
 
     Time without a link does not count.
 
@@ -38,23 +38,23 @@ class Silence:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The jobs that were reported, that have not ended, and of which nothing came since."""
+        """The reported jobs that have not ended and have sent no event since."""
         return tuple(job_id for job_id in self._silent if self._runs(job_id))
 
     @property
     def watching(self) -> bool:
-        """Whether `seen` needs to be told."""
+        """Whether `seen` must be called."""
         return bool(self._since or self._silent)
 
     @property
     def deadline(self) -> float | None:
-        """When `due` must be asked."""
+        """When `due` must be called."""
         if self._lost_at is not None or not self._since:
             return None
         return min(self._since.values()) + self.bound
 
     def lost(self, jobs: Iterable[str], now: float) -> None:
-        """A link is gone over which events of these jobs came."""
+        """Start the clock of the jobs whose link was lost."""
         self._since = {job_id: at for job_id, at in self._since.items() if self._runs(job_id)}
         for job_id in jobs:
             if job_id not in self._silent:
@@ -62,21 +62,21 @@ class Silence:
         self._lost_at = now
 
     def linked(self, now: float) -> None:
-        """A link is live."""
+        """Continue the clocks: a link is live."""
         if self._lost_at is not None:
             without = now - self._lost_at
             self._since = {job_id: at + without for job_id, at in self._since.items()}
             self._lost_at = None
 
     def seen(self, job_id: str | None, now: float) -> None:
-        """Something of a job came: it may be what the runtime held, and the rest may not follow."""
+        """Restart the clock of a job after an event; more events may still be missing."""
         if job_id in self._since or job_id in self._silent:
             assert job_id is not None
             self._silent.pop(job_id, None)
             self._since[job_id] = now
 
     def due(self, now: float) -> list[str]:
-        """The jobs that have been silent for so long by now; each is given once."""
+        """The jobs that have been silent for the limit; each is returned once."""
         deadline = self.deadline
         if deadline is None or now < deadline:
             return []

@@ -1,4 +1,4 @@
-"""The types of the Agent Client Protocol, for decoding and encoding its JSON. GENERATED.
+"""The types of the Agent Client Protocol, to decode and encode its JSON. GENERATED.
 
 Made by scripts/generate_acp_types.py from schema/v1/schema.json and schema.unstable.json of npm
 @agentclientprotocol/sdk 2.4.0 (protocol version 1; sha256 ce7881d10c854bca…).

@@ -106,7 +106,7 @@ def spend(table: Strict, seconds: float) -> None:
 
 
 def named(table: Strict) -> int:
-    return sum("nothing has come of job" in report.message for report in table.of(actions.Report))
+    return sum("has sent no event" in report.message for report in table.of(actions.Report))
 
 
 @pytest.mark.parametrize("spoken", MAY_LOSE)
@@ -160,4 +160,4 @@ async def test_the_bound_is_the_users_and_stats_tell_the_job(
             assert client.stats().silent == ()
             await clock.advance(bound)
             assert client.stats().silent == (job.id,)
-            assert caplog.text.count("nothing has come of job") == 1
+            assert caplog.text.count("has sent no event") == 1
