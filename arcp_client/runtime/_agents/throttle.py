@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 
 from arcp_client.runtime._jobs.job import ServerJob
-from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.limits import Limits
 
 __all__ = ["Throttle"]
 
 _TURN = 32
-_UNSENT = 512
 
 
 class Throttle:
@@ -34,28 +32,12 @@ class Throttle:
             await self._job.room()
         session = self._job.owner
         if session is not None and session.outlet is not None:
-            if session.unsent > _UNSENT:
+            if not session.slow and session.lag > self._limits.lag_events:
+                session.slow = True
+                message = f"consumer lag {session.lag} events"
+                self._job.emit("status", {"phase": "back_pressure", "message": message})
+            if session.behind:
                 await session.moved(self._limits.lag_delay)
-                return
-            if session.lag > self._limits.lag_events:
-                await self._hold(session)
                 return
         if self._count % _TURN == 0:
             await asyncio.sleep(0)
-
-    async def _hold(self, session: ServerSession) -> None:
-        if not session.slow:
-            session.slow = True
-            self._job.emit(
-                "status",
-                {"phase": "back_pressure", "message": f"consumer lag {session.lag} events"},
-            )
-        if not session.acked:
-            return  # it may never acknowledge, as many clients do: it is told, and not slowed
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._limits.lag_delay
-        while session.outlet is not None and session.lag > self._limits.lag_events:
-            left = until - loop.time()
-            if left <= 0:
-                return
-            await session.moved(left)

@@ -275,6 +275,7 @@ class Connection:
         self._queue(welcome)
         self.arrival.welcomed()
         session.attach(self)
+        self._start()
         interval = self._handler.heartbeat_interval
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -343,7 +344,7 @@ class Connection:
             self._unsent.add(len(frame))
             if self._overdue is None and session.log.settled < session.log.last:
                 self._overdue = asyncio.get_running_loop().call_later(_STORED, self._let_by)
-            self._start()
+            self.wake()
 
     def _let_by(self) -> None:
         """Send overdue pongs: a slow disk must not look like a dead runtime."""
@@ -354,8 +355,8 @@ class Connection:
         self._start()
 
     def wake(self) -> None:
-        """The session's log has something to send."""
-        if self._writer is None:
+        """Send what the session's log has to send, if there is anything."""
+        if self._writer is None and self._pending():
             self._start()
 
     def finish(self, frame: bytes | None = None) -> None:
@@ -389,8 +390,11 @@ class Connection:
 
     async def _write(self) -> None:
         try:
-            while await self._write_some():
-                pass
+            while (batch := self._batch()) or self._control:  # an overrun leaves its refusal
+                if batch:
+                    await send_many(self._transport, batch)
+                    self._handed_over()
+                    await asyncio.sleep(0)  # others have their turn; then there may be more
             if self._finishing:
                 await self._transport.close(timeout=_FAREWELL)
         except LinkLost:
@@ -404,18 +408,16 @@ class Connection:
             self._writer = None
             self._made_room()
 
-    async def _write_some(self) -> bool:
-        """Send what there is, control frames first; False if there was nothing."""
-        control = self._control
-        while batch := self._batch():
-            await send_many(self._transport, batch)
-            sent, self._sending = self._sending, 0
-            self._unsent.release(sent)
-            if not control and not self._in_turn:
-                self._made_room()
-            self._progress()
-        self._progress()
-        return bool(control) or self._pending()
+    def _handed_over(self) -> None:
+        """The link has taken a batch."""
+        sent, self._sending = self._sending, 0
+        self._unsent.release(sent)
+        if not self._control and not self._in_turn:
+            self._made_room()
+        if self._heartbeat is not None:
+            self._heartbeat.said = asyncio.get_running_loop().time()
+        if self.session is not None:
+            self.session.progress()
 
     def _batch(self) -> list[bytes]:
         """What goes out next: some control frames, or some events."""
@@ -428,31 +430,26 @@ class Connection:
                 size += len(batch[-1])
             self._sending += size
             return batch
+        session = self.session
+        if session is None:
+            return batch
+        log, in_turn = session.log, self._in_turn
         while len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
-            frame = self._event()
-            if frame is None:
-                break
+            if in_turn and in_turn[0][0] <= self.cursor:
+                frame = in_turn.popleft()[1]
+                self._sending += len(frame)
+            else:
+                seq = self.cursor + 1
+                if seq > log.settled:
+                    break
+                if seq <= log.floor:
+                    self.overrun()
+                    break
+                self.cursor = seq
+                frame = session.sending(seq, log[seq])
             batch.append(frame)
             size += len(frame)
         return batch
-
-    def _event(self) -> bytes | None:
-        session = self.session
-        if session is None:
-            return None
-        log = session.log
-        if self._in_turn and self._in_turn[0][0] <= self.cursor:
-            frame = self._in_turn.popleft()[1]
-            self._sending += len(frame)
-            return frame
-        seq = self.cursor + 1
-        if seq > log.settled:
-            return None
-        if seq <= log.floor:
-            self.overrun()
-            return None
-        self.cursor = seq
-        return session.sending(seq, log[seq])
 
     def _pending(self) -> bool:
         session = self.session
@@ -460,12 +457,6 @@ class Connection:
             return False
         due = bool(self._in_turn) and self._in_turn[0][0] <= self.cursor
         return due or self.cursor < session.log.settled
-
-    def _progress(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.said = asyncio.get_running_loop().time()
-        if self.session is not None:
-            self.session.progress()
 
     # ----------------------------------------------------------------------- waiting
 

@@ -221,30 +221,23 @@ class ServerJob:
         owner = self.owner
         if owner is None:
             self.last_seq += 1
+        elif needs is not None and needs not in owner.features:
+            self.last_seq, owner = owner.log.last, None
         else:
             mine = record if secret is None else msgspec.structs.replace(record, payload=secret)
-            self.last_seq = owner.take(mine)
+            self.last_seq = owner.number(mine)
         history.append(self.last_seq, record)
         if self._journal is not None:
-            self._store(self._journal, record)
+            self._store(self._journal, record, owner)
         if self.feeds:
             for feed in tuple(self.feeds.values()):
                 feed.push()
                 if feed.ended:
                     self.feeds.pop(feed.session, None)
 
-    def _store(self, journal: Journal, record: Record) -> None:
-        journal.put(
-            Appended(
-                self.id,
-                record.index,
-                self.last_seq,
-                record.id,
-                record.type,
-                record.payload,
-                record.needs,
-            )
-        )
+    def _store(self, journal: Journal, record: Record, session: ServerSession | None) -> None:
+        session_id = None if session is None else session.id
+        journal.append(Appended(record, self.last_seq, session_id), session)
         if self.history.floor - self._trimmed >= _TRIM_AT_ONCE:
             self._trimmed = self.history.floor
             journal.put(Trimmed(self.id, self._trimmed))

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 
+import msgspec
+
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
-from arcp_client._wire.stamp import ENVELOPE, Record, job_part
+from arcp_client._wire.stamp import Record, job_part
 from arcp_client.models import Lease
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
 from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
@@ -52,9 +54,10 @@ def restore(
     found = {state.id: _job(state, jobs, known) for state in stored.jobs}
     records = _records(stored)
     for entry in stored.appended:
-        job = found.get(entry.job_id)
+        event = entry.record
+        job = found.get(event.job_id)
         if job is not None:
-            job.history.restore(entry.index, entry.seq, records[entry.job_id, entry.index])
+            job.history.restore(event.index, entry.seq, records[event.job_id, event.index])
             job.last_seq = max(job.last_seq, entry.seq)
     _number(stored, known, records)
     for watch in stored.watches:
@@ -74,19 +77,11 @@ def _records(stored: Stored) -> dict[tuple[str, int], Record]:
     moment = asyncio.get_running_loop().time()
     parts = {s.id: job_part(s.id, s.trace_id) for s in (*stored.jobs, *stored.forgotten)}
     return {
-        (e.job_id, e.index): Record(
-            e.id,
-            e.type,
-            parts[e.job_id],
-            e.payload,
-            moment,
-            e.needs,
-            e.job_id,
-            e.index,
-            len(e.payload) + ENVELOPE,
+        (event.job_id, event.index): msgspec.structs.replace(
+            event, job=parts[event.job_id], at=moment
         )
-        for e in stored.appended
-        if e.job_id in parts
+        for event in (entry.record for entry in stored.appended)
+        if event.job_id in parts
     }
 
 

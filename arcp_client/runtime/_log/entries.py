@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from arcp_client._wire.stamp import Record
+
 __all__ = [
     "Appended",
     "CredentialState",
@@ -55,19 +57,22 @@ class JobState(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """An event of a job, with its place in the job and its number in the submitting session."""
+    """An event of a job.
 
-    job_id: str
-    index: int
+    Attributes:
+        record: the event.
+        seq: its number in the submitting session, or the last one before it if that session does
+            not get it.
+        session_id: the submitting session; ``None`` if that session does not get the event.
+    """
+
+    record: Record
     seq: int
-    id: bytes
-    type: bytes
-    payload: bytes
-    needs: str | None
+    session_id: str | None
 
 
 class Numbered(msgspec.Struct, frozen=True, gc=False):
-    """The number that a job's event has in a session."""
+    """The number that a job's event has in a session that subscribed to the job."""
 
     session_id: str
     seq: int
@@ -146,7 +151,7 @@ _ENTRY_BYTES = 256
 def weight(entry: Entry) -> int:
     """About how many bytes an entry holds while it waits to be written."""
     if type(entry) is Appended:
-        return _ENTRY_BYTES + len(entry.payload)
+        return entry.record.size
     if type(entry) is JobState:
         texts = sum(len(text) for patterns in entry.lease.values() for text in patterns)
         return 4 * _ENTRY_BYTES + len(entry.accepted) + texts
@@ -164,7 +169,9 @@ class Stored:
     forgotten: list[JobState] = field(default_factory=list)
     """Jobs that are gone, with events that some session may still resume."""
     appended: list[Appended] = field(default_factory=list)
+    """The events of all jobs, each job's in order, without the job's part of the envelope."""
     numbered: list[Numbered] = field(default_factory=list)
+    """The numbers that events have in all sessions, each session's in order."""
     watches: list[Watch] = field(default_factory=list)
     keys: list[KeyState] = field(default_factory=list)
     credentials: list[CredentialState] = field(default_factory=list)

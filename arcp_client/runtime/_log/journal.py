@@ -3,6 +3,10 @@
 A session numbers and logs an event in memory in one synchronous step. With a durable log the event
 may be sent once its batch is stored: the writer of a connection stops at ``log.settled``.
 
+All sessions share a batch. It holds what was put while the one before was written, up to a size
+that the log writes in about ten milliseconds: an event waits for no more than two such batches
+unless more piles up than the log can write.
+
 The bytes that wait to be written have a limit: agents that emit wait for room, and requests that
 would add to them are refused. A log that fails is tried again; after a second, requests that wait
 for it are refused. A damaged log is given up.
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,7 +24,7 @@ from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
 from arcp_client.errors import RequestError, StorageError, request_error
-from arcp_client.runtime._log.entries import Entry, Numbered, weight
+from arcp_client.runtime._log.entries import Appended, Entry, Numbered, weight
 from arcp_client.runtime._log.event_log import EventLog
 
 __all__ = ["Journal"]
@@ -30,6 +35,10 @@ _FIRST_RETRY = 0.05
 _LAST_RETRY = 2.0
 _PATIENCE = 1.0
 """Seconds of failure after which answers that wait for the log become refusals."""
+_BATCH_TIME = 0.01
+"""Seconds that the writing of one batch is to take at most."""
+_LEAST_BATCH = 64 * 1024
+_MOST_BATCH = 1024 * 1024
 
 
 class _Settles(Protocol):
@@ -48,6 +57,21 @@ class _Waiter:
         self.failed = failed
 
 
+class _Batch:
+    """Entries that are written together, and what follows from that."""
+
+    __slots__ = ("entries", "settles", "size", "waiters")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.size = 0
+        self.settles: dict[_Settles, int] = {}
+        self.waiters: list[_Waiter] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.settles or self.waiters)
+
+
 class Journal:
     """Writes entries in the order they are put, batch by batch, again and again if that fails.
 
@@ -61,10 +85,10 @@ class Journal:
         self._log = log
         self._tasks = tasks
         self._budget = ByteBudget(limit)
-        self._pending: list[Entry] = []
-        self._numbered: dict[_Settles, int] = {}
-        self._then: list[_Waiter] = []
-        self._writing: list[_Waiter] = []  # those of the batch in hand
+        self._open = _Batch()  # entries are put into it
+        self._ready: deque[_Batch] = deque()  # full, and written before it
+        self._writing = _Batch()
+        self._most = _MOST_BATCH // 4
         self._task: asyncio.Task[None] | None = None
         self._failing = False
         self._given_up = False
@@ -76,7 +100,8 @@ class Journal:
     @property
     def full(self) -> bool:
         """Whether more waits to be written than may."""
-        return self._budget.over
+        budget = self._budget
+        return budget.used > budget.limit
 
     async def room(self) -> None:
         """Wait until no more waits to be written than may."""
@@ -95,17 +120,34 @@ class Journal:
 
     def put(self, entry: Entry) -> None:
         """Write an entry soon."""
-        if self._given_up:
-            return
-        self._pending.append(entry)
-        self._budget.add(weight(entry))
-        if self._task is None:
-            self._start()
+        self._put(entry, weight(entry))
+
+    def append(self, entry: Appended, session: _Settles | None) -> None:
+        """Write an event soon, and settle it in the session that gets it then."""
+        self._put(entry, entry.record.size)
+        if session is not None:
+            self._settle(session, entry.seq)
 
     def number(self, session: _Settles, entry: Numbered) -> None:
         """Write an event's number soon, and settle it in its session then."""
-        self._numbered[session] = entry.seq
         self.put(entry)
+        self._settle(session, entry.seq)
+
+    def _put(self, entry: Entry, size: int) -> None:
+        if self._given_up:
+            return
+        batch = self._open
+        if batch.size >= self._most:
+            self._ready.append(batch)
+            batch = self._open = _Batch()
+        batch.entries.append(entry)
+        batch.size += size
+        self._budget.add(size)
+        if self._task is None:
+            self._start()
+
+    def _settle(self, session: _Settles, seq: int) -> None:
+        self._open.settles[session] = seq
         if self._task is None:  # the log was given up: it is settled without being written
             self._start()
 
@@ -124,7 +166,7 @@ class Journal:
         if self._given_up or self._task is None:
             self._end(waiter)
         else:
-            self._then.append(waiter)
+            self._open.waiters.append(waiter)
             if self._failing:
                 self._refuse()
 
@@ -156,7 +198,8 @@ class Journal:
         try:
             await asyncio.wait_for(self._idle.wait(), timeout)
         except TimeoutError:
-            _log.error("the event log could not be written: %d entries lost", len(self._pending))
+            lost = sum(len(batch.entries) for batch in self._batches())
+            _log.error("the event log could not be written: %d entries lost", lost)
 
     def _start(self) -> None:
         self._idle.clear()
@@ -164,23 +207,30 @@ class Journal:
 
     async def _run(self) -> None:
         try:
-            while self._pending or self._then or self._numbered:
-                batch, self._pending = self._pending, []
-                numbered, self._numbered = self._numbered, {}
-                self._writing, self._then = self._then, []
-                size = self._budget.used
-                if batch:
+            while batch := self._next():
+                self._writing = batch
+                if batch.entries:
                     await self._write(batch)
-                self._budget.release(self._budget.used if self._given_up else size)
+                self._budget.release(batch.size)
                 # First the answers, then the events: an acceptance goes before its job's first.
-                writing, self._writing = self._writing, []
-                for waiter in writing:
+                waiters, batch.waiters = batch.waiters, []
+                for waiter in waiters:
                     self._end(waiter)
-                for session, seq in numbered.items():
+                for session, seq in batch.settles.items():
                     session.settle(seq)
         finally:
             self._task = None
             self._idle.set()
+
+    def _next(self) -> _Batch:
+        """The batch to write next; an empty one if there is nothing to do."""
+        if self._ready:
+            return self._ready.popleft()
+        batch, self._open = self._open, _Batch()
+        return batch
+
+    def _batches(self) -> tuple[_Batch, ...]:
+        return (self._writing, *self._ready, self._open)
 
     def _end(self, waiter: _Waiter) -> None:
         if self._given_up and waiter.failed is not None:
@@ -188,19 +238,20 @@ class Journal:
         else:
             waiter.written()
 
-    async def _write(self, batch: list[Entry]) -> None:
+    async def _write(self, batch: _Batch) -> None:
         loop = asyncio.get_running_loop()
         delay, since = _FIRST_RETRY, loop.time()
         task = asyncio.current_task()
         while not self._given_up:
+            begun = loop.time()
             try:
-                await self._log.write(batch)
+                await self._log.write(batch.entries)
             except BaseException as error:  # noqa: BLE001 - whatever it is, nothing may be skipped
                 pass_on(error, task)
                 if isinstance(error, StorageError) and error.permanent:
                     self._give_up(error)
                     return
-                self._tell(error, len(batch))
+                self._tell(error, len(batch.entries))
                 if loop.time() - since >= _PATIENCE:
                     self._failing = True
                     self._refuse()
@@ -208,7 +259,15 @@ class Journal:
                 delay = min(delay * 2, _LAST_RETRY)
             else:
                 self._failing = False
+                self._adapt(batch.size, loop.time() - begun)
                 return
+
+    def _adapt(self, size: int, took: float) -> None:
+        """Let batches become as large as the log writes in `_BATCH_TIME`."""
+        if took > _BATCH_TIME:
+            self._most = max(_LEAST_BATCH, self._most // 2)
+        elif took * 2 <= _BATCH_TIME and size * 2 > self._most:
+            self._most = min(_MOST_BATCH, self._most * 2)
 
     def _tell(self, error: BaseException, count: int) -> None:
         why = str(error) if isinstance(error, StorageError) else type(error).__name__
@@ -216,11 +275,11 @@ class Journal:
 
     def _refuse(self) -> None:
         """Refuse the requests that wait for a log that cannot be written."""
-        for waiters in (self._writing, self._then):
-            for waiter in waiters:
+        for batch in self._batches():
+            for waiter in batch.waiters:
                 if waiter.failed is not None:
                     waiter.failed(_refusal())
-            waiters[:] = [waiter for waiter in waiters if waiter.failed is None]
+            batch.waiters = [waiter for waiter in batch.waiters if waiter.failed is None]
 
     def _give_up(self, error: StorageError) -> None:
         """What runs goes on in memory and is told to its clients; nothing new is taken.
@@ -235,7 +294,8 @@ class Journal:
         )
         self._given_up = True
         self._failing = False
-        self._pending.clear()
+        for batch in self._batches():
+            batch.entries.clear()
         self._refuse()
 
 

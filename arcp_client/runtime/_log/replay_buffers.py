@@ -116,11 +116,12 @@ class JobHistory:
             self.floor += 1
 
     def restore(self, index: int, seq: int, record: Record) -> None:
-        """Add an event that was stored; the first one says where the history starts."""
-        if not self._items:
+        """Add an event that was stored; the history starts behind the last hole."""
+        if index != self.end:
+            self._items.clear()
+            self.bytes = 0
             self.floor = index
-        if index == self.end:
-            self.append(seq, record)
+        self.append(seq, record)
 
     def __getitem__(self, index: int) -> Record:
         return self._items[index - self.floor][1]

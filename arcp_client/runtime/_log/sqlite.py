@@ -7,7 +7,7 @@ import contextlib
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import msgspec
 
 from arcp_client import _arguments as check
 from arcp_client._storage import storage_errors
+from arcp_client._wire.stamp import ENVELOPE, Record
 from arcp_client.errors import StorageError, StoreLocked
 from arcp_client.runtime._log.entries import (
     Appended,
@@ -37,23 +38,16 @@ __all__ = ["SqliteEventLog"]
 T = TypeVar("T")
 
 MIB = 1024 * 1024
-_VERSION = 1
+_VERSION = 2
 _WHAT = "event log"
+_VARIABLES = 900
+_UPGRADED = 256
 _HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 _SCHEMA = """
 CREATE TABLE sessions (id TEXT PRIMARY KEY, floor INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE TABLE jobs (id TEXT PRIMARY KEY, number INTEGER NOT NULL, state BLOB NOT NULL,
     gone INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE events (
-    job_id TEXT NOT NULL, idx INTEGER NOT NULL, seq INTEGER NOT NULL, id BLOB NOT NULL,
-    type BLOB NOT NULL, payload BLOB NOT NULL, needs TEXT, PRIMARY KEY (job_id, idx)
-) WITHOUT ROWID;
-CREATE TABLE numbers (
-    session_id TEXT NOT NULL, seq INTEGER NOT NULL, job_id TEXT NOT NULL, idx INTEGER NOT NULL,
-    PRIMARY KEY (session_id, seq)
-) WITHOUT ROWID;
-CREATE INDEX numbers_of_job ON numbers (job_id, idx);
 CREATE TABLE watches (
     session_id TEXT NOT NULL, job_id TEXT NOT NULL, next INTEGER NOT NULL,
     first INTEGER NOT NULL, PRIMARY KEY (session_id, job_id)
@@ -67,9 +61,27 @@ CREATE TABLE credentials (
 ) WITHOUT ROWID;
 """
 
+# A row holds a run: events of one job with indexes from ``idx`` on, each column the values of all
+# of them. ``seq`` has their numbers in the submitting session, negative for what it does not get,
+# and ``last`` the highest of them. ``numbers`` has the runs that other sessions got.
+_EVENTS = """
+CREATE TABLE events (
+    job_id TEXT NOT NULL, idx INTEGER NOT NULL, count INTEGER NOT NULL, session_id TEXT NOT NULL,
+    last INTEGER NOT NULL, seq BLOB NOT NULL, id BLOB NOT NULL, type BLOB NOT NULL,
+    payload BLOB NOT NULL, needs BLOB NOT NULL, PRIMARY KEY (job_id, idx)
+) WITHOUT ROWID;
+CREATE TABLE numbers (
+    session_id TEXT NOT NULL, seq INTEGER NOT NULL, job_id TEXT NOT NULL, idx INTEGER NOT NULL,
+    count INTEGER NOT NULL, PRIMARY KEY (session_id, seq)
+) WITHOUT ROWID;
+CREATE INDEX numbers_of_job ON numbers (job_id, idx);
+"""
+
 _UNUSED = (
-    "NOT EXISTS (SELECT 1 FROM numbers"
-    " WHERE numbers.job_id = events.job_id AND numbers.idx = events.idx)"
+    "NOT EXISTS (SELECT 1 FROM sessions"
+    " WHERE sessions.id = events.session_id AND sessions.floor < events.last)"
+    " AND NOT EXISTS (SELECT 1 FROM numbers WHERE numbers.job_id = events.job_id"
+    " AND numbers.idx < events.idx + events.count AND numbers.idx + numbers.count > events.idx)"
 )
 
 
@@ -182,8 +194,10 @@ class SqliteEventLog:
         database.execute("BEGIN IMMEDIATE")
         ((version,),) = database.execute("PRAGMA user_version").fetchall()
         if version == 0:
-            for statement in _SCHEMA.split(";"):
-                database.execute(statement)
+            _execute(database, _SCHEMA + _EVENTS)
+        elif version == 1:
+            _upgrade(database)
+        if version < _VERSION:
             database.execute(f"PRAGMA user_version = {_VERSION}")
         database.execute("COMMIT")
         return int(version)
@@ -200,6 +214,20 @@ class SqliteEventLog:
             # All at once: a statement that was not read to its end holds the file open.
             return database.execute(statement).fetchall()
 
+        appended = [
+            entry
+            for row in rows(f"SELECT {_RUN} FROM events ORDER BY job_id, idx")
+            for entry in _entries(row)
+        ]
+        numbered = [
+            Numbered(entry.session_id, entry.seq, entry.record.job_id, entry.record.index)
+            for entry in appended
+            if entry.session_id is not None
+        ]
+        for row in rows("SELECT session_id, seq, job_id, idx, count FROM numbers"):
+            session_id, seq, job_id, index, count = msgspec.convert(row, _Range)
+            numbered += [Numbered(session_id, seq + n, job_id, index + n) for n in range(count)]
+        numbered.sort(key=lambda number: (number.session_id, number.seq))
         return Stored(
             sessions=[
                 msgspec.structs.replace(_decode_session(state), floor=_number(floor))
@@ -207,17 +235,8 @@ class SqliteEventLog:
             ],
             jobs=_job_states(rows("SELECT state FROM jobs WHERE NOT gone ORDER BY number")),
             forgotten=_job_states(rows("SELECT state FROM jobs WHERE gone")),
-            appended=_typed(
-                Appended,
-                rows(
-                    "SELECT job_id, idx, seq, id, type, payload, needs FROM events"
-                    " ORDER BY job_id, idx"
-                ),
-            ),
-            numbered=_typed(
-                Numbered,
-                rows("SELECT session_id, seq, job_id, idx FROM numbers ORDER BY session_id, seq"),
-            ),
+            appended=appended,
+            numbered=numbered,
             watches=_typed(Watch, rows("SELECT session_id, job_id, next, first FROM watches")),
             keys=_typed(
                 KeyState, rows("SELECT principal, key, parameters, accepted, at FROM keys")
@@ -266,7 +285,7 @@ def _number(value: object) -> int:
     return msgspec.convert(value, int)
 
 
-S = TypeVar("S", Appended, Numbered, Watch, KeyState, CredentialState)
+S = TypeVar("S", Watch, KeyState, CredentialState)
 
 
 def _typed(kind: type[S], rows: list[Any]) -> list[S]:
@@ -295,22 +314,129 @@ def _jobs(database: sqlite3.Connection, entries: list[JobState]) -> None:
 
 
 def _appended(database: sqlite3.Connection, entries: list[Appended]) -> None:
-    database.executemany(
-        "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(e.job_id, e.index, e.seq, e.id, e.type, e.payload, e.needs) for e in entries],
+    latest: dict[str, list[Appended]] = {}
+    runs: list[list[Appended]] = []
+    for entry in entries:
+        record = entry.record
+        run = latest.get(record.job_id)
+        if run is None or run[-1].record.index + 1 != record.index:
+            run = latest[record.job_id] = []
+            runs.append(run)
+        run.append(entry)
+    _insert(database, "events", [_run(run) for run in runs])
+
+
+_RUN = "job_id, idx, session_id, seq, id, type, payload, needs"
+_Range = tuple[str, int, str, int, int]
+_decode_numbers = msgspec.msgpack.Decoder(list[int]).decode
+_decode_blobs = msgspec.msgpack.Decoder(list[bytes]).decode
+_decode_needs = msgspec.msgpack.Decoder(list[str | None]).decode
+
+
+def _run(run: list[Appended]) -> tuple[Any, ...]:
+    """The row of a run."""
+    first = run[0].record
+    numbers = [entry.seq if entry.session_id else -entry.seq for entry in run]
+    return (
+        first.job_id,
+        first.index,
+        len(run),
+        next((entry.session_id for entry in run if entry.session_id), ""),
+        max(0, *numbers),
+        _encode(numbers),
+        _encode([entry.record.id for entry in run]),
+        _encode([entry.record.type for entry in run]),
+        _encode([entry.record.payload for entry in run]),
+        _encode([entry.record.needs for entry in run]),
     )
+
+
+def _entries(row: tuple[Any, ...]) -> Iterator[Appended]:
+    """The events of a row."""
+    job_id, index, session_id, numbers, *columns = row
+    job_id, index, session_id = msgspec.convert((job_id, index, session_id), tuple[str, int, str])
+    ids, types, payloads, needs = columns
+    for number, id, type, payload, need in zip(
+        _decode_numbers(numbers),
+        _decode_blobs(ids),
+        _decode_blobs(types),
+        _decode_blobs(payloads),
+        _decode_needs(needs),
+        strict=True,
+    ):
+        size = len(payload) + ENVELOPE
+        record = Record(id, type, b"", payload, 0.0, need, job_id, index, size)
+        yield Appended(record, abs(number), session_id if number > 0 else None)
+        index += 1
 
 
 def _numbered(database: sqlite3.Connection, entries: list[Numbered]) -> None:
-    database.executemany(
-        "INSERT OR REPLACE INTO numbers VALUES (?, ?, ?, ?)",
-        [(e.session_id, e.seq, e.job_id, e.index) for e in entries],
-    )
+    _ranges(database, entries)
     latest = {(e.session_id, e.job_id): e.index + 1 for e in entries}
     database.executemany(
         "UPDATE watches SET next = ? WHERE session_id = ? AND job_id = ?",
         [(following, *watch) for watch, following in latest.items()],
     )
+
+
+def _ranges(database: sqlite3.Connection, entries: list[Numbered]) -> None:
+    latest: dict[str, list[Numbered]] = {}
+    runs: list[list[Numbered]] = []
+    for entry in entries:
+        run = latest.get(entry.session_id)
+        if run is None or (run[-1].seq + 1, run[-1].job_id, run[-1].index + 1) != (
+            entry.seq,
+            entry.job_id,
+            entry.index,
+        ):
+            run = latest[entry.session_id] = []
+            runs.append(run)
+        run.append(entry)
+    _insert(
+        database,
+        "numbers",
+        [(r[0].session_id, r[0].seq, r[0].job_id, r[0].index, len(r)) for r in runs],
+    )
+
+
+def _insert(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]]) -> None:
+    """Insert rows, many by one statement.
+
+    A thread gives up the interpreter at each statement, and waits for it again while others work.
+    """
+    most = _VARIABLES // len(rows[0])
+    for start in range(0, len(rows), most):
+        some = rows[start : start + most]
+        row = f"({', '.join('?' * len(rows[0]))})"
+        database.execute(
+            f"INSERT OR REPLACE INTO {table} VALUES {', '.join([row] * len(some))}",
+            [value for each in some for value in each],
+        )
+
+
+def _execute(database: sqlite3.Connection, script: str) -> None:
+    """Execute statements within the transaction that is open."""
+    for statement in script.split(";"):
+        database.execute(statement)
+
+
+def _upgrade(database: sqlite3.Connection) -> None:
+    """Version 1 had a row for each event and for each number."""
+    events = database.execute(
+        "SELECT id, type, payload, needs, job_id, idx, seq FROM events ORDER BY job_id, idx"
+    ).fetchall()
+    numbers = database.execute(
+        "SELECT session_id, seq, job_id, idx FROM numbers ORDER BY session_id, seq"
+    ).fetchall()
+    _execute(database, "DROP TABLE events; DROP TABLE numbers;" + _EVENTS)
+    for start in range(0, len(events), _UPGRADED):
+        entries = [
+            Appended(Record(id, type, b"", payload, 0.0, needs, job_id, index), seq, None)
+            for id, type, payload, needs, job_id, index, seq in events[start : start + _UPGRADED]
+        ]
+        _appended(database, entries)
+    if numbers:
+        _ranges(database, [Numbered(*number) for number in numbers])
 
 
 def _watches(database: sqlite3.Connection, entries: list[Watch]) -> None:
@@ -354,7 +480,8 @@ def _freed(database: sqlite3.Connection, entries: list[Freed]) -> None:
     for session_id, floor in latest.items():
         database.execute("UPDATE sessions SET floor = ? WHERE id = ?", (floor, session_id))
         database.execute(
-            "DELETE FROM numbers WHERE session_id = ? AND seq <= ?", (session_id, floor)
+            "DELETE FROM numbers WHERE session_id = ? AND seq + count <= ?",
+            (session_id, floor + 1),
         )
 
 
@@ -362,7 +489,8 @@ def _trimmed(database: sqlite3.Connection, entries: list[Trimmed]) -> None:
     latest = {e.job_id: e.floor for e in entries}
     for job_id, floor in latest.items():
         database.execute(
-            f"DELETE FROM events WHERE job_id = ? AND idx < ? AND {_UNUSED}", (job_id, floor)
+            f"DELETE FROM events WHERE job_id = ? AND idx + count <= ? AND {_UNUSED}",
+            (job_id, floor),
         )
 
 

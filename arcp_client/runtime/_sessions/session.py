@@ -19,6 +19,10 @@ from arcp_client.runtime._sessions.resume_tokens import ResumeTokens
 
 __all__ = ["AttachedConnection", "JobFeed", "ServerSession"]
 
+_UNSENT_HIGH = 512
+"""Unsent events from which on agents that emit wait."""
+_UNSENT_LOW = 256
+"""Unsent events at which they go on."""
 _ROOM_EVENTS = 1024
 _FREE_AT_ONCE = 1024
 _ROOM_BYTES = 4 * 1024 * 1024
@@ -74,7 +78,7 @@ class ServerSession:
     ) -> None:
         self.id = id
         self._journal = journal
-        self._lag_end = lag_events / 2
+        self._lag_events = lag_events
         self.wire_id = id.encode("ascii")
         self.principal = principal
         self.features: frozenset[str] = frozenset()
@@ -98,22 +102,32 @@ class ServerSession:
     # ------------------------------------------------------------------------- in
 
     def append(self, record: Record) -> int:
-        """Number, log and queue an event. No await may ever come between these three."""
+        """Number, log and queue an event of another session's job, and store its number."""
+        seq = self.number(record)
+        if self._journal is not None:
+            self._journal.number(self, Numbered(self.id, seq, record.job_id, record.index))
+        return seq
+
+    def number(self, record: Record) -> int:
+        """Number, log and queue an event. No await may ever come between these three.
+
+        With a journal, the caller stores the number, and the event is sent once it is settled.
+        """
         log = self.log
         seq = log.append(record)
+        self._unsent_bytes += record.size
         if self._journal is None:
             log.settled = seq
-        else:
-            self._journal.number(self, Numbered(self.id, seq, record.job_id, record.index))
-            self._evicted()
-        self._unsent_bytes += record.size
+        elif log.floor - self._freed >= _FREE_AT_ONCE:
+            self._freed = log.floor
+            self._journal.put(Freed(self.id, log.floor))
         outlet = self.outlet
         if outlet is not None:
             if self.keep_for is not None and record.at - log.oldest > self.keep_for:
                 log.free_older(record.at - self.keep_for, outlet.cursor)
             if outlet.cursor < log.floor:
                 outlet.overrun()
-            else:
+            elif self._journal is None:
                 outlet.wake()
         return seq
 
@@ -128,12 +142,6 @@ class ServerSession:
         self.log.settled = max(self.log.settled, seq)
         if self.outlet is not None:
             self.outlet.wake()
-
-    def _evicted(self) -> None:
-        log = self.log
-        if self._journal is not None and log.floor - self._freed >= _FREE_AT_ONCE:
-            self._freed = log.floor
-            self._journal.put(Freed(self.id, log.floor))
 
     def note(self) -> None:
         """Store what a resume of the session needs."""
@@ -161,6 +169,18 @@ class ServerSession:
         if names.ACKS not in self.features:
             return 0
         return self.log.last - max(self.acked, self.log.floor)
+
+    @property
+    def behind(self) -> bool:
+        """Whether its client takes or acknowledges less than is emitted: its agents wait.
+
+        A client that never acknowledged anything may never do so, and is not waited for.
+        """
+        if self.outlet is None:
+            return False
+        if self.unsent > _UNSENT_HIGH:
+            return True
+        return self.acked > 0 and self.lag > self._lag_events
 
     @property
     def room(self) -> bool:
@@ -206,7 +226,7 @@ class ServerSession:
                 self._journal.put(Freed(self.id, seq))
             if self.outlet is not None and self.outlet.cursor < seq:
                 self.outlet.cursor = seq  # it has them already, from an earlier connection
-            if self.slow and self.lag < self._lag_end:
+            if self.slow and self.lag < self._lag_events / 2:
                 self.slow = False
             self.progress()
         return True
@@ -216,14 +236,21 @@ class ServerSession:
         if self._hungry and self.room:
             for feed in tuple(self._hungry):
                 feed.push()
-        if self._waiters:
+        if self._waiters and not self._holds():
             for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+                _release(waiter)
             self._waiters.clear()
 
+    def _holds(self) -> bool:
+        """Whether agents that wait go on waiting."""
+        return self.behind or (self.outlet is not None and self.unsent > _UNSENT_LOW)
+
     async def moved(self, timeout: float) -> None:
-        """Wait for progress, at most ``timeout`` seconds."""
+        """Wait until the client has caught up, at most ``timeout`` seconds.
+
+        It has when clearly fewer events are unsent than those that agents wait for: an agent is
+        woken once for many batches, and then emits many events.
+        """
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self._waiters.add(waiter)

@@ -41,3 +41,11 @@ def test_one_event_over_the_bound_is_kept_alone_and_what_follows_is_counted_anew
     for seq in range(2, 12):
         history.append(seq, record(10))
     assert (history.floor, history.end, history.bytes) == (1, 11, 100)
+
+
+def test_a_restored_history_starts_behind_the_last_hole_in_what_was_stored() -> None:
+    history = JobHistory(max_events=100, max_bytes=100)
+    for index in (3, 4, 10, 11, 12):  # a session still needed the first two
+        history.restore(index, index + 1, record(10))
+    assert (history.floor, history.end, history.bytes) == (10, 13, 30)
+    assert [seq for seq, _ in history] == [11, 12, 13]
