@@ -13,8 +13,9 @@ from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
+from arcp_client.cli.view.json_report import SCHEMA, plain
 from arcp_client.cli.view.render import count
-from arcp_client.cli.view.report import SCHEMA, plain, write_result
+from arcp_client.cli.view.text_report import write_result
 
 __all__ = ["result"]
 

@@ -12,8 +12,8 @@ from arcp_client.cli.exit_codes import Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view import terminal
+from arcp_client.cli.view.json_report import SCHEMA
 from arcp_client.cli.view.render import duration, iso, moment, number
-from arcp_client.cli.view.report import SCHEMA
 from arcp_client.projection import Bar
 
 __all__ = ["status"]

@@ -24,7 +24,7 @@ from arcp_client.cli.exit_codes import CommandError
 from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.panel import Frame, panel, summary
 from arcp_client.cli.view.render import duration
-from arcp_client.cli.view.report import Lines
+from arcp_client.cli.view.text_report import Lines
 
 __all__ = ["LiveText"]
 

@@ -149,6 +149,23 @@ async def test_close_inside_a_handler_works_and_that_handler_runs_to_its_end(
     assert client.state == Closed(None)
 
 
+async def test_closing_another_client_inside_a_handler_leaves_that_handler_registered(
+    client: Client, runtime: Runtime
+) -> None:
+    handled: list[str] = []
+    other = Client(runtime)
+    await other.connect()
+
+    @client.on(events.Log)
+    async def handle(event: events.Log) -> None:
+        await other.close()
+        handled.append(event.message)
+
+    job = await client.submit("say", ["a", "b"])
+    await job.result()
+    assert handled == ["a", "b"]
+
+
 async def test_close_waits_for_handlers_within_its_bound_only(runtime: Runtime) -> None:
     client = Client(runtime)
     started = asyncio.Event()

@@ -18,7 +18,8 @@ from arcp_client.cli.actions.follow import Following, read_input, read_lease
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts
 from arcp_client.cli.output_format import Output
-from arcp_client.cli.view.report import reporter, write_result
+from arcp_client.cli.view.report import reporter
+from arcp_client.cli.view.text_report import write_result
 from arcp_client.errors import JobLost, JobNotFound
 
 

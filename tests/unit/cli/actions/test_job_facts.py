@@ -19,7 +19,8 @@ from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.live import LiveText
-from arcp_client.cli.view.report import Lines, reporter
+from arcp_client.cli.view.report import reporter
+from arcp_client.cli.view.text_report import Lines
 from arcp_client.errors import JobNotFound
 from arcp_client.models import JobSummary, Lease, LeaseConstraints
 from arcp_client.projection import JobProjection

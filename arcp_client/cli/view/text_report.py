@@ -1,0 +1,123 @@
+"""Writes the events of a job as lines on stderr, and its result on stdout."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from arcp_client import LinkState, Result, events
+from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.view import render, terminal
+from arcp_client.cli.view.job_tree import JobTree
+from arcp_client.cli.view.panel import summary
+from arcp_client.cli.view.terminal import harmless
+
+__all__ = ["Lines", "write_result"]
+
+
+def write_result(value: Any) -> None:
+    """A result alone, on stdout: text as it is, other values as JSON."""
+    if isinstance(value, bytes):
+        if sys.stdout.isatty():
+            raise CommandError(
+                Exit.USAGE,
+                f"the result is {render.count(len(value), 'byte')}, not text",
+                "save it with -o FILE",
+            )
+        sys.stdout.flush()
+        sys.stdout.buffer.write(value)
+        sys.stdout.buffer.flush()
+        return
+    text = value if isinstance(value, str) else terminal.as_json(value)
+    if sys.stdout.isatty():
+        text = terminal.harmless(text, lines=True)
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.flush()
+
+
+class Lines:
+    """A line an event on stderr, at once; the result on stdout.
+
+    Args:
+        console: where lines go.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._tree: JobTree | None = None
+
+    def began(self, tree: JobTree) -> None:
+        """It was accepted, or is being watched."""
+        self._tree = tree
+        line = Text().append("job ", "dim").append(harmless(tree.root.job_id), style="bold")
+        line.append(f" · {harmless(tree.root.agent)}", style="dim")
+        if tree.since is not None:
+            line.append(f" · began {render.moment(tree.since)}", style="dim")
+        self.write(line)
+
+    def event(self, event: events.Event) -> None:
+        """One event, with the agent's name before it if it is a child's."""
+        tree = self._tree
+        assert tree is not None
+        job = tree.apply(event)
+        line = Text()
+        if event.ts is not None:
+            line.append(render.local(event.ts, "%H:%M:%S "), style="dim")
+        if event.redelivered:
+            line.append("↻ ", style="yellow")
+        if job is not tree.root:
+            line.append(f"└ {harmless(job.agent or job.job_id)} ", style="blue")
+        if isinstance(event, events.ToolResult):
+            calls = reversed(job.calls)
+            call = next((each for each in calls if each.call_id == event.call_id), None)
+            line.append_text(render.result_text(event, call))
+        else:
+            line.append_text(render.event_text(event))
+        self.write(line)
+
+    def write(self, line: Text) -> None:
+        """One line more."""
+        self.console.print(line, soft_wrap=True)
+
+    def link(self, state: LinkState) -> None:
+        """A line for what is worth one."""
+        text = render.state_text(state)
+        if text is not None:
+            self.write(text)
+
+    def flush(self) -> None:
+        """Every line was shown at once."""
+
+    async def refresh(self) -> None:
+        """There is nothing that changes."""
+
+    def close(self) -> None:
+        """The terminal is free."""
+
+    def succeeded(self, result: Result | None, saved: str | None) -> None:
+        """What it came to, and the result, or where it is."""
+        self._sum_up()
+        if saved is not None:
+            terminal.tell(self.console, f"the result is in {saved}", "dim")
+        if result is not None:
+            write_result(result.value)
+
+    def failed(self, problem: CommandError, error: Exception | None) -> None:
+        """What it came to; the complaint says the rest."""
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        tree = self._tree
+        line = None if tree is None or not tree.root.ended else self._summary(tree)
+        if line is not None:
+            self.write(line)
+
+    def _summary(self, tree: JobTree) -> Text | None:
+        """What it came to, where more is known of it than was shown."""
+        if tree.since is None:
+            return None
+        return summary(tree, tree.elapsed(datetime.now(UTC)))
