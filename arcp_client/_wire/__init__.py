@@ -1,1 +1,1 @@
-"""Encodes and decodes frames: the only room that knows their JSON and their names (§5–§8)."""
+"""Encodes and decodes frames; no other package knows their JSON and field names (§5–§8)."""

@@ -16,11 +16,13 @@ Seq = Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQ)]
 Number = int | float
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""With a zone: what has none goes the tolerant way, where it is read as UTC."""
+"""A timestamp with a zone. The tolerant decoder takes one without a zone and reads it as UTC."""
 
 
 class _Body(msgspec.Struct, gc=False):
-    """A body as the specification has it; what is missing takes the event class's default."""
+    """Base of event bodies, in the specification's form; a missing field takes the default of the
+    event class.
+    """
 
 
 class LogBody(_Body, gc=False):
@@ -129,13 +131,13 @@ class ChunkPayload(_Payload, tag="result_chunk", kw_only=True, gc=False):
 
 
 class LoosePayload(msgspec.Struct, gc=False):
-    """An event of a kind that has no class, or whose body does not fit its class."""
+    """The payload of an event whose kind has no class, or whose body does not fit its class."""
 
     kind: str
     ts: datetime | None
     body: Any
 
-    def __repr__(self) -> str:  # nobody knows what is in the body
+    def __repr__(self) -> str:  # the body is unchecked and may hold secrets
         return f"LoosePayload(kind={self.kind[:80]!r})"
 
 
@@ -154,7 +156,7 @@ KnownPayload = (
 
 
 class TypedEvent(msgspec.Struct, tag_field="type", tag="job.event", kw_only=True, gc=False):
-    """What the hot path decodes: a ``job.event`` of a known kind."""
+    """A ``job.event`` frame of a known kind, as the hot path decodes it."""
 
     payload: KnownPayload
     event_seq: Seq | None = None
@@ -187,6 +189,6 @@ KINDS: frozenset[str] = frozenset(
         "result_chunk",
     }
 )
-"""The kinds of §8.2; any other is legal and delivered as it is."""
+"""The kinds of §8.2. Other kinds are legal and are delivered unchanged."""
 
 EventFrame = TypedEvent | LooseEvent

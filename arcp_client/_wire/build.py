@@ -34,7 +34,7 @@ MASK = "**********"
 
 
 def to_event(frame: EventFrame, data: bytes, redelivered: bool = False) -> Event:
-    """The public event for an event frame and the bytes it was read from."""
+    """Build the public event from an event frame and the bytes that it was decoded from."""
     return BUILDERS[type(frame.payload)](frame, data, redelivered)
 
 
@@ -254,17 +254,17 @@ BUILDERS: Final[dict[type, Callable[[Any, bytes, bool], Event]]] = {
     bodies.ChunkPayload: _chunk,
     bodies.LoosePayload: _loose,
 }
-"""Type of payload to the function that makes the event; for those who cannot afford a call more."""
+"""Payload type to the function that builds the event; hot paths call that function directly."""
 
 
 # ------------------------------------------------------------------------------- terminals
 
 
 def terminal_event(frame: ControlFrame, data: bytes, redelivered: bool = False) -> Event:
-    """`Completed` or `Failed` for a ``job.result`` or ``job.error`` frame.
+    """Build `Completed` or `Failed` from a ``job.result`` or ``job.error`` frame.
 
-    A ``job.result`` whose ``final_status`` is no success is a failure like any other: some
-    runtimes send cancelled and timed-out jobs that way.
+    A ``job.result`` whose ``final_status`` is not success becomes a `Failed`: some runtimes report
+    cancelled and timed-out jobs that way.
     """
     payload = frame.payload
     status = names.status_of(payload.get("final_status"))
@@ -296,7 +296,7 @@ def terminal_event(frame: ControlFrame, data: bytes, redelivered: bool = False) 
         status=_failed_status(status, code),
         code=code,
         message=names.first_text(payload, ("message", "summary")) or _message(status),
-        # Only a code that the runtime sent says something about the next try.
+        # Whether a retry can help follows only from a code that the runtime sent.
         retryable=retryable if isinstance(retryable, bool) else named in names.RETRYABLE_BY_DEFAULT,
         details=names.first(payload, names.DETAILS_NAMES),
     )
@@ -330,7 +330,7 @@ def _size(value: Any) -> int | None:
 
 
 def rotated_credential(data: bytes) -> tuple[str, str] | None:
-    """Id and new value in a ``credential_rotated`` status frame, wherever the runtime put them."""
+    """Return the id and the new value of a ``credential_rotated`` status frame."""
     try:
         body = parse(data)["payload"]["body"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -344,7 +344,7 @@ def rotated_credential(data: bytes) -> tuple[str, str] | None:
 
 
 def _places(value: Any, depth: int = 4) -> Iterator[dict[str, Any]]:
-    """The objects in a value, the outer ones first."""
+    """Yield the objects inside a value, outer ones first."""
     if isinstance(value, dict):
         yield value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -356,13 +356,13 @@ _SECRET = re.compile(r"value|token|secret|passw|key", re.IGNORECASE)
 
 
 def _masked(data: bytes) -> bytes:
-    """The frame with every credential value in its body replaced."""
+    """Return the frame with every credential value in its body masked."""
     try:
         envelope = parse(data)
         envelope["payload"]["body"] = _hide(envelope["payload"]["body"])
         return json.dumps(envelope, separators=(",", ":")).encode("ascii")
     except (ValueError, RecursionError, LookupError, TypeError):
-        return b""  # better no raw frame than one with a secret in it
+        return b""  # dropping the raw frame is safer than keeping one with a secret
 
 
 def _hide(value: Any, depth: int = 8) -> Any:

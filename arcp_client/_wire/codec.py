@@ -1,7 +1,7 @@
 """Decodes bytes into frames and encodes frames: the only module that reads and writes their JSON.
 
-The hot path is one typed pass (msgspec) over a ``job.event`` of a known kind. Other messages go
-through tolerant readers, which keep unknown fields. Bytes that cannot be read become a `BadFrame`;
+The hot path is one typed pass (msgspec) over a ``job.event`` of a known kind. Tolerant readers
+decode all other messages and keep unknown fields. Bytes that cannot be decoded become a `BadFrame`;
 no input of a peer raises here.
 """
 
@@ -60,7 +60,7 @@ _log = logging.getLogger("arcp_client.wire")
 
 
 class ControlFrame(msgspec.Struct, kw_only=True, gc=False):
-    """Any frame that is no ``job.event``; its payload is read by ``messages``."""
+    """Any frame other than ``job.event``; ``messages`` and ``replies`` read its payload."""
 
     type: str
     id: str = ""
@@ -75,8 +75,8 @@ class ControlFrame(msgspec.Struct, kw_only=True, gc=False):
         return f"ControlFrame(type={self.type[:80]!r}, id={self.id[:80]!r})"
 
 
-class BadFrame(msgspec.Struct, kw_only=True):  # with gc: a raised error may lead back here
-    """A frame that could not be read; ``event_seq`` is set where at least that could be."""
+class BadFrame(msgspec.Struct, kw_only=True):  # gc-tracked: errors refer back
+    """A frame that could not be decoded; ``event_seq`` is set if it could be read."""
 
     error: RemoteProtocolError
     event_seq: int | None = None
@@ -89,13 +89,15 @@ Frame = EventFrame | ControlFrame | BadFrame
 
 
 decode_event = msgspec.json.Decoder(TypedEvent).decode
-"""The hot path of `decode`: raises ValueError or RecursionError for what is no event of §8.2."""
+"""The hot path of `decode`: raises ValueError or RecursionError for frames other than events
+(§8.2).
+"""
 _control = msgspec.json.Decoder(ControlFrame).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def decode(data: bytes) -> Frame:
-    """One frame from its bytes. Never raises for what the bytes hold."""
+    """Decode one frame. Never raises, whatever the bytes hold."""
     try:
         return decode_event(data)
     except (ValueError, RecursionError):
@@ -103,7 +105,7 @@ def decode(data: bytes) -> Frame:
 
 
 def decode_control(data: bytes) -> Frame:
-    """Like `decode`, for a reader that expects control frames rather than events."""
+    """Like `decode`, but faster for control frames than for events."""
     try:
         frame = _control(data)
     except (ValueError, RecursionError):
@@ -112,16 +114,16 @@ def decode_control(data: bytes) -> Frame:
 
 
 def fingerprint(frame: EventFrame) -> str | None:
-    """What tells an event from every other one of its job, whatever it was sent as.
+    """Return a value that identifies an event within its job, independent of its envelope.
 
-    ``None`` without a time: two equal events may then be two.
+    ``None`` if the event has no timestamp: equal events may then be distinct.
     """
     payload = frame.payload
     if payload.ts is None:
         return None
     try:
         content = _encode(payload)
-    except (TypeError, ValueError, RecursionError):  # a value that only a tolerant reader takes
+    except (TypeError, ValueError, RecursionError):  # only the tolerant decoder accepts this value
         try:
             content = _dumps(payload).encode("ascii")
         except ValueError:
@@ -141,10 +143,10 @@ _timed = msgspec.json.Decoder(_Envelope).decode
 
 
 def instant(data: bytes) -> int | None:
-    """When an event says that it happened: nanoseconds since 1970; ``None`` if it does not say."""
+    """Return the timestamp of an event in nanoseconds since 1970; ``None`` if it has none."""
     try:
         return nanoseconds(_timed(data).payload.ts)
-    except (ValueError, RecursionError):  # what only a tolerant reader takes
+    except (ValueError, RecursionError):  # only the tolerant decoder accepts this frame
         frame = decode_control(data)
         if isinstance(frame, ControlFrame | BadFrame):
             return None
@@ -152,17 +154,17 @@ def instant(data: bytes) -> int | None:
 
 
 def parse(data: bytes) -> Any:
-    """Any JSON value, also one with lone surrogates or a byte order mark.
+    """Parse any JSON value, lone surrogates and a byte order mark included.
 
     Raises:
-        ValueError: it is not JSON in UTF-8, or holds a number that is out of range.
-        RecursionError: it is nested too deeply.
+        ValueError: the bytes are not JSON in UTF-8, or hold a number that is out of range.
+        RecursionError: the value is nested too deeply.
     """
     return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
 
 
 def _tolerant(data: bytes) -> Frame:
-    """Frames with values that the typed readers refuse: lone surrogates, huge numbers, nulls."""
+    """Decode frames that the typed decoder rejects: lone surrogates, huge numbers, nulls."""
     try:
         raw = parse(data)
     except (ValueError, RecursionError) as error:
@@ -195,7 +197,7 @@ def _tolerant(data: bytes) -> Frame:
 
 
 def _loose(frame: ControlFrame, data: bytes) -> Frame:
-    """An event of an unknown kind, or of a known one with values its class does not take."""
+    """Decode an event of an unknown kind, or one whose values do not fit the class of its kind."""
     payload = frame.payload
     kind = names.text_of(payload.get("kind"))
     header: dict[str, Any] = dict(
@@ -219,7 +221,7 @@ def _loose(frame: ControlFrame, data: bytes) -> Frame:
 
 
 def _convert(kind: str, body: Any) -> KnownPayload | None:
-    """The typed payload for a known kind: nulls count as absent, numbers may be strings."""
+    """Convert a body to the payload of its kind; nulls count as absent, numbers may be strings."""
     if body is None:
         body = {}
     if not isinstance(body, dict):
@@ -232,7 +234,7 @@ def _convert(kind: str, body: Any) -> KnownPayload | None:
     except (ValueError, RecursionError):
         if kind != "status" or body.get("phase") != names.CREDENTIAL_ROTATED:
             return None
-        # Never delivered raw: it holds a secret.
+        # Never delivered raw: the body holds a secret.
         return StatusPayload(body=StatusBody(names.CREDENTIAL_ROTATED))
     return payload
 
@@ -291,10 +293,10 @@ def encode(
     trace_id: str | None = None,
     event_seq: int | None = None,
 ) -> bytes:
-    """One envelope as bytes (§5): absent fields are left out, never sent as null.
+    """Encode one envelope (§5). Absent fields are left out, never sent as null.
 
     Raises:
-        ValueError: the payload holds what JSON cannot (see `snapshot`).
+        ValueError: JSON cannot represent the payload (see `snapshot`).
     """
     envelope: dict[str, Any] = {"arcp": names.PROTOCOL, "id": id, "type": kind}
     if session_id is not None:
@@ -310,10 +312,10 @@ def encode(
 
 
 def to_json(value: Any) -> bytes:
-    """A value as JSON, fast, for what this package builds; see `snapshot` for values of users.
+    """Encode a value built by this package; use `snapshot` for values from users.
 
     Raises:
-        ValueError: it holds what JSON cannot.
+        ValueError: JSON cannot represent the value.
     """
     try:
         data = _encode(value)
@@ -342,16 +344,16 @@ def _refuse_non_finite(root: Any) -> None:
 
 
 def snapshot(value: Any) -> msgspec.Raw:
-    """A user's value as JSON bytes, taken now: later changes to it do not matter.
+    """Encode a user's value as JSON bytes; later changes to the value have no effect.
 
-    Takes what JSON can hold, and mappings, dataclasses, structs, pydantic models, datetimes, UUIDs,
-    enums and decimals. A `msgspec.Raw` is JSON already: its numbers keep their digits. ASCII only
-    and in one line, so that any peer can read it.
+    Accepts JSON values, mappings, dataclasses, structs, pydantic models, datetimes, UUIDs, enums
+    and decimals. A `msgspec.Raw` is taken as JSON: its numbers keep their digits. The output is
+    ASCII on one line, so that any peer can read it.
 
     Raises:
-        ValueError: NaN, infinity, a cycle, or a type that JSON cannot hold: bytes and sets among
-            them, since neither their encoding nor their order is a matter to guess. The message
-            has the path and the type, such as ``$.a[3]: set has no form in JSON``.
+        ValueError: NaN, infinity, a cycle, or a type without a JSON form. Bytes and sets are among
+            these types: their encoding and order would be guesses. The message has the path and the
+            type, such as ``$.a[3]: set has no form in JSON``.
     """
     if isinstance(value, msgspec.Raw):
         return _verbatim(bytes(value))
@@ -363,7 +365,7 @@ _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def _verbatim(data: bytes) -> msgspec.Raw:
-    """JSON as it was written, without the white space between its tokens."""
+    """Return JSON unchanged except for white space between its tokens."""
     try:
         parse(data)
     except (ValueError, RecursionError) as error:
@@ -390,7 +392,7 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """One level of what ``json`` does not know, for it to go on with."""
+    """Convert one level of a value that the ``json`` module cannot encode."""
     if isinstance(value, Decimal):
         return _number(value)
     if isinstance(value, Event):

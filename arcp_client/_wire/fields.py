@@ -1,7 +1,7 @@
 """Checks and converts the fields of messages, and says which field is wrong and why.
 
-A reader converts a value, from a peer or from this package, to the type of the field. Its errors
-never contain the value.
+A reader is a function that converts a value, from a peer or from this package, to the type of a
+field. Its errors never contain the value.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ Reader = Callable[[Any], Any]
 
 
 class Malformed(ValueError):
-    """A message that does not fit.
+    """A message that does not match its definition.
 
     Attributes:
-        reason: what was expected.
-        place: the names and numbers that lead to what did not fit, from the outside; empty if it is
-            the whole.
+        reason: the expected form.
+        place: the path of names and indices to the invalid value; empty for the message itself.
     """
 
     def __init__(self, reason: str, place: tuple[str, ...] = ()) -> None:
@@ -49,10 +48,10 @@ class Malformed(ValueError):
 
 
 def within(name: object, read: Reader, value: Any) -> Any:
-    """What a reader gives for one part of a whole.
+    """Apply a reader to one part of a message.
 
     Raises:
-        Malformed: it does not fit; with the name of the part.
+        Malformed: the part is invalid; `place` includes its name.
     """
     try:
         return read(value)
@@ -63,19 +62,19 @@ def within(name: object, read: Reader, value: Any) -> Any:
 
 
 def maybe(read: Reader) -> Reader:
-    """Absent, or as the reader says."""
+    """Make a reader that also accepts an absent value."""
     return lambda value: None if value is None else read(value)
 
 
 def text(value: Any) -> str:
-    """A text of any length."""
+    """Read a string of any length."""
     if not isinstance(value, str):
         raise Malformed("must be a text")
-    return str.__str__(value)  # a plain one, of an enum too
+    return str.__str__(value)  # a plain str, also for members of a string enum
 
 
 def encodable(value: Any) -> str:
-    """A text that files and logs can hold: without halves of surrogate pairs."""
+    """Read a string that files and logs can hold: one without lone surrogates."""
     found = text(value)
     try:
         found.encode()
@@ -85,7 +84,7 @@ def encodable(value: Any) -> str:
 
 
 def bounded(least: int, most: int) -> Reader:
-    """A text that files and logs can hold, of so many characters."""
+    """Make a reader for an encodable string of ``least`` to ``most`` characters."""
 
     def read(value: Any) -> str:
         found = encodable(value)
@@ -97,7 +96,7 @@ def bounded(least: int, most: int) -> Reader:
 
 
 def whole(least: int, most: int) -> Reader:
-    """A whole number between two others: a text, a float or a truth is none."""
+    """Make a reader for an integer within bounds; it rejects strings, floats and booleans."""
 
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -111,11 +110,11 @@ _FLAGS: Final = {
     **dict.fromkeys((True, "true", "t", "yes", "y", "on", "1"), True),
     **dict.fromkeys((False, "false", "f", "no", "n", "off", "0"), False),
 }
-"""Also 1, 1.0, 0 and 0.0, which are equal to the truths."""
+"""Matches 1, 1.0, 0 and 0.0 as well, which compare equal to the booleans."""
 
 
 def flag(value: Any) -> bool:
-    """True or false, in any of the forms that peers write them in."""
+    """Read a boolean in any form that known peers send."""
     known = value.lower() if isinstance(value, str) else value
     if isinstance(known, str | int | float) and known in _FLAGS:
         return _FLAGS[known]
@@ -123,19 +122,19 @@ def flag(value: Any) -> bool:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Several texts, and not one."""
+    """Read a list of strings; a single string is rejected."""
     if not isinstance(value, list | tuple | set | frozenset):
         raise Malformed("must be a list of texts")
     return tuple(within(at, text, item) for at, item in enumerate(value))
 
 
 def secret(value: Any) -> SecretStr:
-    """A text that no repr shows."""
+    """Read a string into a `SecretStr`, which no repr shows."""
     return value if isinstance(value, SecretStr) else SecretStr(text(value))
 
 
 def moment(value: Any) -> datetime:
-    """A moment in UTC, from RFC 3339 in every form that is known."""
+    """Read a time in RFC 3339 and convert it to UTC."""
     found = value if isinstance(value, datetime) else parse_time(value)
     if found is None:
         raise Malformed("must be a time in RFC 3339")
@@ -143,7 +142,7 @@ def moment(value: Any) -> datetime:
 
 
 def an_object(value: Any) -> dict[str, Any]:
-    """A mapping from texts."""
+    """Read a mapping with string keys."""
     if not isinstance(value, Mapping):
         raise Malformed("must be an object")
     return {encodable(name): item for name, item in value.items()}

@@ -1,8 +1,8 @@
 """Replaces unpaired surrogates: one rule for every text of a result (§8.4).
 
-JSON can hold half a character: an unpaired UTF-16 surrogate, written as an escape. UTF-8 cannot. A
-runtime that cuts text by UTF-16 units may put the halves of one character into two chunks, and then
-they make one. A half that stays alone is replaced by U+FFFD.
+JSON can hold an unpaired UTF-16 surrogate as an escape; UTF-8 cannot. A runtime that splits text by
+UTF-16 units may put the two surrogates of one character into two chunks: they are joined again. A
+surrogate that stays unpaired is replaced by U+FFFD.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _REPLACEMENT: Final = "\ufffd".encode()
 
 
 class TextJoiner:
-    """Encodes the pieces of one text as UTF-8, whatever they were cut in."""
+    """Encodes the pieces of one text as UTF-8, wherever the text was split."""
 
     def __init__(self) -> None:
         self._half = ""
 
     def add(self, piece: str) -> bytes:
-        """The next piece; the first half of a character waits for the second."""
+        """Encode the next piece; a trailing high surrogate is kept for the next call."""
         text = self._half + piece
         self._half = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
@@ -29,16 +29,16 @@ class TextJoiner:
         return _paired(text).encode()
 
     def end(self) -> bytes:
-        """What stands in place of a half that waits in vain: its other half does not come."""
+        """End the text: return the replacement for a high surrogate that is still unpaired."""
         waiting, self._half = self._half, ""
         return _REPLACEMENT if waiting else b""
 
 
 def whole_texts(value: Any) -> Any:
-    """A JSON value with U+FFFD in place of each unpaired surrogate, in names as well."""
+    """Replace each unpaired surrogate in a JSON value by U+FFFD, object keys included."""
     holder = [value]
     left: list[Any] = [holder]
-    while left:  # no recursion: it may be nested as deeply as the parser could follow
+    while left:  # iterative: the value may be nested as deeply as the parser allows
         node = left.pop()
         if isinstance(node, dict):
             items = [(_whole(name), _whole(item)) for name, item in node.items()]

@@ -25,7 +25,7 @@ __all__ = [
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _NO_TRACE = "0" * 32
-# RFC 3339: a date and a time of day. Neither a date alone nor a week is a moment.
+# RFC 3339: a date and a time of day. A date alone and a week date are rejected.
 _MOMENT = re.compile(
     r"(?P<minute>[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
     r"(?:\.(?P<fraction>[0-9]{1,9}))?(?P<zone>[Zz]|[+-][0-9]{2}:?[0-9]{2})?"
@@ -36,22 +36,22 @@ _UTC_ZONES = frozenset({"Z", "z", "+00:00", "+0000", "-00:00", "-0000"})
 
 
 def new_id() -> str:
-    """A fresh envelope id: a bare ULID, the one form that all known runtimes accept."""
+    """Make an envelope id: a bare ULID, the only form that all known runtimes accept."""
     return str(ULID())
 
 
 def new_prefixed_id(prefix: str) -> str:
-    """A fresh id such as ``job_01J…``."""
+    """Make an id such as ``job_01J…``."""
     return f"{prefix}_{ULID()}"
 
 
 def new_secret(prefix: str) -> str:
-    """A fresh token that cannot be guessed."""
+    """Make a token that cannot be guessed."""
     return f"{prefix}_{secrets.token_hex(32)}"
 
 
 def new_trace_id() -> str:
-    """A fresh W3C trace id: 32 lower-case hexadecimal digits, never all zero (§11)."""
+    """Make a W3C trace id: 32 lower-case hexadecimal digits, never all zero (§11)."""
     while True:
         value = os.urandom(16).hex()
         if value != _NO_TRACE:
@@ -59,17 +59,17 @@ def new_trace_id() -> str:
 
 
 def is_trace_id(value: object) -> bool:
-    """Whether it is a valid W3C trace id."""
+    """Whether a string is a valid W3C trace id."""
     return isinstance(value, str) and value != _NO_TRACE and _TRACE_ID.fullmatch(value) is not None
 
 
 def now_text() -> str:
-    """The present moment as RFC 3339 in UTC with ``Z``, to the millisecond."""
+    """Return the current time as RFC 3339 in UTC with ``Z``, to the millisecond."""
     return time_text(datetime.now(UTC))
 
 
 def time_text(moment: datetime) -> str:
-    """A moment as RFC 3339 in UTC with ``Z``, to the millisecond.
+    """Format a time as RFC 3339 in UTC with ``Z``, to the millisecond.
 
     Raises:
         ValueError: it has no time zone, or lies outside of the years that UTC can show.
@@ -79,7 +79,7 @@ def time_text(moment: datetime) -> str:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment in UTC.
+    """Convert a time to UTC.
 
     Raises:
         ValueError: it has no time zone, or lies outside of the years that UTC can show.
@@ -93,10 +93,10 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """A moment from RFC 3339 with ``Z``, an offset or no zone (read as UTC); else ``None``.
+    """Parse RFC 3339 with ``Z``, an offset or no zone (read as UTC); else return ``None``.
 
-    Takes 0 to 9 fractional digits, cut to microseconds, and the leap second ``:60``, which is the
-    first moment of the next minute.
+    Accepts 0 to 9 fractional digits, truncated to microseconds. The leap second ``:60`` becomes the
+    first second of the next minute.
     """
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
@@ -111,14 +111,14 @@ def parse_time(value: Any) -> datetime | None:
     past = timedelta(seconds=second, microseconds=int((match["fraction"] or "0").ljust(6, "0")[:6]))
     try:
         moment = datetime.fromisoformat(text.upper()) + past
-        moment.astimezone(UTC)  # everybody may do so with what comes out of here
+        moment.astimezone(UTC)  # callers may do arithmetic with the result
     except (ValueError, OverflowError):
         return None
     return moment
 
 
 def nanoseconds(value: Any) -> int | None:
-    """A moment as `parse_time` reads it, in nanoseconds since 1970, with all of its nine digits."""
+    """Parse like `parse_time`, into nanoseconds since 1970, keeping all nine digits."""
     moment = parse_time(value)
     if moment is None:
         return None
@@ -128,6 +128,6 @@ def nanoseconds(value: Any) -> int | None:
 
 
 def parse_utc(text: str) -> datetime | None:
-    """Like `parse_time`, for what must say that it is in UTC (§9.5); else ``None``."""
+    """Parse like `parse_time` where UTC must be stated (§9.5); else return ``None``."""
     match = _MOMENT.fullmatch(text)
     return parse_time(text) if match is not None and match["zone"] in _UTC_ZONES else None

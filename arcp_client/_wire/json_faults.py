@@ -1,6 +1,6 @@
-"""Finds where a user's value holds something that JSON cannot, for the message of the error.
+"""Locates the part of a user's value that has no JSON form, for the error message.
 
-Called by `codec.snapshot` once encoding has failed; it costs nothing before that.
+`codec.snapshot` calls it only after encoding has failed.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, Final
 __all__ = ["fault_of"]
 
 _MOST: Final = 1_000_000
-"""Values that are looked at; what lies behind them is not searched."""
+"""Values that are searched at most."""
 _DEEPEST: Final = 10_000
-"""Python 3.13 writes values nested almost as deeply; earlier versions stop much sooner."""
+"""Python 3.13 encodes values nested almost this deeply; earlier versions stop much sooner."""
 _LONGEST: Final = 120
 _NAME: Final = 40
 
-_Place = tuple[Any, str] | None  # the place that holds it, and the last step to it
+_Place = tuple[Any, str] | None  # the parent, and the last step from it to the value
 
 
 def fault_of(value: Any, plain: Callable[[Any], Any]) -> str | None:
-    """What is wrong and where, such as ``$.a[3]: set has no form in JSON``.
+    """Describe the first value without a JSON form, such as ``$.a[3]: set has no form in JSON``.
 
-    None if nothing is found.
+    Returns None if none is found.
 
     Args:
-        value: what could not be encoded.
-        plain: makes one level of plain JSON of what ``json`` does not know, or raises.
+        value: the value that could not be encoded.
+        plain: converts one level of a value that the ``json`` module cannot encode, or raises.
     """
     open_: set[int] = set()
     left: list[tuple[Any, _Place, int]] = [(value, None, 0)]  # a negative depth: seen whole
@@ -90,7 +90,7 @@ def _odd_key(value: Any) -> Any:
 
 
 def _reversed(value: Any) -> Iterator[tuple[str, Any]]:
-    """Its parts, the last one first, with the step to each."""
+    """Yield the parts of a value, last one first, each with the step to it."""
     if isinstance(value, dict):
         for key in reversed(list(value)):
             yield _step(key), value[key]

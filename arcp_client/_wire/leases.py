@@ -1,8 +1,8 @@
 """Rewrites the lease of a submit into the flat form of one dialect (§9.2).
 
-That runtime knows capabilities without patterns: ``fs.read`` allows every file. So the client
-requests only capabilities that were requested without a pattern. The others are left out, because
-the runtime would grant more than was requested.
+In that dialect capabilities have no patterns: ``fs.read`` allows every file. So the client sends
+only the capabilities that were requested without a pattern. For the others the runtime would grant
+more than was requested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _patterns = msgspec.json.Decoder(dict[str, list[str]])
 
 
 def flattened(payload: msgspec.Raw) -> msgspec.Raw:
-    """The payload with ``capabilities`` in its lease request; as it was, where there is nothing."""
+    """Return the payload with ``capabilities`` in its lease request; unchanged if it requests no
+    lease.
+    """
     fields = _fields.decode(payload)
     lease = fields.get("lease_request")
     if lease is None:

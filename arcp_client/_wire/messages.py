@@ -1,9 +1,10 @@
-"""Requests of a client (§6, §7): built and checked here by the client, checked again by a runtime.
+"""Requests of a client (§6, §7), validated both when a client builds them and when a runtime reads
+them.
 
-One frozen struct a message, named after its type, and checked however it is made. Unknown fields
-survive, and null is the same as absent. `wire()` gives the payload in the form that every known
-runtime accepts: absent fields are left out, and where runtimes look for a value under several names
-it stands under each.
+There is one frozen struct for each message type, validated on every way to construct it. Unknown
+fields are kept, and null counts as absent. `wire()` returns the payload in the form that every
+known runtime accepts: absent fields are left out, and a field that runtimes read under different
+names is sent under each of them.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ _AMOUNT = re.compile(r"([^:\s]+):([0-9]{1,40}(?:\.[0-9]{1,40})?)")
 
 
 def parse_agent(reference: str) -> tuple[str, str | None]:
-    """Name and version of an agent reference (§7.5).
+    """Split an agent reference into name and version (§7.5).
 
     Raises:
-        ValueError: it is neither ``name`` nor ``name@version``.
+        ValueError: the reference has neither the form ``name`` nor ``name@version``.
     """
     if not _AGENT.fullmatch(reference):
         raise ValueError(
@@ -83,10 +84,10 @@ def parse_agent(reference: str) -> tuple[str, str | None]:
 
 
 def parse_amount(text: str) -> tuple[str, Decimal]:
-    """Currency and value of an amount such as ``USD:5.00`` (§9.6).
+    """Split an amount such as ``USD:5.00`` into currency and value (§9.6).
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not an amount.
     """
     match = _AMOUNT.fullmatch(text)
     if match is None:
@@ -95,16 +96,16 @@ def parse_amount(text: str) -> tuple[str, Decimal]:
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What messages and their parts share.
+    """Base of all messages and their parts.
 
     Attributes:
-        readers: field to what checks it, run whenever a message is made. A field without one holds
-            anything.
-        extra: the fields that came with it and are not known here. No repr shows them: whatever a
-            peer adds may be a secret.
+        readers: field name to the reader that validates it on construction. A field without a
+            reader holds any value.
+        extra: unknown fields that the message was received with. No repr shows them: they may hold
+            secrets.
 
     Raises:
-        Malformed: a field does not fit; says which.
+        Malformed: a field is invalid; the error names it.
     """
 
     readers: ClassVar[dict[str, Reader]] = {}
@@ -120,10 +121,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, payload: Any) -> Self:
-        """A message from what a peer sent.
+        """Read a message from a peer's payload.
 
         Raises:
-            Malformed: it does not fit; says where, and what was expected.
+            Malformed: a field is invalid; the error has its path and the expected form.
         """
         known: dict[str, Any] = {}
         extra: dict[str, Any] = {}
@@ -138,11 +139,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
-        """The fields under the specification's names; ``stated`` may be changed."""
+        """Return the fields under the specification's names; may modify ``stated``."""
         return stated
 
     def wire(self) -> dict[str, Any]:
-        """The payload to send, ready for JSON."""
+        """Return the payload to send, ready to be encoded as JSON."""
         payload = {}
         for name in self.__struct_fields__:
             value = getattr(self, name)
@@ -171,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 class Request(Message, frozen=True, kw_only=True):
-    """What the payloads of requests share."""
+    """Base of request payloads."""
 
     type: ClassVar[str]
 
@@ -205,7 +206,7 @@ class ResumeBlock(Message, frozen=True, kw_only=True):
 
     @classmethod
     def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
-        # Some peers send the token under the other name, some under both.
+        # Some peers send the token under the alias, some under both names.
         token = stated.pop("token", None)
         if token is not None:
             stated.setdefault("resume_token", token)
@@ -213,7 +214,7 @@ class ResumeBlock(Message, frozen=True, kw_only=True):
 
 
 def _client(value: Any) -> ClientInfo:
-    """Name and version alone: what else clients say of themselves is of no use here."""
+    """Keep name and version only; the runtime does not use other client fields."""
     if isinstance(value, ClientInfo):
         return value
     stated = an_object(value)
@@ -231,7 +232,7 @@ def _part(kind: type[Message]) -> Reader:
 
 
 class Hello(Request, frozen=True, kw_only=True):
-    """``session.hello``; with ``resume`` it asks to go on with a session."""
+    """``session.hello`` (§6.2); with ``resume`` it requests to resume a session (§6.3)."""
 
     type = names.HELLO
     readers = {
@@ -248,7 +249,7 @@ class Hello(Request, frozen=True, kw_only=True):
 
     @classmethod
     def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
-        """Read the names of other dialects where the specification's own are absent."""
+        """Read the aliases of other dialects where the specification's fields are absent."""
         flat = {
             name.removeprefix("client_"): stated.pop(name, None)
             for name in ("client_name", "client_version")
@@ -260,7 +261,7 @@ class Hello(Request, frozen=True, kw_only=True):
         return stated
 
     def wire(self) -> dict[str, Any]:
-        """The payload, with every dialect's names for the client and the resume block."""
+        """Return the payload, with each dialect's name for the client and the resume block."""
         token = self.auth.token.get_secret_value()
         payload: dict[str, Any] = {
             "client": {"name": self.client.name, "version": self.client.version},
@@ -337,7 +338,9 @@ class Ack(Request, frozen=True, kw_only=True):
 
 
 class JobFilter(Message, frozen=True, kw_only=True):
-    """Which jobs to list (§6.6). Absent means any, and so does an empty ``status``."""
+    """Selects the jobs to list (§6.6). An absent field matches any job, and so does an empty
+    ``status``.
+    """
 
     readers = {"status": maybe(texts), "agent": _MAYBE_TEXT, "created_after": maybe(moment)}
 
@@ -361,7 +364,7 @@ class ListJobs(Request, frozen=True, kw_only=True):
     cursor: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """The payload; an empty filter is left out."""
+        """Return the payload; an empty filter is left out."""
         payload = super().wire()
         chosen = payload.pop("filter", {})
         if not chosen.get("status"):
@@ -379,7 +382,7 @@ class Close(Request, frozen=True, kw_only=True):
 
 
 class Bye(Request, frozen=True, kw_only=True):
-    """``session.bye``, the same in other dialects."""
+    """``session.bye``, the name of ``session.close`` in other dialects."""
 
     type = names.BYE
     readers = {"reason": text}
@@ -408,7 +411,7 @@ def _amounts(value: list[str]) -> None:
 
 
 def _bounds(value: Any) -> dict[str, Any]:
-    """With ``expires_at`` as a text in UTC: one that cannot be read must not mean "never"."""
+    """Normalise ``expires_at`` to UTC; an unreadable one is an error and must not mean "never"."""
     if isinstance(value, LeaseConstraints):
         value = {**(value.model_extra or {}), "expires_at": value.expires_at}
     bounds = {name: bound for name, bound in an_object(value).items() if bound is not None}
@@ -428,8 +431,8 @@ def _end(value: Any) -> str:
 class Submit(Request, frozen=True, kw_only=True):
     """``job.submit`` (§7.1).
 
-    ``idempotency_key`` is bounded as the reference runtime bounds it, ``max_runtime_sec`` by what a
-    timer can hold; the specification bounds neither.
+    ``idempotency_key`` has the bounds of the reference runtime, ``max_runtime_sec`` those of a
+    timer; the specification bounds neither.
     """
 
     type = names.SUBMIT
@@ -453,7 +456,7 @@ class Submit(Request, frozen=True, kw_only=True):
     delegate_id: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """The payload. ``input`` is always there, as it is: it may be JSON already."""
+        """Return the payload. ``input`` is always present; it may already be encoded JSON."""
         payload = {"agent": self.agent, "input": None, **super().wire()}
         payload["input"] = self.input
         return payload
@@ -466,7 +469,7 @@ class _OfJob(Request, frozen=True, kw_only=True):
 
 
 class Cancel(_OfJob, frozen=True, kw_only=True):
-    """``job.cancel`` (§7.4); ``reason`` is always sent, one runtime insists on it."""
+    """``job.cancel`` (§7.4). ``reason`` is always sent, because one runtime requires it."""
 
     type = names.CANCEL
     readers = {**_OfJob.readers, "reason": text}
@@ -484,7 +487,7 @@ class Subscribe(_OfJob, frozen=True, kw_only=True):
     from_event_seq: int | None = None
 
     def wire(self) -> dict[str, Any]:
-        """The payload; a starting point is only sent along with ``history``."""
+        """Return the payload; a starting point is sent only with ``history``."""
         payload = super().wire()
         if not self.history:
             payload.pop("from_event_seq", None)

@@ -1,4 +1,6 @@
-"""Holds every name on the wire: the specification's, and the aliases that public runtimes use."""
+"""Holds every name on the wire: the specification's names, and the aliases that public runtimes
+use.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,14 @@ UNSUBSCRIBE: Final = "job.unsubscribe"
 TERMINALS: Final = frozenset({RESULT, JOB_ERROR})
 
 REFUSED_HANDSHAKES: Final = frozenset({"session.rejected", "session.unauthenticated"})
-"""How the older family of runtimes refuses a session."""
+"""The older family of runtimes refuses a session with these messages."""
 
 LEGACY_TYPES: Final = frozenset(
     {"session.open", "session.accepted", "tool.invoke", "job.started", "nack", *REFUSED_HANDSHAKES}
 )
-"""Messages of the older family of runtimes, which shares the version number and nothing else."""
+"""Messages of the older family of runtimes, which shares only the version number with this
+protocol.
+"""
 
 # -- features (§6.2) -------------------------------------------------------------------------
 HEARTBEAT: Final = "heartbeat"
@@ -57,7 +61,9 @@ RESULT_CHUNKS: Final = "result_chunk"
 AGENT_VERSIONS: Final = "agent_versions"
 
 MAX_NONCE: Final = 1024
-"""Characters of a ping's nonce; a longer one is not answered: it comes back with each pong."""
+"""Longest nonce of a ping, in characters. A ping with a longer nonce is not answered, because each
+pong repeats it.
+"""
 
 FEATURES: Final = (
     HEARTBEAT,
@@ -98,7 +104,7 @@ ERROR: Final = "error"
 STATUS_CANCELLED: Final = "cancelled"
 TIMED_OUT: Final = "timed_out"
 ENDED: Final = frozenset({SUCCESS, ERROR, STATUS_CANCELLED, TIMED_OUT})
-"""Statuses of a job that has ended; any other may still change."""
+"""Statuses of a job that has ended; every other status may still change."""
 STATUS_ALIASES: Final = {
     "timedout": TIMED_OUT,
     "canceled": STATUS_CANCELLED,
@@ -121,7 +127,7 @@ DETAILS_NAMES: Final = ("details", "detail")
 
 
 def first(payload: Mapping[str, Any], names: tuple[str, ...], default: Any = None) -> Any:
-    """The first of several names that is present and not null."""
+    """Return the first present value that is not null, in the order of ``names``."""
     for name in names:
         value = payload.get(name)
         if value is not None:
@@ -130,7 +136,7 @@ def first(payload: Mapping[str, Any], names: tuple[str, ...], default: Any = Non
 
 
 def present(payload: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """The first of several names that is present, null or not: a null that was sent is a value."""
+    """Return the first present value, in the order of ``names``; an explicit null counts."""
     for name in names:
         if name in payload:
             return payload[name]
@@ -138,7 +144,7 @@ def present(payload: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def first_text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """The first of several names that holds a text that is not empty."""
+    """Return the first non-empty string, in the order of ``names``."""
     for name in names:
         value = text_of(payload.get(name))
         if value:
@@ -147,7 +153,7 @@ def first_text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None
 
 
 def text_of(value: Any) -> str | None:
-    """A text that can be encoded, or ``None``: stray surrogates are paired up or replaced."""
+    """Return an encodable string, or ``None``. Surrogate halves are paired up or replaced."""
     if not isinstance(value, str):
         return None
     if value.isascii():
@@ -160,7 +166,7 @@ def text_of(value: Any) -> str | None:
 
 
 def status_of(value: Any) -> str:
-    """A status word in the specification's spelling; one that it does not have stays as it is."""
+    """Return a status in the specification's spelling; an unknown status is returned unchanged."""
     text = text_of(value) or ""
     word = text.lower().replace("-", "_")
     word = STATUS_ALIASES.get(word, word)

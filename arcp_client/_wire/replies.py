@@ -1,7 +1,7 @@
 """Reads the replies of a runtime (§6, §7) tolerantly into frozen values.
 
-Runtimes leave fields out, send null, send amounts as texts, and use other names. Nothing here
-raises: a value that cannot be read counts as absent, and a text that cannot be encoded is repaired.
+Runtimes leave fields out, send null, send amounts as strings, and use aliases. No reader here
+raises: an invalid value counts as absent, and a string that cannot be encoded is repaired.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Accepted(msgspec.Struct, frozen=True):
     """``job.accepted`` (§7.1).
 
     Attributes:
-        job_trace: the trace id in the payload: a repeated acceptance has that of the first (§7.2).
+        job_trace: the trace id in the payload; a repeated acceptance has the trace id of the first
+            (§7.2).
     """
 
     job_id: str
@@ -111,17 +112,17 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def reply_to(frame: ControlFrame) -> str | None:
-    """The id of the request that a frame says it answers, if it says so."""
+    """Return the id of the request that a frame names as answered; ``None`` if it names none."""
     return first_text(frame.payload, names.REPLY_TO_NAMES) or frame.correlation_id or None
 
 
 def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Welcome:
-    """The session that a welcome opens; features are those that both sides offered (§6.2).
+    """Read a welcome; the session's features are those that both sides offered (§6.2).
 
     Args:
         frame: the welcome.
         offered: the features that this client offered.
-        kind: the name of the kind of runtime that wrote it.
+        kind: the dialect of the runtime that sent it.
     """
     payload = frame.payload
     capabilities = _mapping(payload.get("capabilities"))
@@ -141,7 +142,7 @@ def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Wel
 
 
 def read_accepted(frame: ControlFrame) -> Accepted | None:
-    """An acceptance, or ``None`` if it names no job."""
+    """Read an acceptance; ``None`` if it names no job."""
     payload = frame.payload
     job_id = _text(payload.get("job_id")) or frame.job_id
     if not job_id:
@@ -162,7 +163,7 @@ def read_accepted(frame: ControlFrame) -> Accepted | None:
 
 
 def read_subscribed(frame: ControlFrame) -> Subscribed | None:
-    """A confirmed subscription, or ``None`` if it names no job."""
+    """Read a confirmed subscription; ``None`` if it names no job."""
     payload = frame.payload
     job_id = _text(payload.get("job_id")) or frame.job_id
     if not job_id:
@@ -181,7 +182,7 @@ def read_subscribed(frame: ControlFrame) -> Subscribed | None:
 
 
 def read_jobs(frame: ControlFrame) -> JobPage:
-    """One page of a listing; entries without a job id are left out."""
+    """Read one page of a listing; entries without a job id are left out."""
     jobs = []
     for entry in _items(frame.payload.get("jobs")):
         if not isinstance(entry, Mapping):
@@ -206,14 +207,14 @@ def read_jobs(frame: ControlFrame) -> JobPage:
 
 
 def read_refusal(frame: ControlFrame) -> Refusal:
-    """Code, text and the runtime's word on retrying; a missing word follows the code (§12)."""
+    """Read code, text and ``retryable``; a missing ``retryable`` follows from the code (§12)."""
     payload = frame.payload
     code = _text(payload.get("code")) or ""
     retryable = payload.get("retryable")
     return Refusal(
         code=code or names.INTERNAL_ERROR,
         message=_text(payload.get("message")) or "",
-        # Only a code that the runtime sent says something about the next try.
+        # Whether a retry can help follows only from a code that the runtime sent.
         retryable=retryable if isinstance(retryable, bool) else code in names.RETRYABLE_BY_DEFAULT,
         details=first(payload, names.DETAILS_NAMES),
     )
@@ -223,7 +224,7 @@ def read_refusal(frame: ControlFrame) -> Refusal:
 
 
 def read_lease(value: Any) -> Lease:
-    """A lease from namespace to patterns; what is no list of strings is left out."""
+    """Read a lease: namespace to patterns. An entry that is not a list of strings is left out."""
     grants = {}
     for namespace, patterns in _mapping(value).items():
         if namespace and isinstance(patterns, list):
@@ -235,10 +236,10 @@ _AMOUNT = re.compile(r"(?:[^:]*:)?\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*")
 
 
 def read_budget(value: Any) -> Budget | None:
-    """Currency to amount, from numbers, ``"1.00"`` or ``"USD:1.00"``.
+    """Read a budget: currency to amount, from numbers, ``"1.00"`` or ``"USD:1.00"``.
 
-    Texts are exact. A number is read to the 15 digits that a binary float can hold, which takes
-    the noise of a runtime's arithmetic off: 0.5800000000000001 is 0.58.
+    Strings are exact. A number is read to 15 digits, the precision of a binary float, which removes
+    rounding noise of the runtime: 0.5800000000000001 becomes 0.58.
     """
     if not isinstance(value, Mapping):
         return None
@@ -255,7 +256,7 @@ def _amount(value: Any) -> Decimal | None:
         match = _AMOUNT.fullmatch(value)
         return Decimal(match[1]) if match else None
     if isinstance(value, float):
-        # Written out: 1e22 is no amount that anybody wants to see.
+        # Written out: readers do not expect exponents in amounts.
         return Decimal(f"{Decimal(f'{value:.15g}'):f}") if abs(value) < 1e40 else None
     return Decimal(value) if type(value) is int and abs(value) < 10**40 else None
 
@@ -265,7 +266,7 @@ def _credentials(value: Any) -> tuple[Credential, ...]:
 
 
 def _credential(entry: Mapping[str, Any]) -> Credential:
-    """What fits its field; the rest stays as it came, under its own name."""
+    """Read a credential; a value that does not fit its field stays in ``extra`` under its name."""
     constraints = entry.get("constraints")
     known: dict[str, Any] = {
         "id": _text(entry.get("id")) or "",
@@ -325,7 +326,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _positive(value: Any) -> float | None:
-    """A number of seconds. What is no positive number, or one beyond all use, is absent."""
+    """Read a number of seconds; a non-positive or unusably large one counts as absent."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
         return None
     return float(value)

@@ -1,7 +1,7 @@
 """Encodes each event once, and adds the envelope of each session (§8.1, §8.3).
 
-An event has another session id and number in each session that sees it. Everything else is encoded
-when the event is emitted; the envelope is added when it is sent.
+The session id and ``event_seq`` of an event differ in each session that receives it. Everything
+else is encoded when the event is emitted; the envelope is added when the event is sent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FRAME = (
 )
 
 ENVELOPE = 250
-"""About how many bytes a frame has beside its payload."""
+"""Approximate size of an envelope without its payload, in bytes."""
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
@@ -48,7 +48,7 @@ _HALF = 2**40
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One event, result or error of a job, without the session it is sent in.
+    """One event, result or error of a job, without the fields of the session that receives it.
 
     Attributes:
         id: the envelope's id, the same in every session.
@@ -56,10 +56,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         job: the part of the envelope that names the job, from `job_part`.
         payload: the payload as JSON.
         at: the loop's time when it was emitted.
-        needs: the feature without which a session does not get it (§6.2).
+        needs: the feature that a session must have negotiated to receive it (§6.2).
         job_id: its job.
-        index: its place in the job, from 0.
-        size: about how many bytes its frame has.
+        index: its position in the job, from 0.
+        size: the approximate size of its frame, in bytes.
     """
 
     id: bytes
@@ -74,11 +74,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def terminal(self) -> bool:
-        """Whether it ends its job."""
+        """Whether this record ends its job."""
         return self.type != _EVENT
 
     def frame(self, session: bytes, seq: int) -> bytes:
-        """The whole frame for one session."""
+        """Encode the whole frame for one session."""
         return _FRAME % (self.id, self.type, session, self.job, seq, self.payload)
 
 
@@ -86,15 +86,15 @@ _EVENT = names.EVENT.encode()
 
 
 def job_part(job_id: str, trace_id: str) -> bytes:
-    """The fields that all frames of a job share. Both ids are this package's own or checked."""
+    """Encode the fields that all frames of a job share. Both ids must be valid already."""
     return f',"trace_id":"{trace_id}","job_id":"{job_id}"'.encode("ascii")
 
 
 def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
-    """The payload of a ``job.event``, stamped with the present moment.
+    """Encode the payload of a ``job.event``, with the current time as its timestamp.
 
     Raises:
-        ValueError: the body holds what JSON cannot.
+        ValueError: JSON cannot represent the body.
     """
     payload = {"kind": kind, "ts": timestamp(), "body": body}
     if _FLAT.issuperset(map(type, body.values())):
@@ -103,20 +103,20 @@ def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
         except (OverflowError, UnicodeEncodeError):
             pass
         else:
-            if b"null" not in data:  # which NaN would have become
+            if b"null" not in data:  # NaN would have been encoded as null
                 return data
     try:
         return payload_bytes(payload)
     except ValueError:
-        snapshot(body)  # raises the same, with a path that begins at what the agent gave
+        snapshot(body)  # raises the same error, with a path relative to the agent's value
         raise
 
 
 def payload_bytes(payload: Mapping[str, Any]) -> bytes:
-    """Any payload as JSON, by the rules of `codec.snapshot`.
+    """Encode any payload, by the rules of `codec.snapshot`.
 
     Raises:
-        ValueError: it holds what JSON cannot: NaN, bytes, a set, a cycle.
+        ValueError: JSON cannot represent the payload: NaN, bytes, a set, a cycle.
     """
     if _plain(payload):
         try:
@@ -127,7 +127,9 @@ def payload_bytes(payload: Mapping[str, Any]) -> bytes:
 
 
 def _plain(payload: Mapping[str, Any]) -> bool:
-    """Whether the fast encoder, which guesses a form for bytes and NaN, has nothing to guess."""
+    """Whether the fast encoder, which guesses a form for bytes and NaN, encodes this payload
+    exactly.
+    """
     left: list[Any] = [payload]
     for value in left:
         kind = type(value)
@@ -139,11 +141,11 @@ def _plain(payload: Mapping[str, Any]) -> bool:
                 return False
             left.extend(value.values())
         elif kind is list or kind is tuple:
-            if len(left) > _MANY:  # also the end of a cycle
+            if len(left) > _MANY:  # also stops at a cycle
                 return False
             left.extend(value)
         elif kind is float:
-            if value - value != 0.0:  # infinite or no number
+            if value - value != 0.0:  # infinite or NaN
                 return False
         elif kind is Decimal:
             if not value.is_finite():
@@ -159,10 +161,10 @@ _MANY = 10_000
 
 
 class EventIds:
-    """Mints envelope ids: ULIDs, rising within one process, several times faster than one by one.
+    """Generates envelope ids: ULIDs that increase within a process, faster than one at a time.
 
-    Forty of the eighty random bits stay for a millisecond's ids, the other forty are counted up
-    from a random start; ids of two processes meet no sooner than random ones would in practice.
+    Within a millisecond, 40 of the 80 random bits stay constant; the other 40 count up from a
+    random start. In practice, collisions between processes are no likelier than with random ids.
     """
 
     def __init__(self) -> None:
@@ -171,7 +173,7 @@ class EventIds:
         self._count = 0
 
     def next(self) -> bytes:
-        """A fresh id."""
+        """Return a new id."""
         moment = time.time_ns()
         if moment >= self._until:
             self._prefix = new_id()[:18]
@@ -191,7 +193,7 @@ _now: tuple[int, str] = (0, "")
 
 
 def timestamp() -> str:
-    """Like `ids.now_text`, formatted once a millisecond."""
+    """Like `ids.now_text`, but formatted only once a millisecond."""
     global _now
     moment = time.time_ns() // 1_000_000
     known, text = _now
@@ -202,5 +204,5 @@ def timestamp() -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """A JSON value as bytes that do not depend on the order of its keys."""
+    """Encode a JSON value independent of the order of its keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

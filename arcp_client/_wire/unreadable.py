@@ -1,7 +1,8 @@
-"""Reads what can still be known of an unreadable frame, and masks its bytes for errors and logs.
+"""Reads the envelope of a damaged frame as far as possible, and masks its bytes for errors and
+logs.
 
-The content of a frame that cannot be parsed is unknown. So the log shows only characters that are
-known to be harmless, instead of hiding those that are known to be secret.
+The content of a frame that cannot be parsed is unknown. So the log shows only content that is known
+to be harmless, instead of hiding content that is known to be secret.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from arcp_client.errors import RemoteProtocolError
 
 __all__ = ["HEAD", "head_of", "header_of", "identify", "unreadable"]
 
-# A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
+# A string, complete or truncated; a run of brackets of one kind. Linear time: no backtracking.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
 _VALUE = re.compile(rb'\s*:\s*([1-9][0-9]{0,18}|"(?:[^"\\]|\\.)*+")\s*[,}]', re.DOTALL)
 _NAMES = {b'"event_seq"': "event_seq", b'"id"': "id", b'"job_id"': "job_id"}
@@ -23,10 +24,10 @@ _MAX_TOKENS = 250_000
 
 
 def header_of(data: bytes) -> dict[str, Any]:
-    """What can be read of the envelope of a frame that is no JSON as a whole.
+    """Read the envelope fields of a frame that is not valid JSON as a whole.
 
-    A frame with its number counts as received (§8.3), so that a body which nobody will ever be
-    able to read costs one event and no resume.
+    A frame whose ``event_seq`` is readable counts as received (§8.3). So an unreadable body costs
+    one event and no resume.
     """
     found: dict[str, Any] = {}
     open_ = bytearray()
@@ -39,12 +40,12 @@ def header_of(data: bytes) -> dict[str, Any]:
             closed = open_[start - end :]
             del open_[start - end :]
             if not open_ or closed[::-1].translate(_CLOSING) != token[0]:
-                break  # the end, or not the frame that it began as
+                break  # the end, or the data does not continue as a frame
         elif open_ == b"{":
             name = _NAMES.get(data[start:end])
             value = _VALUE.match(data, end) if name else None
             if name and value:
-                # Named twice in a frame that is broken: nobody knows which one holds.
+                # The field appears twice in a damaged frame: neither value can be trusted.
                 found[name] = None if name in found else _read_scalar(value[1])
         if count > _MAX_TOKENS:
             break
@@ -61,7 +62,7 @@ def _read_scalar(text: bytes) -> Any:
 # ------------------------------------------------------------------------------ heads
 
 HEAD = 160
-"""Bytes that a head is made of."""
+"""Bytes of a frame that a head is made from."""
 _WITHHELD = "<withheld: may hold a secret>"
 _NAMED = frozenset({"arcp", "id", "type", "session_id", "job_id", "kind", "ts", "level", "phase"})
 _NAMED |= {"jsonrpc", "method", "sessionId", "sessionUpdate"}
@@ -87,17 +88,17 @@ _TELLTALE = re.compile(r"token|secret|auth|bearer|credential|passw|key", re.IGNO
 
 
 def head_of(data: bytes) -> str:
-    """The first characters of a frame for a log line, with control characters escaped.
+    """Return the first characters of a frame for a log line, with control characters escaped.
 
-    A head never shows a secret. Of a JSON object it shows how it is built, and only those values
-    that identify a frame; of other text no word that looks like a token, and nothing at all if a
-    word hints at a secret, unless the text consists of the words that close reasons use.
+    A head never shows a secret. Of a JSON object it shows the structure and only the values that
+    identify a frame. Of other text it omits words that look like a token. If a word hints at a
+    secret, the whole text is omitted, unless it consists only of words from common close reasons.
     """
     text = bytes(data[:HEAD]).decode("utf-8", "backslashreplace").removeprefix("\ufeff")
     if text.lstrip().startswith("{"):
         text = _skeleton(text)
     elif _PROSE.fullmatch(text) and _WORDS.issuperset(_LETTERS.findall(text.lower())):
-        pass  # "invalid token" shows no token
+        pass  # "invalid token" reveals no token
     elif '"' in text or not text.replace("\n", " ").isprintable() or _TELLTALE.search(text):
         return _WITHHELD
     else:
@@ -106,23 +107,25 @@ def head_of(data: bytes) -> str:
 
 
 def unreadable(text: str, data: bytes, *, size: int | None = None) -> RemoteProtocolError:
-    """The error of a frame or line that could not be read. All of them are made here.
+    """Make the error for an unreadable frame or line; every such error is made here.
 
     Args:
-        text: what is wrong with it.
-        data: the frame, or as much of its beginning as was kept; shown masked, see `head_of`.
-        size: its bytes, if ``data`` is not all of it.
+        text: describes the fault.
+        data: the frame or its beginning; shown masked, see `head_of`.
+        size: the size of the frame in bytes, if ``data`` is only its beginning.
     """
     whole = len(data) if size is None else size
     return RemoteProtocolError(text, size=whole, head=head_of(data))
 
 
 BEGINNING = 4096
-"""Bytes in which the number of a frame that is dropped is looked for: envelopes begin with it."""
+"""Bytes searched for the ``event_seq`` of a dropped frame; it stands at the beginning of an
+envelope.
+"""
 
 
 def identify(error: RemoteProtocolError, data: bytes) -> None:
-    """Note the number and the job of a frame that its transport drops: no decoder will see it."""
+    """Add ``event_seq`` and job id of a frame that the transport drops before it is decoded."""
     header = header_of(data[:BEGINNING])
     number, job_id = header.get("event_seq"), header.get("job_id")
     error.event_seq = number if isinstance(number, int) else None
@@ -130,9 +133,9 @@ def identify(error: RemoteProtocolError, data: bytes) -> None:
 
 
 def _skeleton(text: str) -> str:
-    """The start of an object with everything masked but known names and what identifies a frame."""
+    """Mask the beginning of an object, except for known names and identifying values."""
     name = ""
-    named_to = -1  # where the name's colon ended: a value stands right behind it
+    named_to = -1  # the end of the name's colon: a value follows directly
 
     def mask(piece: re.Match[str]) -> str:
         nonlocal name, named_to

@@ -17,7 +17,7 @@ _HOME_OF = {"MemoryStore": "memory", "SqliteStore": "sqlite"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a store when it is first used: a client without one does not pay for SQLite."""
+    """Import a store on first use: a client without a store does not import SQLite."""
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -12,13 +12,13 @@ __all__ = ["CheckpointStore"]
 
 @runtime_checkable
 class CheckpointStore(Protocol):
-    """Keeps one checkpoint for each (target, key) and lets one client at a time hold it.
+    """Keeps one checkpoint for each (target, key), and lets one client at a time hold it.
 
     Attributes:
-        durable: what is kept outlives the process.
-        every: a checkpoint is saved at least every so many events, and numbers are reserved in
-            blocks of this size before handlers may see them. It bounds how many events a handler
-            may see again after a crash.
+        durable: whether checkpoints outlive the process.
+        every: a checkpoint is saved at least once per this many events. Sequence numbers are
+            reserved in blocks of this size before handlers may see their events, which bounds how
+            many events a handler may see again after a crash.
         interval: seconds after which a changed checkpoint is saved at the latest.
     """
 
@@ -27,25 +27,26 @@ class CheckpointStore(Protocol):
     interval: float
 
     async def acquire(self, target: str, key: str) -> Checkpoint | None:
-        """Take hold of a checkpoint, and give it if there is one.
+        """Lock a checkpoint and return it; ``None`` if there is none yet.
 
         Raises:
             StoreLocked: another client, in this or another process, holds it.
         """
 
     async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
-        """Put it in the place of the one before, all or nothing.
+        """Replace the checkpoint atomically.
 
         Raises:
-            StoreLocked: another client holds it by now. This one is closed with that error, and
-                touches what is stored no more; any other exception is tried again each second.
+            StoreLocked: another client took over the checkpoint. This client is closed with that
+                error and no longer changes the store. After any other exception, the save is
+                retried each second.
         """
 
     async def delete(self, target: str, key: str) -> None:
-        """Forget it, and everything kept beside it. Idempotent."""
+        """Delete the checkpoint and its stored results. Idempotent."""
 
     async def release(self, target: str, key: str) -> None:
-        """Let go of it. Idempotent."""
+        """Unlock the checkpoint. Idempotent."""
 
     def spool(self, target: str, key: str) -> Path | None:
-        """A directory for results that come in chunks, ``None`` to keep them in memory only."""
+        """Return a directory for chunked results, or ``None`` to keep them in memory."""

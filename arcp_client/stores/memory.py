@@ -18,7 +18,7 @@ __all__ = ["MemoryStore"]
 class MemoryStore:
     """A `CheckpointStore` that lasts as long as the object does.
 
-    Results that come in chunks go to temporary files, which last no longer.
+    Chunked results go to temporary files, which are deleted with the object.
 
     Args:
         every: events between two checkpoints.
@@ -38,7 +38,7 @@ class MemoryStore:
         weakref.finalize(self, _remove, self._spools)
 
     async def acquire(self, target: str, key: str) -> Checkpoint | None:
-        """Take hold of a checkpoint, and give it if there is one.
+        """Lock a checkpoint and return it; ``None`` if there is none yet.
 
         Raises:
             StoreLocked: another client holds it.
@@ -49,22 +49,22 @@ class MemoryStore:
         return self._kept.get((target, key))
 
     async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
-        """Put it in the place of the one before."""
+        """Replace the checkpoint."""
         self._kept[target, key] = checkpoint
 
     async def delete(self, target: str, key: str) -> None:
-        """Forget it, and the results kept beside it. Idempotent."""
+        """Delete the checkpoint and its stored results. Idempotent."""
         self._kept.pop((target, key), None)
         spool = self._spools.pop((target, key), None)
         if spool is not None:
             shutil.rmtree(spool, ignore_errors=True)
 
     async def release(self, target: str, key: str) -> None:
-        """Let go of it. Idempotent."""
+        """Unlock the checkpoint. Idempotent."""
         self._held.discard((target, key))
 
     def spool(self, target: str, key: str) -> Path | None:
-        """A temporary directory, made with the first chunk and gone with the store."""
+        """Return a temporary directory, made on first use and deleted with the store."""
         spool = self._spools.get((target, key))
         if spool is None:
             name = f"arcp-client-{secrets.token_hex(16)}"

@@ -1,4 +1,4 @@
-"""A log of the chunks of results, one line of a file each, for after a restart (D13)."""
+"""Logs the chunks of a result to a file, one line each, so that they survive a restart (D13)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _log = logging.getLogger("arcp_client.stores")
 
 
 class ChunkLog:
-    """The chunks of one job's result, on the disk before they count as processed.
+    """The chunks of one job's result, written to disk before they count as processed.
 
-    What `append` wrote survives the death of the process. A line that was cut short is not given
-    back: its event was not processed, so it comes again.
+    Chunks that `append` wrote survive the death of the process. A truncated last line is skipped:
+    its event was not processed, so the runtime sends it again.
 
     Args:
-        directory: where results are kept; made if need be, for its owner only.
-        job_id: whose result it is.
+        directory: the directory for results; created if missing, accessible to its owner only.
+        job_id: the job of the result.
     """
 
     def __init__(self, directory: Path, job_id: str) -> None:
@@ -36,7 +36,7 @@ class ChunkLog:
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """The size of the file in bytes."""
         try:
             return self.path.stat().st_size
         except OSError:
@@ -44,7 +44,7 @@ class ChunkLog:
 
     @staticmethod
     def name_for(job_id: str) -> str:
-        """The name of a job's file; ids of runtimes are no file names."""
+        """Return the file name for a job; ids of runtimes are not valid file names."""
         return hashlib.sha256(job_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def __iter__(self) -> Iterator[ResultChunk]:
@@ -71,7 +71,7 @@ class ChunkLog:
                 os.truncate(self.path, len(whole) + 1 if whole else 0)
 
     def append(self, chunk: ResultChunk) -> None:
-        """Keep one more. A disk that is full is reported; the result is incomplete then."""
+        """Append a chunk. A failed write is logged; a restart then finds the result incomplete."""
         if self._broken:
             return
         row = [chunk.result_id, chunk.chunk_seq, chunk.data, chunk.encoding, chunk.more]
@@ -89,13 +89,13 @@ class ChunkLog:
             _log.error("the result of job %s will not survive a restart: %s", self._job_id, error)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
 
     def remove(self) -> None:
-        """The result is of no more interest. Idempotent."""
+        """Close and delete the file. Idempotent."""
         self.close()
         with contextlib.suppress(OSError):
             self.path.unlink()

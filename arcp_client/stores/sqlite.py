@@ -60,18 +60,18 @@ CREATE TABLE IF NOT EXISTS ended (
 )
 
 _KEPT_FOR = 30 * 24 * 3600.0
-"""Seconds after which a checkpoint that nobody asked for is forgotten."""
+"""Seconds after which an unused checkpoint is deleted."""
 
 
 class SqliteStore:
     """A `CheckpointStore` in one file.
 
-    The file and what SQLite puts beside it can be read by their owner only: they hold resume
-    tokens, never bearer tokens. Writes go through one thread and are on their way to the disk
-    (WAL) when `save` returns; a killed process loses none of them.
+    Only the owner can read the file and the files that SQLite adds: they hold resume tokens, never
+    bearer tokens. One thread writes. When `save` returns, the write is in the write-ahead log; a
+    killed process loses none.
 
     Args:
-        path: the file; made if need be, not its directory.
+        path: the file; created if missing. Its directory must exist.
         every: events between two checkpoints; with 1, a handler sees at most one event again
             after a crash.
         interval: seconds between two checkpoints.
@@ -93,11 +93,12 @@ class SqliteStore:
         self._locks: dict[tuple[str, str], _FileLock] = {}
 
     async def acquire(self, target: str, key: str) -> Checkpoint | None:
-        """Take hold of a checkpoint, and give it if there is one.
+        """Lock a checkpoint and return it; ``None`` if there is none yet.
 
         Raises:
             StoreLocked: another client, in this or another process, holds it.
-            StorageError: the file is damaged, or cannot be read or written; it is not held then.
+            StorageError: the file is damaged, or cannot be read or written. The checkpoint is not
+                locked then.
         """
         lock = _FileLock(self._beside(target, key, "lock"))
         if (target, key) in self._locks or not lock.take():
@@ -110,15 +111,15 @@ class SqliteStore:
             raise
 
     async def save(self, target: str, key: str, checkpoint: Checkpoint) -> None:
-        """Put it in the place of the one before, all or nothing.
+        """Replace the checkpoint atomically.
 
         Raises:
-            StorageError: it could not be saved.
+            StorageError: the checkpoint could not be saved.
         """
         await self._run(lambda db: _save(db, target, key, checkpoint))
 
     async def delete(self, target: str, key: str) -> None:
-        """Forget it, and the results kept beside it. Idempotent."""
+        """Delete the checkpoint and its stored results. Idempotent."""
         spool = self._beside(target, key, "results")
 
         def forget(db: sqlite3.Connection) -> None:
@@ -130,14 +131,14 @@ class SqliteStore:
         await self._run(forget)
 
     async def release(self, target: str, key: str) -> None:
-        """Let go of it; the file is closed when nothing of it is held. Idempotent."""
+        """Unlock the checkpoint; the last release closes the file. Idempotent."""
         lock = self._locks.pop((target, key), None)
         if lock is None:
             return
         if not self._locks and self._thread is not None:
             thread, self._thread = self._thread, None
             try:
-                # In the thread, so behind what a cancelled caller left running there.
+                # In the thread: after any operation that a cancelled caller left running there.
                 await asyncio.get_running_loop().run_in_executor(thread, self._close)
             finally:
                 thread.shutdown(wait=False)
@@ -146,7 +147,7 @@ class SqliteStore:
             lock.free()
 
     def spool(self, target: str, key: str) -> Path | None:
-        """The directory for results that come in chunks, beside the file."""
+        """Return the directory for chunked results, next to the file."""
         return self._beside(target, key, "results")
 
     def _beside(self, target: str, key: str, what: str) -> Path:
@@ -157,8 +158,8 @@ class SqliteStore:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="arcp_client.stores")
         loop = asyncio.get_running_loop()
-        # A cancelled caller must not leave the database in the middle of something: the thread
-        # finishes what it began, and the next call queues behind it.
+        # A cancelled caller must not interrupt a transaction: the thread finishes it, and the next
+        # call queues behind it.
         return await loop.run_in_executor(self._thread, lambda: self._work(work))
 
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -168,7 +169,7 @@ class SqliteStore:
     def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
-            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed all the same
+            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed too
                 database.close()
 
     def _open(self) -> sqlite3.Connection:
@@ -222,7 +223,7 @@ def _load(db: sqlite3.Connection, target: str, key: str) -> Checkpoint | None:
         "jobs": json.loads(jobs),
         "ended": [dict(zip(names, values, strict=True)) for values in ended],
     }
-    return msgspec.convert(kept, Checkpoint)  # SQLite keeps any type in any column
+    return msgspec.convert(kept, Checkpoint)  # SQLite columns hold values of any type
 
 
 def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint) -> None:
@@ -255,7 +256,7 @@ def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint)
 
 
 def _save_ended(db: sqlite3.Connection, target: str, key: str, ended: tuple[EndedJob, ...]) -> None:
-    """Write what is new and take out what is gone: outcomes may be large, and do not change."""
+    """Insert new outcomes and delete removed ones; outcomes may be large and never change."""
     rows = db.execute("SELECT job_id FROM ended WHERE target = ? AND key = ?", (target, key))
     there = {job_id for (job_id,) in rows}
     kept = {job.job_id for job in ended}
@@ -282,14 +283,14 @@ def _save_ended(db: sqlite3.Connection, target: str, key: str, ended: tuple[Ende
 
 
 class _FileLock:
-    """A lock of the operating system on a file of its own, gone with its process (kill -9 too)."""
+    """A lock of the operating system on a separate file; a killed process releases it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd: int | None = None
 
     def take(self) -> bool:
-        """Take it; False if somebody else has it."""
+        """Lock the file; return False if another holder has it."""
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             if not _lock(fd):
@@ -302,10 +303,10 @@ class _FileLock:
             if same:
                 self._fd = fd
                 return True
-            os.close(fd)  # its holder removed the file in between: lock the new one
+            os.close(fd)  # the holder removed the file in between: lock the new one
 
     def free(self) -> None:
-        """Let go of it and remove the file."""
+        """Unlock the file and remove it."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             self._path.unlink(missing_ok=True)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from arcp_client.transports.websocket import WebSocketConnector, WebSocketTransport
     from arcp_client.transports.websocket_server import server_websocket
 
-# A name's module is imported when it is first used: a child process needs no aiohttp, and a client
-# nothing of its server side.
+# Modules are imported on first use of a name: child processes do not need aiohttp, and clients do
+# not need the server side.
 _HOME_OF = {
     "MAX_FRAME": "base",
     "Connector": "base",

@@ -1,4 +1,4 @@
-"""Turns the errors of opening a WebSocket into ConnectFailed, with advice and without secrets."""
+"""Maps errors of opening a WebSocket to ConnectFailed, with advice and without secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
 _DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
 _ADVICE = {
-    400: "the server takes no WebSocket at this path; check the URL's path",
+    400: "the server does not accept WebSockets at this path; check the URL's path",
     401: "the server refused the credentials of the HTTP request; check headers= and the URL's"
     " user and password",
     403: "the server forbids this path or this host name to the client; check the URL and headers=,"
@@ -34,7 +34,7 @@ class RedirectRefused(aiohttp.ClientError):
     """The server answered the handshake with a redirect.
 
     Attributes:
-        location: where to, sanitized.
+        location: the target of the redirect, sanitized.
         status: the HTTP status.
     """
 
@@ -49,7 +49,7 @@ async def refuse_redirect(
     _context: SimpleNamespace,
     params: aiohttp.TraceRequestRedirectParams,
 ) -> None:
-    """A trace hook that ends the request where aiohttp would go on to another host."""
+    """A trace hook that ends the request where aiohttp would follow a redirect."""
     response = params.response
     location = response.headers.get("Location", "")
     response.close()
@@ -57,7 +57,7 @@ async def refuse_redirect(
 
 
 def sanitized(url: str) -> str:
-    """``scheme://host:port/path`` of a URL; user, password, query and fragment are left out."""
+    """Return ``scheme://host:port/path`` of a URL, without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
@@ -74,10 +74,10 @@ def sanitized(url: str) -> str:
 
 
 def explain(error: BaseException, target: str, *, timeout: float) -> ConnectFailed:
-    """Say what happened, what to do, and whether another try can help.
+    """Describe the failure, advise what to do, and decide whether a retry can help.
 
-    The error of aiohttp is not kept: its text and its arguments hold the whole URL and the
-    proxy's password. What the operating system said is, as ``__cause__``.
+    The error of aiohttp is dropped: its text and its arguments hold the whole URL and the proxy's
+    password. The error of the operating system is kept as ``__cause__``.
     """
     text, permanent = _judge(error, timeout)
     failure = ConnectFailed(f"cannot connect to {target}: {text}", permanent=permanent)
@@ -92,7 +92,7 @@ def _judge(error: BaseException, timeout: float) -> tuple[str, bool]:
         case aiohttp.ClientConnectorCertificateError():
             return f"the server's certificate does not verify ({_reason(error)}); {_TRUST}", True
         case aiohttp.ServerFingerprintMismatch():
-            return "the server's certificate has another fingerprint than expected", True
+            return "the fingerprint of the server's certificate differs from the expected one", True
         case aiohttp.ClientSSLError():
             return _tls(error)
         case aiohttp.ClientProxyConnectionError():
@@ -119,7 +119,7 @@ _TRUST = "give a context that trusts it as ssl=, or correct the host name"
 def _http(error: aiohttp.ClientResponseError) -> tuple[str, bool]:
     status = error.status
     if not isinstance(error, (aiohttp.WSServerHandshakeError, aiohttp.ClientHttpProxyError)):
-        # A peer in the middle of a restart may answer anything, so this is not for ever.
+        # A peer that is restarting may answer anything, so this failure is not permanent.
         return "the answer is not HTTP", False
     if status == HTTPStatus.SWITCHING_PROTOCOLS:
         return f"the server's upgrade answer is wrong ({error.message})", True
@@ -148,10 +148,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return cause.verify_message
     if isinstance(cause, socket.gaierror | ssl.SSLError):
-        return cause.strerror or type(cause).__name__  # their numbers are not errno's
+        return cause.strerror or type(cause).__name__  # their numbers are not errno values
     for known in (cause, error):
         if isinstance(known, OSError) and known.errno is not None:
-            return os.strerror(known.errno)  # the text of aiohttp's own may hold the URL
+            return os.strerror(known.errno)  # the text of aiohttp's errors may hold the URL
     return type(cause or error).__name__
 
 

@@ -18,9 +18,9 @@ class Ending:
 
     Args:
         owner: owns the teardown's task.
-        teardown: ends the link in good order; given the first closer's timeout, in seconds, to
-            plan with. It may take longer; then it is aborted.
-        abort: ends the link at once, so that the teardown comes to its end; must not raise.
+        teardown: closes the link in an orderly way; gets the timeout of the first caller, in
+            seconds. It is aborted if it takes longer.
+        abort: ends the link at once, so that the teardown finishes; must not raise.
     """
 
     def __init__(
@@ -37,35 +37,36 @@ class Ending:
 
     @property
     def begun(self) -> bool:
-        """Whether anybody has asked for the end yet."""
+        """Whether ``close()`` was called."""
         return self._task is not None
 
     async def reach(self, *, timeout: float) -> None:
         """Wait until the link has ended; abort it after ``timeout`` seconds.
 
-        A cancelled caller also aborts: it leaves with nothing left open behind it.
+        Cancelling a caller also aborts the link, so that nothing stays open.
         """
         if self._task is None:
             self._task = self._owner.spawn(self._teardown(timeout), name="close")
         task = self._task
         try:
-            # Not wait_for: the teardown belongs to every closer, so no closer may cancel it.
+            # Not wait_for: all callers share the teardown, so no single caller may cancel it.
             await asyncio.wait({task}, timeout=max(timeout, 0.0))
         finally:
             if not task.done():
                 self._abort()
-                # The abort wakes what the teardown waits for; the cancellation is the backstop.
+                # The abort completes whatever the teardown awaits; the cancellation is the
+                # fallback.
                 await asyncio.wait({task}, timeout=1.0)
                 await cancel_and_wait([task])
 
 
 def closed_here(peer: str) -> LinkLost:
-    """What calls raise after this side closed the link."""
+    """Make the error that calls raise after this side closed the link."""
     return LinkLost(f"the link to {peer} was closed by this side")
 
 
 def again(error: LinkLost) -> LinkLost:
-    """The same error as a new object: one that is raised twice would collect both tracebacks."""
+    """Copy an error: one object raised twice would collect both tracebacks."""
     fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__
     return fresh

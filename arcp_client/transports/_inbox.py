@@ -13,14 +13,14 @@ __all__ = ["Inbox"]
 
 _HIGH = 1024 * 1024
 _LOW = 256 * 1024
-_OVERHEAD = 128  # so that many tiny frames count as well
+_OVERHEAD = 128  # fixed cost of an item, so that many tiny frames count too
 
 
 class Inbox:
-    """What has arrived and was not received yet.
+    """Holds items that have arrived and have not been received yet.
 
     Args:
-        pause: called when more is held than wanted; the source should stop.
+        pause: called when the inbox is full; the source should stop.
         resume: called when the receiver has caught up.
     """
 
@@ -35,11 +35,13 @@ class Inbox:
 
     @property
     def lost(self) -> LinkLost | None:
-        """Why the link has ended, if it has; what arrived before can still be received."""
+        """The reason why the link ended; ``None`` while it is open. Earlier items can still be
+        received.
+        """
         return self._lost
 
     def put(self, items: Iterable[bytes | RemoteProtocolError]) -> None:
-        """Take what arrived. Ignored after the end."""
+        """Append items; ignored after the end."""
         if self._lost is not None:
             return
         for item in items:
@@ -51,11 +53,11 @@ class Inbox:
             self._pause()
 
     def end(self, error: LinkLost, *, forget: bool = False) -> None:
-        """Nothing will arrive any more. The first reason stays.
+        """End the stream of items; the first reason is kept.
 
         Args:
-            error: what `get` raises once all that arrived was received.
-            forget: drop what was not received yet.
+            error: raised by `get` once every item was received.
+            forget: drop the items that were not received yet.
         """
         if self._lost is None:
             self._lost = error
@@ -65,11 +67,11 @@ class Inbox:
         self._wake()
 
     async def get(self) -> bytes:
-        """The next frame; a cancelled call loses none.
+        """Return the next frame; cancelling the call loses none.
 
         Raises:
             RemoteProtocolError: one line was dropped; call again.
-            LinkLost: the link has ended; again at every call.
+            LinkLost: the link has ended; raised again by every later call.
         """
         while not self._items:
             if self._lost is not None:

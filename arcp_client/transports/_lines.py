@@ -1,4 +1,4 @@
-"""Splits chunks of a byte stream into lines. Knows nothing of pipes."""
+"""Splits chunks of a byte stream into lines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from arcp_client.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = ["DroppedLine", "LineSplitter", "one_line"]
 
-_START = 4096  # of a line that is too long: enough for what identifies a message
+_START = 4096  # kept of an overlong line: enough to identify its message
 
 
 class DroppedLine(RemoteProtocolError):
-    """A line that is no frame, for a reader that can still tell what it was part of.
+    """A line that cannot be a frame; carries the bytes that identify the dropped message.
 
     Attributes:
-        start: the whole line; of one that is too long, its first bytes.
+        start: the whole line; for an overlong line, its first bytes.
         complete: whether ``start`` is the whole line.
     """
 
@@ -26,35 +26,35 @@ class DroppedLine(RemoteProtocolError):
 
     @property
     def help_url(self) -> str:
-        """The page of the class that users know."""
+        """The documentation page of `RemoteProtocolError`, the public class."""
         return RemoteProtocolError("").help_url
 
 
 class LineSplitter:
-    r"""Splits at ``b"\n"`` only, whatever else Unicode calls a line end.
+    r"""Splits at ``b"\n"`` only, not at other line ends of Unicode.
 
-    A line may arrive in any number of pieces. ``\r\n`` is taken for ``\n``; blank lines vanish. A
-    line that is too long is dropped up to its newline, so that its tail is never read as a line.
+    A line may arrive in any number of pieces. ``\r\n`` counts as ``\n``; blank lines are skipped.
+    An overlong line is dropped up to its newline, so that its tail is never read as a line.
 
     Args:
-        max_line: bytes, without the line end.
+        max_line: the longest line in bytes, without its line end.
     """
 
     def __init__(self, max_line: int) -> None:
         self._max_line = max_line
         self._start_size = min(_START, max_line)
-        self._pieces: list[bytes] = []  # of the line that has no newline yet
+        self._pieces: list[bytes] = []  # the incomplete line
         self._size = 0
-        self._head = b""  # of a line that is too long, while it is being dropped
-        self._last = b""  # and its last byte, which may be a "\r"
+        self._head = b""  # the beginning of the overlong line being dropped
+        self._last = b""  # and its last byte, which may be "\r"
 
     @property
     def held(self) -> int:
-        """Bytes of the unfinished line that are in memory."""
+        """Bytes of the incomplete line that are in memory."""
         return 0 if self._head else self._size
 
     def feed(self, data: bytes) -> list[bytes | RemoteProtocolError]:
-        """Take the next chunk; the lines that it completes, and what was wrong with others."""
+        """Add a chunk; return the lines that it completes, and an error for each dropped line."""
         first, newline, rest = data.partition(b"\n")
         self._extend(first)
         if not newline:
@@ -69,7 +69,7 @@ class LineSplitter:
         return lines
 
     def end(self) -> list[bytes | RemoteProtocolError]:
-        """The stream has ended: a last line without a newline is a line."""
+        """End the stream: a last line without a newline counts as complete."""
         lines: list[bytes | RemoteProtocolError] = []
         self._finish(lines)
         return lines
@@ -82,7 +82,8 @@ class LineSplitter:
         if self._head:
             return
         self._pieces.append(piece)
-        if self._size > self._max_line + 1:  # one more for a "\r" that is no part of the line
+        # one more for a "\r", which does not belong to the line
+        if self._size > self._max_line + 1:
             self._head = b"".join(self._pieces)[: self._start_size]
             self._pieces.clear()
 
@@ -123,7 +124,7 @@ def _decoded(line: bytes) -> bytes | RemoteProtocolError:
         line.decode()
     except UnicodeDecodeError as error:
         return DroppedLine(
-            f"a line is no UTF-8 ({error.reason} at byte {error.start}) and was dropped",
+            f"a line is not UTF-8 ({error.reason} at byte {error.start}) and was dropped",
             size=len(line),
             start=line,
             complete=True,
@@ -132,15 +133,15 @@ def _decoded(line: bytes) -> bytes | RemoteProtocolError:
 
 
 def one_line(frame: bytes, *, limit: int) -> bytes:
-    """A frame as a line of its own.
+    """Return a frame as one line, line end included.
 
     Raises:
-        LocalProtocolError: the frame is over the limit or has a line end in it.
+        LocalProtocolError: the frame is over the limit or contains a line end.
     """
     if len(frame) > limit:
         raise LocalProtocolError(
             f"a frame of {len(frame)} bytes is over this side's limit of {limit} bytes"
         )
     if b"\n" in frame or b"\r" in frame:
-        raise LocalProtocolError("a frame with a line end in it cannot go over a stream of lines")
+        raise LocalProtocolError("a frame that contains a line end cannot be sent as one line")
     return frame + b"\n"

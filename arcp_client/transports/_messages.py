@@ -8,7 +8,7 @@ __all__ = ["messages"]
 
 
 def messages(frames: Iterable[bytes]) -> bytes:
-    """Each frame as one message. A server masks nothing (RFC 6455 §5.1, §5.2)."""
+    """Encode each frame as one unmasked message (RFC 6455 §5.1, §5.2)."""
     pieces: list[bytes] = []
     for frame in frames:
         pieces += (_head(len(frame)), frame)

@@ -22,7 +22,8 @@ from arcp_client.transports.base import MAX_FRAME
 __all__ = ["StdioServerTransport"]
 
 _CHUNK = 64 * 1024
-_PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # a ready pipe takes so much without blocking
+# a writable pipe takes this many bytes without blocking
+_PIPE_BUF = getattr(select, "PIPE_BUF", 512)
 _HIGH = 256 * 1024
 _LOW = 64 * 1024
 _CHUNKS_ON_THE_WAY = 4
@@ -32,15 +33,16 @@ _PEER = "the client"
 class StdioServerTransport:
     """Frames over two file descriptors, one frame a line; by default over stdin and stdout.
 
-    Two threads do the reading and writing, so that pipes, files and terminals all work, and none
-    is made non-blocking under whoever shares it.
+    Two threads read and write, so that pipes, files and terminals all work, and descriptors shared
+    with other processes stay blocking.
 
-    By default the descriptors of the process are taken over until the close: stdout then leads to
-    stderr, so that a stray ``print`` cannot break the stream, and stdin to nowhere.
+    By default the transport takes over the descriptors of the process until it is closed. In the
+    meantime stdout is redirected to stderr, so that a stray ``print`` cannot corrupt the stream,
+    and stdin reads from the null device.
 
     Args:
-        stdin: a descriptor to read from instead of 0; it is not closed.
-        stdout: a descriptor to write to instead of 1; it is not closed.
+        stdin: a descriptor to read from instead of 0; it is never closed.
+        stdout: a descriptor to write to instead of 1; it is never closed.
         max_line: bytes; longer frames are refused, longer lines are dropped.
     """
 
@@ -65,20 +67,21 @@ class StdioServerTransport:
         self._writer_done: asyncio.Future[None] = self._loop.create_future()
         self._ending = Ending(TaskOwner("stdio server"), teardown=self._close, abort=self._abort)
         for run in (self._read, self._write):
-            # Daemons: where a read cannot be interrupted, it must not hold the process up.
+            # Daemon threads: a read that cannot be interrupted must not delay the end of the
+            # process.
             threading.Thread(target=run, name=f"arcp stdio {run.__name__}", daemon=True).start()
 
     def __repr__(self) -> str:
         return "<StdioServerTransport>"
 
     async def send(self, frame: bytes) -> None:
-        """Write one frame as a line, in call order; waits while the client reads nothing.
+        """Write one frame as a line, in call order; waits while the client does not read.
 
-        If the call is cancelled while it waits, the frame still goes out.
+        A call that is cancelled while it waits still sends the frame.
 
         Raises:
-            LinkLost: the client has gone, or the link was closed.
-            LocalProtocolError: the frame is larger than ``max_line`` or has a line end in it.
+            LinkLost: the client disconnected, or the link was closed.
+            LocalProtocolError: the frame is larger than ``max_line`` or contains a line end.
         """
         self._check()
         line = one_line(frame, limit=self._max_line)
@@ -89,18 +92,18 @@ class StdioServerTransport:
             self._check()
 
     async def receive(self) -> bytes:
-        """The next line. A cancelled call loses none.
+        """Return the next line. Cancelling the call loses none.
 
         Raises:
-            LinkLost: the input has ended, or the link was closed; again at every later call.
-            RemoteProtocolError: a line was too long or no UTF-8 and was dropped; call again.
+            LinkLost: the input has ended, or the link was closed; raised again by every later call.
+            RemoteProtocolError: a line was too long or not UTF-8 and was dropped; call again.
         """
         return await self._inbox.get()
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """Write out what was sent, then give stdin and stdout back. Idempotent.
+        """Write pending frames, then restore stdin and stdout. Idempotent.
 
-        A client that reads nothing is given up after about ``timeout`` seconds.
+        If the client does not read, the transport gives up after about ``timeout`` seconds.
         """
         self._inbox.end(closed_here(_PEER), forget=True)
         self._gate.set()
@@ -127,7 +130,7 @@ class StdioServerTransport:
             await asyncio.wait({self._writer_done})
         finally:
             self._abort()
-            self._release()  # whoever still waits learns that its frame did not go
+            self._release()  # fail the senders whose frames were not written
             await asyncio.wait({self._reader_done, self._writer_done}, timeout=1.0)
             if self._reader_done.done() and self._writer_done.done():
                 os.close(self._wake_read)
@@ -175,7 +178,8 @@ class StdioServerTransport:
     # ------------------------------------------------------------------ in the threads
 
     def _tell(self, callback: Callable[..., Any], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        # the loop is closed: there is no receiver to notify
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *args)
 
     def _read(self) -> None:
@@ -231,7 +235,7 @@ class StdioServerTransport:
         return True
 
     def _ready(self, fd: int, *, writing: bool) -> bool:
-        """Wait until the descriptor can be used; False if the link is being aborted."""
+        """Wait until the descriptor is ready; return False if the link is being aborted."""
         if sys.platform == "win32":
             return True
         poller = select.poll()
@@ -241,7 +245,7 @@ class StdioServerTransport:
 
 
 class _TakenOver:
-    """The descriptors to use; while they are the process's own, others stand in for those."""
+    """Holds the descriptors in use; redirects those of the process in the meantime."""
 
     def __init__(self, stdin: int | None, stdout: int | None) -> None:
         self._saved: list[tuple[int, int]] = []
@@ -262,7 +266,7 @@ class _TakenOver:
     def give_back(self) -> None:
         if sys.stdout is not None:
             with contextlib.suppress(OSError, ValueError):
-                sys.stdout.flush()  # what was printed meanwhile still belongs to stderr
+                sys.stdout.flush()  # output printed in the meantime belongs to stderr
         while self._saved:
             saved, fd = self._saved.pop()
             os.dup2(saved, fd)

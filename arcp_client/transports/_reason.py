@@ -1,4 +1,4 @@
-"""Turns the last message of a WebSocket into a LinkLost that names the side that closed."""
+"""Converts the last message of a WebSocket to a LinkLost that names the side that closed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TOO_BIG = 1009
 
 
 def reason(message: Any, *, peer: str, max_frame: int, largest: int) -> LinkLost:
-    """Why a link ended that this side did not close.
+    """Describe why the link ended, if the peer or the network ended it.
 
     Args:
-        message: what ``receive()`` of aiohttp returned, neither data nor ping nor pong.
-        peer: names the other side.
+        message: the message that ``receive()`` of aiohttp returned: neither data nor ping nor pong.
+        peer: the name of the other side.
         max_frame: this side's limit in bytes.
-        largest: bytes of the largest frame that was sent.
+        largest: the size of the largest frame that was sent, in bytes.
     """
     if message.type is aiohttp.WSMsgType.CLOSE:
         return _closed(message, peer, largest)
@@ -35,7 +35,7 @@ def reason(message: Any, *, peer: str, max_frame: int, largest: int) -> LinkLost
 
 
 def _closed(message: Any, peer: str, largest: int) -> LinkLost:
-    code = message.data or _NO_CODE  # 0 is aiohttp's word for it
+    code = message.data or _NO_CODE  # aiohttp reports it as 0
     said = f" ('{head_of(message.extra.encode())}')" if message.extra else ""
     text = f"{peer} closed the link with code {code}{said}"
     if code == _TOO_BIG:

@@ -1,7 +1,7 @@
 """Writes frames in call order, so that a cancelled sender does not stop other senders.
 
-In aiohttp, all senders that wait for room in the socket wait on one shared future. Cancelling one
-of them would cancel the others, and later ones, with an unexpected CancelledError. So only one task
+In aiohttp, all senders that wait for the socket to drain await one shared future. Cancelling one of
+them would cancel the others, and later ones, with an unexpected CancelledError. So a single task
 waits there, and it is never cancelled.
 """
 
@@ -19,14 +19,14 @@ __all__ = ["Writes"]
 
 
 class Writes:
-    """The writes of one link.
+    """Orders the writes of one link.
 
-    While there is room, a write is done within `start`. The first one that has to wait is handed
-    to a task; what is started meanwhile queues behind it, until the queue is empty again.
+    While the socket accepts data, `start` completes each write itself. A task takes over the first
+    write that has to wait; later writes queue behind it until the queue is empty.
 
     Args:
         name: prefix of the task's name.
-        on_room: called when nothing waits any more.
+        on_room: called when the queue is empty again.
     """
 
     def __init__(self, name: str, *, on_room: Callable[[], None]) -> None:
@@ -37,24 +37,26 @@ class Writes:
 
     @property
     def congested(self) -> bool:
-        """Whether the peer takes no more at present."""
+        """Whether writes are queued because the peer does not read."""
         return self._congested
 
     def start(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
-        """Write now, or as soon as there is room.
+        """Write now, or as soon as the socket accepts data.
 
         Returns:
-            None if it is done, else a future of its end. Cancelling that stops nothing.
+            None if the write is done, else a future of its completion. Cancelling the future does
+            not stop the write.
 
         Raises:
-            Exception: whatever the write raised at once.
+            Exception: the write failed immediately.
         """
         if not self._congested:
             try:
                 obstacle = write.send(None)
             except StopIteration:
                 return None
-            # The next step must be that of the task, or aiohttp's future counts as awaited.
+            # The task must take the next step, else asyncio considers aiohttp's future as awaited
+            # already.
             self._congested = True
             write = _resumed(write, obstacle)
             self._owner.spawn(self._work_off(), name="write")
@@ -74,7 +76,7 @@ class Writes:
                     _settle(done, None)
         finally:
             self._congested = False
-            while self._queue:  # only if the loop itself is going down
+            while self._queue:  # only while the loop shuts down
                 write, done = self._queue.popleft()
                 write.close()
                 done.cancel()
@@ -82,13 +84,13 @@ class Writes:
 
 
 def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
-    if done.done():  # its sender was cancelled
+    if done.done():  # the sender was cancelled
         return
     if error is None:
         done.set_result(None)
     else:
         done.set_exception(error)
-        done.exception()  # counts as seen: a sender that is cancelled now will not look
+        done.exception()  # mark as retrieved: a sender that is cancelled now will not retrieve it
 
 
 async def _resumed(write: Coroutine[Any, Any, None], obstacle: object) -> None:
@@ -97,7 +99,7 @@ async def _resumed(write: Coroutine[Any, Any, None], obstacle: object) -> None:
 
 @types.coroutine
 def _go_on(write: Coroutine[Any, Any, None], obstacle: object) -> Generator[Any, Any, None]:
-    """Go on with a coroutine that has already been started, from what it waits for."""
+    """Continue a coroutine that has been started, from the future that it awaits."""
     try:
         yield obstacle
     except BaseException as error:  # noqa: BLE001 - the write decides, whatever it is

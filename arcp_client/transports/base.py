@@ -24,15 +24,16 @@ __all__ = [
 ]
 
 MAX_FRAME = 16 * 1024 * 1024
-"""The largest frame, in bytes, that a transport carries unless it is told otherwise."""
+"""Default limit for a frame, in bytes."""
 
 
 LARGE = 64 * 1024
-"""Bytes of a frame after which a reader looks at once how much its consumers have to do."""
+"""Size in bytes from which a frame makes a reader check the backlog of its consumers immediately.
+"""
 
 
 class FrameRefused(LinkLost):
-    """The peer closed the link for a frame from this side that is longer than it takes."""
+    """The peer closed the link because a frame from this side exceeded its limit."""
 
 
 @runtime_checkable
@@ -43,38 +44,39 @@ class Transport(Protocol):
     """
 
     async def send(self, frame: bytes) -> None:
-        """Hand one frame to the link, in call order; waits while the peer takes no more.
+        """Pass one frame to the link, in call order; waits while the peer does not read.
 
-        That it returns does not mean that the frame has arrived. If it is cancelled while it
-        waits, the frame may still go out; other senders and the receiver are not disturbed.
+        A return does not mean that the frame has arrived. A call that is cancelled while it waits
+        may still send the frame; other senders and the receiver are not affected.
 
         Raises:
-            LinkLost: the link has ended. What arrived before can still be received.
-            LocalProtocolError: the frame is larger than this link carries; the link lives on.
+            LinkLost: the link has ended. Frames that arrived before can still be received.
+            LocalProtocolError: the frame exceeds the limit of this link; the link stays open.
         """
 
     async def receive(self) -> bytes:
-        """The next frame. Safe to cancel: a cancelled call loses no frame.
+        """Return the next frame. Safe to cancel: a cancelled call loses no frame.
 
-        What arrived before the peer closed or was lost is received first. It may return without
+        Frames that arrived before the link ended are received first. Calls may return without
         suspending, any number of times in a row.
 
         Raises:
-            LinkLost: the link has ended, with what is known of the reason; again at every call.
-            RemoteProtocolError: one frame was dropped (too large, not text); call again.
+            LinkLost: the link has ended; carries the known reason; raised again by every later
+                call.
+            RemoteProtocolError: one frame was dropped (too large or not text); call again.
         """
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """End the link and free what it holds, within about ``timeout`` seconds.
+        """Close the link and release its resources, within about ``timeout`` seconds.
 
-        Needed after LinkLost as well. Idempotent; a cancelled call ends the link without waiting
-        for the peer. Afterwards `send` and `receive` raise LinkLost.
+        Required after LinkLost as well. Idempotent. A cancelled call closes the link without
+        waiting for the peer. Afterwards `send` and `receive` raise LinkLost.
         """
 
 
 @runtime_checkable
 class ManyReceiver(Protocol):
-    """A transport that can give several frames for one call; no transport needs to."""
+    """Optional interface of a transport that can return several frames in one call."""
 
     async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
         """As ``receive`` up to ``limit`` times; returns after a frame larger than `LARGE`."""
@@ -82,41 +84,43 @@ class ManyReceiver(Protocol):
 
 @runtime_checkable
 class LineTransport(Protocol):
-    """A transport that says whether it sends each frame as a line; no transport needs to.
+    """Optional interface of a transport that states whether it sends each frame as a line.
 
-    Some runtimes read only short lines, so a client that knows refuses what they could not read.
+    Some runtimes read only short lines; a client uses this to refuse frames that they could not
+    read.
     """
 
     @property
     def lines(self) -> bool:
-        """Whether frames are lines of text, as over pipes, rather than messages."""
+        """Whether frames are lines of text, as over pipes, instead of messages."""
 
 
 @runtime_checkable
 class ErrorOutput(Protocol):
-    """A transport to a process that says on the side what is wrong; no transport needs to."""
+    """Optional interface of a transport to a process with an error output."""
 
     @property
     def stderr(self) -> str:
-        """The last of it so far."""
+        """Return the last part of the error output so far."""
 
 
 def stderr_of(transport: Transport) -> str:
-    """The last that the peer wrote to its standard error, if it has one."""
+    """Return the last part of the peer's standard error, if it has one."""
     return transport.stderr if isinstance(transport, ErrorOutput) else ""
 
 
 @runtime_checkable
 class Connector(Protocol):
-    """Makes links to one peer, as often as asked. An embedded ``Runtime`` is one, structurally."""
+    """Opens links to one peer, any number of times. A ``Runtime`` satisfies it structurally."""
 
     @property
     def target(self) -> str:
-        """Who is connected to, without secrets: names the peer in messages and checkpoints."""
+        """The name of the peer in messages and checkpoints, without secrets."""
 
     async def connect(self) -> Transport:
         """Open a new link.
 
         Raises:
-            ConnectFailed: with ``permanent=True`` where another try cannot help.
+            ConnectFailed: the link cannot be opened; with ``permanent=True`` if a retry cannot
+                help.
         """

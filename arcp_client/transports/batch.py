@@ -12,19 +12,20 @@ __all__ = ["Batching", "send_many"]
 
 @runtime_checkable
 class Batching(Protocol):
-    """A transport that takes several frames at once."""
+    """Optional interface of a transport that sends several frames at once."""
 
     async def send_many(self, frames: Sequence[bytes]) -> None:
-        """Like `Transport.send` for each of the frames, in their order.
+        """Like `Transport.send` for each frame, in order.
 
         Raises:
             LinkLost: the link has ended.
-            LocalProtocolError: a frame is larger than this link carries; those before it were sent.
+            LocalProtocolError: a frame exceeds the limit of this link; the frames before it were
+                sent.
         """
 
 
 async def send_many(transport: Transport, frames: Sequence[bytes]) -> None:
-    """Send frames in their order, at once if the transport can do that; raises as `send` does."""
+    """Send frames in order, at once if the transport supports it; raises like `send`."""
     if len(frames) > 1 and isinstance(transport, Batching):
         await transport.send_many(frames)
     else:

@@ -1,4 +1,4 @@
-"""A pair of transports inside one event loop."""
+"""A pair of connected transports inside one event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arcp_client.transports.base import MAX_FRAME
 __all__ = ["MemoryTransport", "memory_pair"]
 
 _HELD = 8 * 1024 * 1024
-"""Bytes that one direction holds; a larger frame goes alone."""
+"""Bytes that one direction holds; a larger frame is held alone."""
 
 
 class _Lane:
@@ -23,7 +23,7 @@ class _Lane:
         self.capacity = capacity
         self.frames: deque[bytes] = deque()
         self.held = ByteBudget(_HELD)
-        # Frames that found the queue full, in call order, each with its sender's future.
+        # Frames that wait because the queue is full, in call order, each with its sender's future.
         self.waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
         self.receiver: asyncio.Future[None] | None = None
 
@@ -42,7 +42,7 @@ class _Lane:
         self.held.release(len(frame))
         while self.waiting:
             sent, late = self.waiting[0]
-            if not sent.done():  # a cancelled sender takes its frame back
+            if not sent.done():  # a cancelled sender withdraws its frame
                 if len(self.frames) >= self.capacity or not self.held.fits(len(late)):
                     break
                 self.held.add(len(late))
@@ -63,7 +63,7 @@ class _Lane:
             self.receiver.set_result(None)
 
     def refuse(self, error: LinkLost) -> None:
-        """Nobody will read any more: senders that wait learn that their frames did not go."""
+        """Stop receiving: waiting senders get an error for their frames."""
         while self.waiting:
             sent, _ = self.waiting.popleft()
             if not sent.done():
@@ -71,10 +71,10 @@ class _Lane:
 
 
 class MemoryTransport:
-    """One end of a `memory_pair`. Behaves like a socket, also at its end.
+    """One end of a `memory_pair`. Behaves like a socket, also when it is closed.
 
-    Frames that were taken before a close still reach the other end; after the last one it gets
-    LinkLost. The end that closed gets LinkLost at once.
+    Frames that were sent before a close still reach the other end, which then gets LinkLost. The
+    end that closed gets LinkLost immediately.
     """
 
     def __init__(self, incoming: _Lane, outgoing: _Lane, *, peer: str, max_frame: int) -> None:
@@ -83,16 +83,16 @@ class MemoryTransport:
         self._peer = peer
         self._max_frame = max_frame
         self._other: MemoryTransport | None = None
-        self._lost: LinkLost | None = None  # no more sends
-        self._closed = False  # no more receives either
+        self._lost: LinkLost | None = None  # sending is closed
+        self._closed = False  # receiving is closed too
 
     def __repr__(self) -> str:
         return f"<MemoryTransport to {self._peer}>"
 
     async def send(self, frame: bytes) -> None:
-        """Hand one frame to the other end, in call order; waits while its queue is full.
+        """Pass one frame to the other end, in call order; waits while its queue is full.
 
-        A call that is cancelled while it waits has sent nothing.
+        A call that is cancelled while it waits does not send the frame.
 
         Raises:
             LinkLost: either end closed the link.
@@ -108,10 +108,11 @@ class MemoryTransport:
         await self._outgoing.put(frame)
 
     async def receive(self) -> bytes:
-        """The next frame. A cancelled call loses no frame.
+        """Return the next frame. A cancelled call loses no frame.
 
         Raises:
-            LinkLost: this end closed the link, or the other end did and all it sent was received.
+            LinkLost: this end closed the link, or the other end did and all its frames were
+                received.
         """
         incoming = self._incoming
         while not self._closed:
@@ -126,7 +127,7 @@ class MemoryTransport:
         raise again(self._lost)
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """End the link. Idempotent, from any task, done at once; ``timeout`` is not needed."""
+        """Close the link. Idempotent, from any task, completes at once; ``timeout`` is not used."""
         if self._closed:
             return
         self._closed = True
@@ -139,26 +140,26 @@ class MemoryTransport:
             self._other.peer_closed()
 
     def peer_closed(self) -> None:
-        """The other end is gone: what it sent can still be received, nothing can be sent."""
+        """The other end closed: its frames can still be received, sending fails."""
         if self._lost is None:
             self._lost = LinkLost(f"{self._peer} closed the link")
         self._outgoing.refuse(self._lost)
         self._incoming.wake()
 
     def join(self, other: MemoryTransport) -> None:
-        """Make the two ends know each other."""
+        """Connect the two ends."""
         self._other = other
 
 
 def memory_pair(
     *, capacity: int = 1024, max_frame: int = MAX_FRAME
 ) -> tuple[MemoryTransport, MemoryTransport]:
-    """Two ends of one link: what goes in at one comes out at the other.
+    """Make two connected transports: frames sent by one are received by the other.
 
-    Both ends belong to one event loop.
+    Both must be used in one event loop.
 
     Args:
-        capacity: frames held for each direction, 8 MiB at most; a sender waits beyond it.
+        capacity: frames held for each direction, at most 8 MiB; senders wait while it is full.
         max_frame: bytes; larger frames are refused.
     """
     if capacity < 1:

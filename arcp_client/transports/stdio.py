@@ -29,17 +29,17 @@ _log = logging.getLogger("arcp_client.stdio")
 _scrubber = Scrubber()
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-# Between the end of the output and the news of the child's death; only a child that closes its
-# output and lives on makes anybody wait this long.
+# Longest wait from the end of the output to the child's exit status. Only a child that closes its
+# output and keeps running reaches it.
 _LAST_WORDS = 0.5
 _LAST_TURNS = 16
 _GROUP_POLL = 0.02
-_REAPING = 1.0  # from SIGKILL to the news of the end; milliseconds, unless the disk hangs
+_REAPING = 1.0  # from SIGKILL to the exit status; milliseconds, unless the disk hangs
 _TRANSIENT = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 class _Child(asyncio.SubprocessProtocol):
-    """The child process as callbacks: its lines go to the inbox, its end becomes LinkLost."""
+    """Callbacks of the child process: its lines go to the inbox, its exit becomes LinkLost."""
 
     def __init__(self, name: str, *, max_line: int, stderr_tail: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._splitter = LineSplitter(max_line)
         self._stderr_tail = stderr_tail
         self._stderr = b""
-        self._chunks = 0  # how many have arrived, to see whether the pipes have run dry
+        self._chunks = 0  # chunks received so far, to detect that the pipes are empty
         self._dead = False
         self._room: set[asyncio.Future[None]] = set()
         self._full = False
@@ -101,16 +101,16 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def writable(self) -> bool:
-        """Whether the child is there and has not closed its input."""
+        """Whether the child is running and has not closed its input."""
         stdin = self._stdin()
         return stdin is not None and not stdin.is_closing() and not self._dead
 
     def close_input(self, *, at_once: bool = False) -> None:
-        """Tell the child that nothing more comes; drop what it did not read if ``at_once``."""
+        """Close the child's input; with ``at_once``, drop unread input."""
         stdin = self._stdin()
         if stdin is None:
             return
-        # asyncio raises from an abort() of a pipe that has gone, and one that has gone is empty.
+        # asyncio raises from abort() on a pipe that is already closed, and a closed pipe is empty.
         if at_once and stdin.get_write_buffer_size():
             stdin.abort()
         else:
@@ -121,7 +121,7 @@ class _Child(asyncio.SubprocessProtocol):
         return cast(asyncio.WriteTransport | None, pipe)
 
     async def write(self, line: bytes) -> None:
-        """Write at once, so that calls keep their order; then wait while the pipe is full."""
+        """Write immediately, so that calls keep their order; then wait while the pipe is full."""
         stdin = self._stdin()
         if stdin is None:
             return
@@ -135,10 +135,10 @@ class _Child(asyncio.SubprocessProtocol):
                 self._room.discard(waiter)
 
     def lost(self) -> LinkLost:
-        """The child's end in words, with its exit code and the last it wrote to stderr."""
+        """Describe the child's exit, with its exit code and the last of its stderr."""
         code = None if self.process is None else self.process.get_returncode()
         if not self._dead or code is None:
-            text = f"{self._name} closed its output and runs on"
+            text = f"{self._name} closed its output and keeps running"
         elif code < 0:
             text = f"{self._name} was killed by {_signal_name(-code)}"
         else:
@@ -151,11 +151,11 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr(self) -> str:
-        """The last that the child wrote to its standard error so far."""
+        """Return the last part of the child's standard error so far."""
         return self._stderr.decode(errors="replace")
 
     def let_go(self) -> None:
-        """Nobody receives any more: read on and drop, so that a full pipe cannot hold the child."""
+        """Read and discard further output, so that a full pipe cannot block the child."""
         self.inbox.end(closed_here(self._name), forget=True)
         self._make_room()
         if self._timer is not None:
@@ -163,7 +163,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._resume()
 
     def kill(self, number: int) -> bool:
-        """Send a signal to the child and all it started; False if nobody is left."""
+        """Send a signal to the child's process group; return False if the group is empty."""
         if self.process is None:
             return False
         if sys.platform == "win32":
@@ -171,7 +171,7 @@ class _Child(asyncio.SubprocessProtocol):
                 self.process.kill()
             return not self._dead
         try:
-            # The child leads its group. The number stays taken while any member lives.
+            # The child leads its group. The group id is not reused while any member lives.
             os.killpg(self.process.get_pid(), number)
         except (ProcessLookupError, PermissionError):
             return False
@@ -180,16 +180,16 @@ class _Child(asyncio.SubprocessProtocol):
     # ------------------------------------------------------------------ the end
 
     def _settle(self, seen: int, quiet: int) -> None:
-        """Receive what the dead child left in its pipes, then end.
+        """Receive the remaining output of the dead child, then end.
 
-        The end of the output cannot be waited for: a grandchild may hold the pipe open. But all
-        that the child wrote is in the pipe by now, and the loop looks at the pipe in each round:
-        three rounds without a chunk, and it was empty.
+        The end of the output cannot be awaited: a grandchild may keep the pipe open. But the pipe
+        holds all output of the child by now, and the loop polls it in each iteration: after three
+        iterations without a chunk it was empty.
         """
         if self.inbox.lost is not None:
             return
         if self.inbox.paused:
-            return  # _resume() comes back here
+            return  # _resume() calls this method again
         quiet = quiet + 1 if self._chunks == seen else 0
         if quiet > 3:
             self._end()
@@ -223,10 +223,10 @@ class _Child(asyncio.SubprocessProtocol):
 
 
 class StdioTransport:
-    """One running child process. Made by `StdioConnector`.
+    """A link to one running child process. Made by `StdioConnector`.
 
     Attributes:
-        lines: frames are lines, and some runtimes read only short ones.
+        lines: always true: each frame is a line.
     """
 
     lines = True
@@ -243,40 +243,40 @@ class StdioTransport:
 
     @property
     def stderr(self) -> str:
-        """The last that the child wrote to its standard error so far."""
+        """Return the last part of the child's standard error so far."""
         return self._child.stderr
 
     async def send(self, frame: bytes) -> None:
-        """Write one frame as a line, in call order; waits while the child reads nothing.
+        """Write one frame as a line, in call order; waits while the child does not read.
 
-        If the call is cancelled while it waits, the frame still goes out.
+        A call that is cancelled while it waits still sends the frame.
 
         Raises:
             LinkLost: the child has ended or closed its input.
-            LocalProtocolError: the frame is larger than ``max_line`` or has a line end in it.
+            LocalProtocolError: the frame is larger than ``max_line`` or contains a line end.
         """
         await self._check()
         await self._child.write(one_line(frame, limit=self._max_line))
         await self._check()
 
     async def receive(self) -> bytes:
-        """The next line. A cancelled call loses none.
+        """Return the next line. Cancelling the call loses none.
 
-        All that the child wrote before its end is received before LinkLost.
+        All output of the child is received before LinkLost.
 
         Raises:
-            LinkLost: the child has ended; ``exit_code`` (negative for a signal) and ``stderr`` say
-                how. Again at every later call.
-            RemoteProtocolError: a line was too long or no UTF-8 and was dropped; call again.
+            LinkLost: the child has exited; ``exit_code`` (negative for a signal) and ``stderr`` say
+                how. Raised again by every later call.
+            RemoteProtocolError: a line was too long or not UTF-8 and was dropped; call again.
         """
         return await self._child.inbox.get()
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """End the child and all it started, within about ``timeout`` seconds.
+        """End the child and its process group, within about ``timeout`` seconds.
 
-        Its input is closed first, which asks it to go; after half of the timeout its process
-        group is sent SIGTERM, after another third SIGKILL. Idempotent, from any task; a cancelled
-        call kills at once.
+        The child's input is closed first, which requests it to exit. The process group is sent
+        SIGTERM after half of the timeout, and SIGKILL after another third. Idempotent, from any
+        task; a cancelled call kills at once.
         """
         self._child.let_go()
         await self._ending.reach(timeout=timeout)
@@ -286,9 +286,9 @@ class StdioTransport:
         if child.writable and child.inbox.lost is None:
             return
         if child.inbox.lost is None and not child.exited.done():
-            # A child that ends closes its pipes a moment before the news of its end.
+            # A child that exits closes its pipes shortly before its exit status is known.
             await asyncio.wait({child.exited}, timeout=_LAST_WORDS)
-        for _ in range(_LAST_TURNS):  # what a dead child wrote last is still on its way
+        for _ in range(_LAST_TURNS):  # the last output of a dead child may still arrive
             if child.inbox.lost is not None:
                 raise again(child.inbox.lost)
             await asyncio.sleep(0)
@@ -301,12 +301,12 @@ class StdioTransport:
         try:
             child.close_input()
             await asyncio.wait({child.exited}, timeout=timeout / 2)
-            # What the child started and left behind is ended as well, politely first.
+            # Remaining processes of the group are ended as well, first with SIGTERM.
             left = child.kill(signal.SIGTERM)
             deadline = loop.time() + timeout / 3
             await asyncio.wait({child.exited}, timeout=timeout / 3)
             while left and not self._killed and loop.time() < deadline:
-                # No event tells of the end of somebody else's children.
+                # The end of grandchildren cannot be awaited.
                 await asyncio.sleep(_GROUP_POLL)
                 left = child.kill(0)
         finally:
@@ -319,23 +319,23 @@ class StdioTransport:
     def _kill(self) -> None:
         self._killed = True
         self._child.kill(_KILL)
-        self._child.close_input(at_once=True)  # somebody may hold the other end and read nothing
+        # another process may hold the other end without reading
+        self._child.close_input(at_once=True)
 
 
 class StdioConnector:
-    """Starts a program for each link and talks to its standard input and output.
+    """Starts a program for each link and communicates over its standard input and output.
 
-    The program leads a process group of its own, so that closing the link ends whatever it
-    started, and a Ctrl-C in the terminal does not reach it.
+    The program leads its own process group. So closing the link ends its child processes too, and a
+    Ctrl-C in the terminal does not reach it.
 
     Args:
         argv: the program and its arguments; no shell is involved.
         cwd: its working directory.
         env: its whole environment; None inherits this process's.
         max_line: bytes; longer frames are refused, longer lines are dropped.
-        stderr_tail: how many of the last bytes on standard error are kept for LinkLost. All of it
-            is logged at DEBUG to ``arcp_client.stdio``, with secrets masked; LinkLost has it
-            as it was written.
+        stderr_tail: how many of the last bytes of standard error are kept for LinkLost, unmasked.
+            Each line is logged at DEBUG to ``arcp_client.stdio``, with secrets masked.
     """
 
     def __init__(
@@ -351,8 +351,8 @@ class StdioConnector:
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("env", env, none=True)
         for name, value in (env or {}).items():
-            if not isinstance(value, str):  # not shown: it may be a secret
-                raise TypeError(f"env: {name!r:.60} is a text, not a {type(value).__name__}")
+            if not isinstance(value, str):  # the value is not shown: it may be a secret
+                raise TypeError(f"env: {name!r:.60} must be a string, not a {type(value).__name__}")
         check.a_number("max_line", max_line, least=1)
         check.a_number("stderr_tail", stderr_tail, least=0)
         self._argv = [os.fspath(argument) for argument in argv]
@@ -370,15 +370,15 @@ class StdioConnector:
 
     @property
     def target(self) -> str:
-        """The program's name and a digest of its arguments, which may hold secrets."""
+        """The program's name and a digest of its arguments, since these may hold secrets."""
         return self._target
 
     async def connect(self) -> StdioTransport:
         """Start the program.
 
         Raises:
-            ConnectFailed: with ``permanent=True`` if there is no such program or directory, or it
-                may not be run.
+            ConnectFailed: with ``permanent=True`` if the program or the directory does not exist,
+                or the program is not executable.
         """
         child = _Child(self._name, max_line=self._max_line, stderr_tail=self._stderr_tail)
         try:
@@ -398,7 +398,7 @@ class StdioConnector:
         return StdioTransport(child, name=self._name, max_line=self._max_line)
 
     def _check_texts(self) -> None:
-        """No text that goes to the system ends early: uvloop cuts it off instead of refusing it."""
+        """Refuse null bytes: uvloop truncates the text there instead of raising."""
         texts = [*self._argv, *(self._env or {}), *(self._env or {}).values()]
         if any(b"\0" in os.fsencode(text) for text in texts):
             raise ValueError("embedded null byte")
@@ -406,11 +406,11 @@ class StdioConnector:
     def _failure(self, error: OSError | ValueError) -> ConnectFailed:
         permanent = True
         match error:
-            # Not by the error's file name: uvloop's errors have none.
+            # Checked here, because errors of uvloop have no file name.
             case FileNotFoundError() | NotADirectoryError() if not self._has_directory():
-                text = f"there is no directory {self._cwd}"
+                text = f"the directory {self._cwd} does not exist"
             case FileNotFoundError() | NotADirectoryError():
-                text = "there is no such program; is it installed, and on PATH?"
+                text = "the program was not found; is it installed, and on PATH?"
             case PermissionError():
                 text = "it may not be run; is it executable?"
             case OSError() if error.errno in _TRANSIENT:

@@ -33,12 +33,12 @@ _CLOSE = aiohttp.WSMsgType.CLOSE
 
 _GOODBYE = struct.pack("!H", 1000)
 
-# A dead network is noticed after about a minute even when neither side has anything to say.
+# A dead network is detected after about a minute even if neither side sends anything.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 class _WebSocket(Protocol):
-    """What the two WebSocket classes of aiohttp have in common."""
+    """The common interface of the two WebSocket classes of aiohttp."""
 
     async def receive(self) -> Any: ...
 
@@ -57,13 +57,13 @@ class WebSocketTransport:
     """One open WebSocket, of either side.
 
     Args:
-        ws: a connected ``ClientWebSocketResponse`` or a prepared `server_websocket`. It must have
-            been made with ``autoping=False``, ``heartbeat=None``, ``compress=0`` and
-            ``decode_text=False``, as `WebSocketConnector` and `server_websocket` do.
-        peer: names the other side in messages.
+        ws: a connected ``ClientWebSocketResponse`` or a prepared `server_websocket`, made with
+            ``autoping=False``, ``heartbeat=None``, ``compress=0`` and ``decode_text=False``, as
+            `WebSocketConnector` and `server_websocket` do.
+        peer: the name of the other side in messages.
         max_frame: bytes; larger frames are refused in both directions.
-        session: a client session to close with the link.
-        stream: what a server writes to, so that `send_many` can write frames together.
+        session: a client session to close together with the link.
+        stream: the writer of a server, through which `send_many` writes several frames at once.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class WebSocketTransport:
     ) -> None:
         self._stream = stream
         self._ws = ws
-        self._next = ws.receive  # bound once: the receive path is the hot path
+        self._next = ws.receive  # looked up once: receiving is the hot path
         self._peer = peer
         self._max_frame = max_frame
         self._session = session
         self._socket = ws.get_extra_info("socket")
         _keep_alive(self._socket)
-        self._lost: LinkLost | None = None  # what calls raise from now on
-        self._over = False  # the connection has ended, whoever ended it
+        self._lost: LinkLost | None = None  # the error that later calls raise
+        self._over = False  # the connection has ended, by either side
         self._receiving = False
         self._vacated: asyncio.Future[None] | None = None
         self._largest = 0
@@ -98,10 +98,10 @@ class WebSocketTransport:
         return f"<WebSocketTransport {self._peer}>"
 
     async def send(self, frame: bytes) -> None:
-        """Hand one frame to the link, as a text message.
+        """Pass one frame to the link, as a text message.
 
-        Frames go out in the order of the calls. The call waits while the peer takes no more; if it
-        is cancelled then, the frame still goes out.
+        Frames are sent in call order. The call waits while the peer does not read; a call that is
+        cancelled then still sends the frame.
 
         Raises:
             LinkLost: the link has ended.
@@ -121,11 +121,11 @@ class WebSocketTransport:
             if rest is not None:
                 await rest
         except (aiohttp.ClientError, OSError) as error:
-            # Only this call fails: the reader first gets what arrived, then learns of the end.
+            # Only this call fails: the reader gets the frames that arrived, then LinkLost.
             raise self._broken() from error
 
     async def send_many(self, frames: Sequence[bytes]) -> None:
-        """Hand frames to the link in their order, by one write while the peer keeps up.
+        """Pass frames to the link in order, by one write while the peer keeps up.
 
         Raises:
             LinkLost: the link has ended.
@@ -136,7 +136,7 @@ class WebSocketTransport:
             stream is None
             or self._lost is not None
             or self._writes.congested
-            or stream.get_write_buffer_size()  # only aiohttp's own writes wait for room
+            or stream.get_write_buffer_size()  # only aiohttp's own writes wait for the socket
             or stream.is_closing()
             or max(map(len, frames)) > self._max_frame
         ):
@@ -146,14 +146,13 @@ class WebSocketTransport:
         stream.write(messages(frames))
 
     async def receive(self) -> bytes:
-        """The next frame. A cancelled call loses no frame.
+        """Return the next frame. A cancelled call loses no frame.
 
-        Whether a text message is valid UTF-8 is left to the decoder, which looks at every byte
-        anyway.
+        The decoder checks whether a text message is valid UTF-8, since it reads every byte anyway.
 
         Raises:
-            LinkLost: the link has ended; ``close_code`` is the peer's, 1005 if it gave none, 1006
-                if the connection ended without a close frame. Again at every later call.
+            LinkLost: the link has ended; ``close_code`` is the peer's, 1005 if it sent none, 1006
+                if the connection ended without a close frame. Raised again by every later call.
             RemoteProtocolError: a binary message was not UTF-8 and was dropped; call again.
         """
         if self._lost is not None:
@@ -176,12 +175,12 @@ class WebSocketTransport:
                 self._vacated.set_result(None)
 
     async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
-        """As `receive` up to ``limit`` times, each frame given to ``take``, at half the cost.
+        """Like `receive` up to ``limit`` times, passing each frame to ``take``, at half the cost.
 
-        Returns after a frame larger than `LARGE` even if there were fewer.
+        Returns early after a frame larger than `LARGE`.
 
         Raises:
-            LinkLost, RemoteProtocolError: as `receive`; what came before has been given.
+            LinkLost, RemoteProtocolError: like `receive`; earlier frames were passed to ``take``.
         """
         if self._lost is not None:
             raise again(self._lost)
@@ -201,7 +200,7 @@ class WebSocketTransport:
                     continue
                 take(frame)
                 size = len(frame)
-                del frame, message  # tracebacks are shown with locals, and frames hold secrets
+                del frame, message  # tracebacks may show local variables, and frames hold secrets
                 if size > LARGE:
                     return
                 limit -= 1
@@ -211,11 +210,12 @@ class WebSocketTransport:
                 self._vacated.set_result(None)
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """Say goodbye and free the socket, within about ``timeout`` seconds.
+        """Perform the closing handshake and free the socket, within about ``timeout`` seconds.
 
-        What was sent before goes out first. A peer that does not answer is cut off at the end of
-        the timeout. Idempotent, from any task; a cancelled call cuts the peer off at once. A task
-        inside `receive` gets what arrives before the peer's goodbye, then LinkLost.
+        Frames that were sent before are written first. If the peer does not answer, the connection
+        is aborted at the end of the timeout. Idempotent, from any task; a cancelled call aborts at
+        once. A task inside `receive` gets the frames that arrive before the peer's close frame,
+        then LinkLost.
         """
         if self._lost is None:
             self._lost = closed_here(self._peer)
@@ -227,7 +227,7 @@ class WebSocketTransport:
         return LinkLost(f"the link to {self._peer} is broken: a frame could not be written")
 
     def _control(self, message: Any) -> None:
-        """Answer a ping; raise what any other message says about the link's end."""
+        """Answer a ping; raise LinkLost for a message that ends the link."""
         if message.type is _PING:
             self._answer(message.data)
             return
@@ -242,8 +242,8 @@ class WebSocketTransport:
 
     def _answer(self, payload: bytes) -> None:
         if self._writes.congested:
-            # The peer reads nothing at present. One answer to its latest ping is enough
-            # (RFC 6455 §5.5.3), more would let it fill the memory.
+            # The peer is not reading. One answer to its latest ping is enough (RFC 6455 §5.5.3);
+            # more answers would grow without bound.
             self._pong = payload
         elif self._lost is None:
             with contextlib.suppress(aiohttp.ClientError, OSError):
@@ -265,12 +265,13 @@ class WebSocketTransport:
             finally:
                 if self._session is not None:
                     await self._session.close()
-                # The socket itself is closed by a callback of the next round of the loop.
+                # A callback in the next iteration of the loop closes the socket itself.
                 await asyncio.sleep(0)
 
     async def _say_goodbye(self) -> None:
-        # Not ws.close(): after a cancelled receive() aiohttp no longer waits for the peer's close
-        # frame, and a socket closed over unread data resets the connection under the last frames.
+        # Not ws.close(): after a cancelled receive() aiohttp does not wait for the peer's close
+        # frame, and closing a socket with unread data resets the connection before the last frames
+        # arrive.
         with contextlib.suppress(aiohttp.ClientError, OSError):
             rest = self._writes.start(self._ws.send_frame(_GOODBYE, _CLOSE))
             if rest is not None:
@@ -285,26 +286,26 @@ class WebSocketTransport:
 
     def _abort(self) -> None:
         if self._socket is not None:
-            # Both halves end now: pending reads see the end, pending writes fail.
+            # Both directions end now: pending reads return, pending writes fail.
             with contextlib.suppress(OSError), self._socket.dup() as same:
                 same.shutdown(socket.SHUT_RDWR)
 
 
 class WebSocketConnector:
-    """Makes WebSocket links to one URL.
+    """Opens WebSocket links to one URL.
 
-    Each connection has an aiohttp session of its own, so that a broken one cannot outlive its
-    connection, unless ``session`` is given: that one is used as it is and never closed.
+    Each connection has its own aiohttp session, so that a broken session cannot outlive its
+    connection. A ``session`` that is passed in is used unchanged and never closed.
 
     Args:
-        url: ``ws://`` or ``wss://``. User name and password in it become HTTP basic
-            authentication; they, the query and the fragment appear in no message.
+        url: ``ws://`` or ``wss://``. A user name and password become HTTP basic authentication;
+            messages never contain them, the query or the fragment.
         ssl: an ``SSLContext``, ``False`` to skip verification, an aiohttp ``Fingerprint``; None
             verifies against the system's certificates.
         headers: HTTP headers for the handshake.
-        proxy: URL of an HTTP proxy. Environment variables are not looked at.
-        session: the user's own aiohttp session. Its redirect policy applies; without it
-            redirects are refused, since they would hand the token to another host.
+        proxy: URL of an HTTP proxy. Environment variables are ignored.
+        session: the user's own aiohttp session. Its redirect policy applies; otherwise redirects
+            are refused, since they would send the token to another host.
         max_frame: bytes; larger frames are refused in both directions.
         connect_timeout: seconds for name lookup, TCP, TLS and the HTTP upgrade together.
     """
@@ -323,8 +324,10 @@ class WebSocketConnector:
         check.a_text("url", url, empty=True)
         check.a_mapping("headers", headers, none=True)
         for name, value in (headers or {}).items():
-            if not isinstance(value, str):  # not shown: it may be a secret
-                raise TypeError(f"the header {name!r:.60} is a text, not a {type(value).__name__}")
+            if not isinstance(value, str):  # the value is not shown: it may be a secret
+                raise TypeError(
+                    f"header {name!r:.60} must be a string, not a {type(value).__name__}"
+                )
         check.a_text("proxy", proxy, none=True)
         check.an_instance(
             "session", session, aiohttp.ClientSession, "an aiohttp.ClientSession", none=True
@@ -355,10 +358,10 @@ class WebSocketConnector:
         """Open a new connection.
 
         Raises:
-            ConnectFailed: with ``permanent=True`` for a URL that is none, a wrong path (HTTP 400,
-                403, 404 …), refused credentials (401, 407), a certificate that does not verify and
-                a user's session that is closed. Refused connections, name lookup, timeouts, HTTP
-                408, 425, 429 and 5xx are worth another try.
+            ConnectFailed: with ``permanent=True`` for an invalid URL, a wrong path (HTTP 400, 403,
+                404 …), refused credentials (401, 407), a certificate that does not verify and a
+                closed user's session. Refused connections, failed name lookups, timeouts, HTTP 408,
+                425, 429 and 5xx can be retried.
         """
         self._check()
         session = self._user_session
@@ -377,7 +380,7 @@ class WebSocketConnector:
             raise
         if own is not None:
             await own.close()
-        # Raised out here: as the context of a failure, aiohttp's error would print the whole URL.
+        # Raised outside of the handler: aiohttp's error as context would print the whole URL.
         raise failure
 
     def _check(self) -> None:
@@ -412,11 +415,11 @@ class WebSocketConnector:
             ssl=self._ssl,
             headers=self._headers,
             proxy=self._proxy,
-            heartbeat=None,  # it would close a healthy link whenever the reader is held back
-            autoping=False,  # a pong must not hold the reader up, see Writes
+            heartbeat=None,  # it would close a healthy link while the reader is paused
+            autoping=False,  # a pong must not block the reader, see Writes
             compress=0,
             decode_text=False,
-            max_msg_size=self._max_frame + 1,  # aiohttp refuses from its limit on
+            max_msg_size=self._max_frame + 1,  # aiohttp's limit is exclusive
         )
 
 
@@ -425,7 +428,7 @@ def _checked(data: bytes) -> bytes:
         data.decode()
     except UnicodeDecodeError as error:
         failure = unreadable(
-            f"a binary message is no UTF-8: {error.reason} at byte {error.start}", data
+            f"a binary message is not UTF-8: {error.reason} at byte {error.start}", data
         )
         identify(failure, data)
         raise failure from None
@@ -435,10 +438,10 @@ def _checked(data: bytes) -> bytes:
 def _keep_alive(sock: Any) -> None:
     if sock is None:
         return
-    # The loop's own socket object may forbid it; a duplicate is the same connection.
+    # The loop's socket object may forbid it; a duplicate refers to the same connection.
     with contextlib.suppress(OSError), sock.dup() as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE:
-            option = getattr(socket, name, None)  # not every system has all three
+            option = getattr(socket, name, None)  # some systems lack one of the three
             if option is not None:
                 same.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,6 +1,6 @@
-"""The server's side of a WebSocket (aiohttp.web).
+"""The server side of a WebSocket (aiohttp.web).
 
-A module of its own, so that clients do not import aiohttp's server.
+A separate module, so that clients do not import aiohttp's server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["server_websocket"]
 
 
 def server_websocket(*, max_frame: int = MAX_FRAME) -> web.WebSocketResponse[Any]:
-    """An unprepared server side of a WebSocket, with the settings `WebSocketTransport` needs."""
+    """Make an unprepared server WebSocket, with the settings `WebSocketTransport` needs."""
     return web.WebSocketResponse(
         heartbeat=None,
         autoping=False,

@@ -103,6 +103,6 @@ def test_an_agent_that_is_not_there_has_its_own_remedy() -> None:
     done = run(f"{COMMAND} acp /no/such/program")
     said = done.stderr.decode()
     assert done.returncode == 3
-    assert "there is no such program" in said
+    assert "the program was not found" in said
     assert "--url" not in said
     assert "arcp-client acp claude-agent-acp" in said
