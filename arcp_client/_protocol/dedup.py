@@ -1,8 +1,8 @@
-"""Recognises events that a history brings again, by their envelope ids (§7.6).
+"""Recognises events that a history repeats, by their envelope ids (§7.6).
 
-A job's events are compared from the moment on at which a history of it may come. ``receiver`` asks
-before it delivers. Runtimes that rename what they send again give further marks of an event, see
-`Peer.identities`.
+The events of a job are compared from the moment at which a history of it may come. ``receiver``
+calls `repeats` before it delivers an event. For runtimes that change the ids of repeated events,
+`Peer.identities` gives other marks.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ __all__ = ["Deduplication"]
 REMEMBERED: Final = 65536
 """Marks of events remembered of one job."""
 LATER: Final = 4 * REMEMBERED
-"""Marks remembered of all jobs that have ended and whose histories are still to come."""
+"""Marks remembered of all ended jobs whose histories have not ended."""
 LATER_JOBS: Final = 256
-"""How many such jobs there are."""
+"""The most such jobs."""
 
 
 class Deduplication:
-    """The events of a session that may come again.
-
-    What is remembered of a job stands in its `JobState`.
+    """The marks of events that may come again. They are kept in each `JobState`.
 
     Args:
         jobs: the jobs of the session.
         forgotten: called with each job whose events are no longer compared.
 
     Attributes:
-        found: how many repeats were found.
+        found: the number of repeats.
     """
 
     def __init__(self, jobs: Jobs, forgotten: Callable[[JobState], None]) -> None:
@@ -42,48 +40,48 @@ class Deduplication:
         self._jobs = jobs
 
     def restore(self, job: JobState, ids: Iterable[str]) -> None:
-        """These events of an open job were processed in an earlier life of the client.
+        """Restore the ids of events that an earlier process has handled.
 
-        The job is remembered even if there are none: that life may have subscribed to it.
+        The job is compared even without ids, because that process may have subscribed to it.
         """
         job.delivered = OrderedDict.fromkeys(ids)
 
     def remember(self, job: JobState) -> None:
-        """A history of the job may come: its events are known by their ids from now on."""
+        """Compare the events of a job from now on, because a history may come."""
         if job.delivered is None:
             job.delivered = OrderedDict()
 
     def requested(self, job: JobState, *, history: bool) -> None:
-        """A subscription is sent."""
+        """Note a sent subscription."""
         self.remember(job)
         if history:
             job.history_requested = True
             job.histories += 1
 
     def answered(self, job: JobState) -> None:
-        """A subscription was confirmed or refused: its history is not on its way any more."""
+        """Note that a subscription was confirmed or refused."""
         job.history_requested = False
         if self._jobs.has_ended(job.job_id) and not job.histories:
             self.forget(job)
 
     def restarted(self) -> None:
-        """A new session: no history that was asked for in the one before comes in it."""
+        """Drop the expected histories: they do not come in a new session."""
         for job in self._jobs.table.values():
             job.histories = 0
             job.history_requested = False
 
     def may_come(self, job_id: str) -> bool:
-        """Whether a history of the job that was asked for has not come to its end."""
+        """Whether a requested history of the job has not ended."""
         job = self._jobs.table.get(job_id)
         if job is None or job.delivered is None:
             return False
         return job.histories > 0 or self._jobs.has_ended(job_id)
 
     def ended(self, job_id: str) -> None:
-        """The end of a job came, for the first time or once more: one history less is to come.
+        """Note a terminal message, which ends one expected history.
 
-        A subscription whose answer was lost is sent again, and both may be answered with all of
-        the job: the first time by the replay, and the second time nothing of it is new.
+        A subscription whose answer was lost is sent again, and both may be answered with the whole
+        history. The second one repeats the first.
         """
         job = self._jobs.table.get(job_id)
         if job is None or job.delivered is None:
@@ -108,7 +106,7 @@ class Deduplication:
         self._jobs.tidy(job)
 
     def repeats(self, job: JobState | None, marks: list[str]) -> bool:
-        """Whether an event with these marks was delivered before; if not, it is now."""
+        """Whether an event with these marks was delivered before. Remembers the marks."""
         if job is None or job.delivered is None or not marks:
             return False
         known = job.delivered

@@ -1,7 +1,7 @@
-"""Sends requests, and carries out what follows from their answers (§6.6, §7).
+"""Sends requests and handles their answers (§6.6, §7).
 
-Every request ends: by its answer, by a refusal, by its deadline, or with the session (S7). Which
-request an answer belongs to is decided by `correlation`.
+Every request ends: by its answer, by a refusal, by its deadline, or with the session (S7).
+`correlation` finds the request that an answer belongs to.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _REFUSALS: Final = frozenset(
         names.INVALID_REQUEST,
     }
 )
-"""Codes that, in a job.error, may answer a request about a job that goes on."""
+"""Codes by which a `job.error` may refuse a request about a job that continues."""
 UNSUBSCRIBING: Final = 256
-"""Jobs whose unsubscribe is followed up."""
+"""The most jobs whose unsubscribe is tracked."""
 
 
 class Exchange:
@@ -108,7 +108,7 @@ class Exchange:
                 return
 
     def _is_premature(self, request: Request) -> bool:
-        """Whether a subscription must wait until an earlier one is known to have ended."""
+        """Whether a subscription must wait until an earlier one has ended."""
         job = self._jobs.table.get(request.job_id)
         return request.kind == names.SUBSCRIBE and job is not None and job.unsubscribing
 
@@ -145,9 +145,9 @@ class Exchange:
     def unsubscribe(self, job_id: str, now: float) -> None:
         """End a subscription; there is no reply to it (§7.6).
 
-        The link may be lost before the runtime has read it. So it is sent on every link until a
-        barrier behind it was passed. Until then the job's events still come and are dropped; and
-        it cannot be watched anew, since they would be taken for the new ones.
+        The link may be lost before the runtime has read the message. So it is sent on every link
+        until a barrier after it is passed. Until then, events of the job are dropped, and the job
+        cannot be watched again, because old events would be taken for new ones.
         """
         job = self._jobs.state(job_id)
         job.unsubscribing = True
@@ -188,7 +188,7 @@ class Exchange:
         self._jobs.tidy(job)
 
     def link_lost(self) -> None:
-        """The link is gone: it is not known what the runtime has read."""
+        """Send all tracked unsubscribes and all requests again on the next link."""
         for job in self._unsubscribing:
             job.unsubscribe_barrier = None
         self._pending.unsend()
@@ -201,12 +201,12 @@ class Exchange:
     # -- ends of requests
 
     def refuse(self, request: Request, error: ArcpError, now: float) -> None:
-        """A request ends without an answer."""
+        """End a request with an error."""
         if self._pending.remove(request):
             self._unanswered(request, error, now)
 
     def expire(self, now: float) -> None:
-        """Requests that are out of time end. Their answers may yet come, and are theirs (S14)."""
+        """End the requests that have timed out. They still own their late answers (S14)."""
         late = self._pending.expire(now)
         for request, error in late:
             self._unanswered(request, error, now)
@@ -223,7 +223,7 @@ class Exchange:
             request.waits = True
 
     def close(self, cause: ArcpError | None) -> None:
-        """The session is over: every request ends with it."""
+        """End every request, because the session is over."""
         for request in self._pending:
             self._pending.remove(request)
             if not request.orphaned and request.owner is None:
@@ -232,7 +232,7 @@ class Exchange:
                 self._out.emit(actions.Refused(request, error))
 
     def job_ended(self, job_id: str, now: float) -> None:
-        """A cancel is answered by its job's end, however that came."""
+        """Answer the cancels of a job that has ended."""
         for request in self._pending:
             if request.kind == names.CANCEL and request.job_id == job_id:
                 self._answer(request, None, now)
@@ -240,7 +240,7 @@ class Exchange:
     def _answer(self, request: Request, value: object, now: float) -> None:
         self._pending.remove(request)
         if request.late:
-            self._out.report(f"the answer to {request.name} came after its time")
+            self._out.report(f"the answer to {request.name} arrived after its deadline")
             if request.owner is self._recovery and isinstance(value, Accepted):
                 self._recovery.accepted_late(request, value, now)
             return
@@ -255,7 +255,9 @@ class Exchange:
 
     def _unanswered(self, request: Request, error: ArcpError, now: float) -> None:
         if request.late:
-            self._out.report(f"the answer to {request.name} came after its time: {error}", error)
+            self._out.report(
+                f"the answer to {request.name} arrived after its deadline: {error}", error
+            )
             return
         late = isinstance(error, RequestTimeout) and bool(request.ids)
         self._peer.settled(request, confirmed=False, late=late)

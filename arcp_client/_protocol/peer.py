@@ -87,7 +87,7 @@ class FrameReceiver(Protocol):
         """Whether a history tells what was missed of a job that is watched from now on."""
 
     def events_lost(self, job_id: str) -> None:
-        """Announce that events of a job are lost, an unknown number of them."""
+        """Deliver a `Gap` for an unknown number of lost events of a job."""
 
 
 class Next(enum.Enum):
@@ -243,7 +243,7 @@ class Peer:
         return frame.event_seq is not None and "final_status" in frame.payload
 
     def ackable(self, mark: int) -> int:
-        """The highest number that may be acknowledged once all up to ``mark`` is processed."""
+        """The highest number that may be acknowledged, if all up to ``mark`` are processed."""
         return mark
 
     def reorder_block_end(self, number: int) -> int:
@@ -311,7 +311,7 @@ class Peer:
         return None
 
     def outcome_wanted(self, job: JobState) -> Recover:
-        """The outcome is wanted of a job whose end was seen, and forgotten, long ago."""
+        """Get the outcome of a job whose terminal message was delivered and forgotten."""
         return Recover(history=True, watch=False, only_outcome=True)
 
     def wants_history(self, job: JobState) -> bool:

@@ -1,8 +1,8 @@
-"""Keeps the requests that wait for an answer: deadlines, and sending them again (S6, S7).
+"""Keeps the pending requests, with their deadlines, and resends them on each link (S6, S7).
 
-A request stays here until it is answered, refused or out of time, and is sent again on every new
-link, under a fresh envelope id and with the same payload. `correlation` finds the request that an
-answer belongs to, among those that are out of time as well (S14).
+A request stays here until it is answered, refused or timed out. It is sent again on every new link,
+with a new envelope id and the same payload. `correlation` finds the request of an answer, also
+among timed-out requests (S14).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from arcp_client.errors import ArcpError, RequestTimeout
 __all__ = ["LATE", "MOST_LATE", "Owner", "PendingRequests", "Request"]
 
 LATE: Final = 60.0
-"""Seconds in which a request that is out of time still takes its answer."""
+"""Seconds in which a timed-out request still accepts its answer."""
 MOST_LATE: Final = 256
-"""How many such requests are kept."""
+"""The most such requests."""
 
 
 class Owner(Protocol):
-    """A part of the session that sends requests on the session's own account."""
+    """A part of the session that sends requests of its own."""
 
     def answered(self, request: Request, value: object, now: float) -> None:
         """Its request was answered."""
@@ -40,24 +40,23 @@ class Request(msgspec.Struct, eq=False):
 
     Attributes:
         kind: its message type.
-        payload: what is sent, the same at every sending.
-        deadline: when it ends without an answer, by the caller's clock.
-        job_id: the job it is about, once that is known.
+        payload: the payload, the same each time it is sent.
+        deadline: when it times out, by the caller's clock.
+        job_id: the job that it is about, once known.
         trace_id: sent with it, and echoed by some runtimes.
         key: the idempotency key of a submit.
-        fresh: the key was made for this very call, so that it names no earlier job.
-        own_trace: the trace id was made for this very call, so that no earlier job has it.
+        fresh: the key was made for this call, so no earlier job has it.
+        own_trace: the trace id was made for this call, so no earlier job has it.
         envelope_job: send ``job_id`` in the envelope as well.
-        token: the caller's own; never looked at here.
+        token: data of the caller; not used here.
         owner: the part of the session that sent it; None for a request of the application.
-        renew: a subscription that a dead link may still hold is to be ended first.
-        ids: the envelope ids it was sent under, newest last.
-        waits: it is not on the present link yet.
+        renew: first end the subscription that a dead link may still hold.
+        ids: the envelope ids with which it was sent, newest last.
+        waits: it has not been sent on the current link.
         nonce: of a ping; the pong names it.
         session_id: the session in which it was sent first.
-        orphaned: its caller left; the answer is still to come and must not be taken for that of
-            another request.
-        late: orphaned since it is out of time.
+        orphaned: its caller has left; its answer must not be taken for that of another request.
+        late: orphaned because it has timed out.
     """
 
     kind: str
@@ -80,7 +79,7 @@ class Request(msgspec.Struct, eq=False):
     late: bool = False
 
     def encode(self, session_id: str) -> bytes:
-        """The next frame of it, under a fresh id."""
+        """Encode the request with a new envelope id."""
         self.ids.append(new_id())
         del self.ids[:-16]  # an answer to an older sending is answered by the newer ones too
         self.waits = False
@@ -96,17 +95,17 @@ class Request(msgspec.Struct, eq=False):
 
     @property
     def was_sent_before(self) -> bool:
-        """Whether it went out over an earlier link, where its answer may have been lost."""
+        """Whether it was sent over an earlier link, where its answer may have been lost."""
         return len(self.ids) > 1 or (self.waits and bool(self.ids))
 
     @property
     def size(self) -> int:
-        """Bytes of a submit's payload; 0 for the others, which are all short."""
+        """Bytes of the payload of a submit; 0 for other requests, which are short."""
         return memoryview(self.payload).nbytes if isinstance(self.payload, msgspec.Raw) else 0
 
     @property
     def name(self) -> str:
-        """What it is, for an error text."""
+        """Its kind and job, for error texts."""
         return f"{self.kind} {self.job_id}" if self.job_id else self.kind
 
 
@@ -127,25 +126,25 @@ class PendingRequests:
         return request in self._open and not request.late
 
     def add(self, request: Request) -> None:
-        """Take it in; it goes out with the next `ready`."""
+        """Add a request; the next flush sends it."""
         self._open[request] = None
 
     def remove(self, request: Request) -> bool:
-        """It has ended; False if it had ended before."""
+        """Remove a request. False if it was removed before."""
         self._late.pop(request, None)
         return self._open.pop(request, self) is None
 
     def withdraw(self, request: Request) -> None:
-        """Its caller left. What was sent is still to be answered."""
+        """Note that the caller has left. A sent request still accepts its answer."""
         if request.waits:
             self.remove(request)
         elif request in self._open:
             request.orphaned = True
 
     def unsend(self) -> None:
-        """The link is gone: every request whose caller waits is sent again on the next one.
+        """Send every request whose caller waits again on the next link.
 
-        An answer that was late is lost with it.
+        Late answers are lost with the link.
         """
         for request in tuple(self._late):
             self.remove(request)
@@ -155,23 +154,23 @@ class PendingRequests:
                 self.remove(request)
 
     def waiting(self) -> list[Request]:
-        """The requests that are not on the present link yet."""
+        """The requests that have not been sent on the current link."""
         return [request for request in self if request.waits]
 
     def known(self) -> Iterator[Request]:
-        """All requests, with those that take a late answer; oldest first."""
+        """All requests, oldest first, including those that accept a late answer."""
         return iter(self._open)
 
     def sent(self) -> Iterator[Request]:
-        """The requests that an answer which names nothing may belong to; oldest first."""
+        """The requests that an answer without a name may belong to, oldest first."""
         return (request for request in self.known() if not request.waits)
 
     def of(self, kind: str) -> Iterator[Request]:
-        """The requests of one kind that are on the present link."""
+        """The requests of one kind that were sent on the current link."""
         return (request for request in self.sent() if request.kind == kind)
 
     def about(self, job_id: str) -> Request | None:
-        """The oldest request on the present link that is about a job."""
+        """The oldest request about a job that was sent on the current link."""
         return next((request for request in self.sent() if request.job_id == job_id), None)
 
     def named(self, envelope_id: str) -> Request | None:
@@ -179,16 +178,16 @@ class PendingRequests:
         return next((request for request in self.known() if envelope_id in request.ids), None)
 
     def largest(self) -> Request | None:
-        """The submit on the present link with the longest payload."""
+        """The submit with the longest payload on the current link."""
         submits = (r for r in self.of(names.SUBMIT) if not r.late)
         return max(submits, key=lambda request: request.size, default=None)
 
     def submitting(self) -> bool:
-        """Whether a submit is on the present link."""
+        """Whether a submit was sent on the current link."""
         return next(self.of(names.SUBMIT), None) is not None
 
     def asked(self) -> bool:
-        """Whether anything but a ping is on the present link."""
+        """Whether any request except pings was sent on the current link."""
         return any(not r.waits and r.kind != names.PING for r in self)
 
     @property
@@ -197,7 +196,7 @@ class PendingRequests:
         return min((request.deadline for request in self._open), default=None)
 
     def expire(self, now: float) -> list[tuple[Request, RequestTimeout]]:
-        """The requests that are out of time; give each to `keep` once its caller is told."""
+        """The requests that have timed out, with their errors. Call `keep` for each afterwards."""
         late = [request for request in self._open if request.deadline <= now]
         for request in late:
             if request.late:
@@ -219,7 +218,7 @@ class PendingRequests:
     # -- late answers
 
     def keep(self, request: Request) -> None:
-        """Let a request that is out of time take its answer, should that come after all."""
+        """Let a timed-out request accept a late answer."""
         if request.waits or request.kind == names.PING:
             self.remove(request)
         if request not in self._open:
@@ -231,7 +230,7 @@ class PendingRequests:
             self.remove(next(iter(self._late)))
 
     def take_unasked(self) -> list[Request]:
-        """The late requests behind which no barrier was sent; each is given once."""
+        """The late requests without a barrier after them; each is returned once."""
         unasked = [request for request, asked in self._late.items() if not asked]
         self._late.update(dict.fromkeys(unasked, True))
         return unasked

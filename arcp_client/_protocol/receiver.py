@@ -93,17 +93,17 @@ class Receiver:
 
     @property
     def cursor(self) -> int:
-        """Every number up to it was received."""
+        """Every number up to this one was received."""
         return self._reassembly.cursor
 
     @property
     def missing(self) -> bool:
-        """Whether frames wait behind a hole, or with the peer for the end of a history."""
+        """Whether frames wait behind a hole, or for the end of a history."""
         return self._reassembly.missing or self.peer.holding
 
     @property
     def repeated(self) -> int:
-        """How many repeats were dropped."""
+        """The number of dropped repeats."""
         return self._reassembly.repeated + self.dedup.found + self.peer.repeated
 
     @property
@@ -112,7 +112,7 @@ class Receiver:
         return self._reassembly.deadline
 
     def take_doubtful(self) -> list[JobState]:
-        """The open jobs that are to be checked after a gap; each is given once."""
+        """The open jobs to check after a gap; each is returned once."""
         if not self._doubtful:
             return []
         self._doubtful = False
@@ -121,11 +121,11 @@ class Receiver:
     # -- sessions
 
     def abandon(self, *, histories: bool) -> None:
-        """The session is gone: announce that its end is lost.
+        """Close the sequence of a session that cannot be resumed, with a `Gap`.
 
-        Frames that wait behind a hole are delivered, but for those of jobs that are subscribed to
-        again: their histories bring all of it, and in order. The ends among those count where a
-        history does not come. To be called while the old session is still the negotiated one.
+        Frames behind a hole are delivered, except those of jobs that are subscribed to again,
+        because their histories bring them in order. The terminal messages of those jobs are stored
+        for the case that no history comes. Call this before the new session is negotiated.
 
         Args:
             histories: whether the new session has subscriptions.
@@ -335,7 +335,7 @@ class Receiver:
         self._ponged = True
 
     def step_over(self, now: float) -> None:
-        """The next number ends every link: it is given up, and the next resume begins behind it."""
+        """Give up the next number, at which every link ends; the next resume begins after it."""
         self._now = now
         number = self._reassembly.skip()
         self.gap(number, number, "undecodable")
@@ -343,7 +343,7 @@ class Receiver:
             self._deliver(*item)
 
     def events_lost(self, job_id: str) -> None:
-        """Announce that events of a job are lost, an unknown number of them."""
+        """Deliver a `Gap` for an unknown number of lost events of a job."""
         self.take_all(self.peer.release(), self._now)
         self.gap(self.cursor + 1, None, "lost", job_id=job_id, doubt=False)
         for item in self._reassembly.rebase():
@@ -359,15 +359,15 @@ class Receiver:
         doubt: bool = True,
         after: int | None = None,
     ) -> None:
-        """Announce that events will not be delivered.
+        """Deliver a `Gap` for events that will not be delivered.
 
         Args:
             first: the first number.
             last: the last one, if it is known.
             reason: the reason.
-            job_id: the job that they are of; of any by default.
-            doubt: check the jobs that they may be of (S4).
-            after: the cursor, where the numbers have no place in order.
+            job_id: the job of the events; any job by default.
+            doubt: check the jobs that may be concerned (S4).
+            after: the cursor, if the numbers have no place in the order.
         """
         self.gaps += 1
         self._out.emit(
@@ -408,7 +408,7 @@ class Receiver:
             self._out.emit(to_event(frame, data, again))
 
     def _is_new(self, frame: EventFrame) -> bool:
-        """Whether an event is to be delivered: no repeat, and not of the past of its job."""
+        """Whether to deliver an event: it is no repeat, and not older than the watch of its job."""
         job = self._table.get(frame.job_id)
         if job is None:
             return True
@@ -420,7 +420,7 @@ class Receiver:
         return not job.from_now_on or not self._is_past(job, frame, of_result)
 
     def _is_past(self, job: JobState, frame: EventFrame, of_result: bool) -> bool:
-        """Whether an event is older than the watch of its job, which wants only its result then."""
+        """Whether an event is older than the watch of its job, which then wants only the result."""
         moment = frame.payload.ts
         if moment is None:
             return False
@@ -435,7 +435,7 @@ class Receiver:
         return seq in self._processed
 
     def _pass_over(self, frame: Incoming, data: bytes) -> None:
-        """Handlers had it: only its effect on the session counts."""
+        """Apply the effect of an event on the session, without delivering it again."""
         if isinstance(frame, ControlFrame):
             job_id = terminal_event(frame, data).job_id
             if frame.type in names.TERMINALS and job_id is not None:
@@ -444,7 +444,7 @@ class Receiver:
             self._rotated(frame, data)
 
     def end(self, frame: ControlFrame, data: bytes, again: bool = False) -> None:
-        """Deliver a terminal message, unless its job's end was delivered before."""
+        """Deliver a terminal message, unless one of the job was delivered before."""
         event = terminal_event(frame, data, again)
         job_id = event.job_id
         if job_id is None:
@@ -471,7 +471,7 @@ class Receiver:
             self.dedup.repeats(job, marks)  # its job is remembered only now
 
     def _rotated(self, frame: EventFrame, data: bytes) -> None:
-        """A new credential goes to its job before the event, in which it is masked (§9.8)."""
+        """Emit a new credential before its event, in which it is masked (§9.8)."""
         if frame.job_id is None or not rotates(frame.payload):
             return
         rotated = rotated_credential(data)

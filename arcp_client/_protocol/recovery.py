@@ -1,8 +1,8 @@
-"""Runs recovery plans: after a lost link, a gap or an old acceptance, each job gets to its outcome.
+"""Runs recovery plans, which bring jobs to their outcome after lost links and gaps.
 
-The session says what happened, the `Peer` says which jobs need a plan, and `plans` says how a plan
-goes. Here the steps become requests, and answers, events and time lead to the next step (S4, S5,
-S6). A plan that a lost link interrupted is begun again from its first step on the next link.
+The session reports events, the `Peer` chooses the jobs that need a plan, and `plans` has the plans.
+This module sends the request of each step and continues the plan with its answer (S4, S5, S6). A
+plan that a lost link interrupted is restarted from its first step on the next link.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ _CODES: Final = {
     names.TIMED_OUT: names.TIMEOUT,
     names.ERROR: names.INTERNAL_ERROR,
 }
-"""Codes for jobs of which nothing is known but how they ended."""
+"""Error codes for jobs of which only the final status is known."""
 
 
 Begin = Callable[[JobState, Means], Plan]
-"""Begins a plan for a job, by what the runtime of the present link can be asked."""
+"""Makes the plan of a job from the requests that the runtime supports."""
 
 
 class _Asked(msgspec.Struct, eq=False):
-    """Marks a request of plans: each job whose step it is, with that step."""
+    """The token of a request of plans: the jobs and steps that it serves."""
 
     steps: list[tuple[str, Step]]
 
@@ -85,8 +85,8 @@ class Recovery:
 
     Args:
         view: the session.
-        receiver: delivers terminal messages, announces lost events.
-        ended: called with a job for which there is no outcome, once it is given up.
+        receiver: delivers terminal messages and gaps.
+        ended: called with each job that is given up.
     """
 
     def __init__(self, view: View, receiver: Receiver, ended: Callable[[str, float], None]) -> None:
@@ -102,7 +102,7 @@ class Recovery:
     # -- beginnings
 
     def opened(self, peer: Peer, now: float, *, resumed: bool) -> None:
-        """A link is live, not the first one: begin the plan of each job that needs one."""
+        """Start the plans of the jobs that need one, on every link but the first."""
         for job in self._jobs:
             interrupted, job.interrupted = job.interrupted, None
             needs = self._needs_on(peer, job, resumed=resumed)
@@ -127,7 +127,7 @@ class Recovery:
         return peer.after_new_session(job)
 
     def check(self, peer: Peer, jobs: list[JobState], now: float) -> None:
-        """After a gap: find out whether these jobs still run (S4)."""
+        """Check after a gap whether these jobs still run (S4)."""
         blind = False
         for job in jobs:
             first, job.first_missing = job.first_missing, None
@@ -155,7 +155,7 @@ class Recovery:
         *,
         elsewhere: bool,
     ) -> None:
-        """A job was accepted; one that is not new may have run without this session (S6)."""
+        """Start a plan for an accepted job that may have run without this session (S6)."""
         welcomed_at = self._negotiated.welcomed_at
         if accepted.accepted_at is not None and welcomed_at is not None:
             before = accepted.accepted_at < welcomed_at
@@ -181,7 +181,7 @@ class Recovery:
             self._start(peer, job, again, now, first=expect_first_event)
 
     def watched(self, peer: Peer, request: Request, subscribed: Subscribed, now: float) -> None:
-        """The application's subscription was confirmed (§7.6)."""
+        """Note a confirmed subscription of the application (§7.6)."""
         job = self._confirmed(subscribed.job_id)
         if job is None:
             return  # its history brought its end
@@ -196,12 +196,12 @@ class Recovery:
             self._start(peer, job, plan, now)
 
     def outcome_wanted(self, peer: Peer, job_id: str, now: float) -> None:
-        """The outcome is wanted of a job whose end was seen, and forgotten, long ago."""
+        """Get the outcome of a job whose terminal message was delivered and forgotten."""
         job = self._jobs.learn(job_id)
         self.begin(peer, job, peer.outcome_wanted(job), now)
 
     def cancelled(self, peer: Peer, job_id: str, now: float) -> None:
-        """A cancel was accepted, and nothing says that the job will send an end."""
+        """Watch a job whose cancel was accepted, because it may never send a terminal message."""
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -213,7 +213,7 @@ class Recovery:
             running.deadline = now + PATIENCE
 
     def begin(self, peer: Peer, job: JobState, needs: Recover, now: float) -> None:
-        """Begin a plan for a job, in place of the one that runs."""
+        """Start a plan for a job and close the running one."""
         self._start(peer, job, partial(recover, needs=needs), now, needs=needs)
 
     def _start(
@@ -237,7 +237,7 @@ class Recovery:
     # -- answers to the requests of plans
 
     def answered(self, request: Request, value: object, now: float) -> None:
-        """A request of plans was answered."""
+        """Handle the answer to a request of plans."""
         for job_id, step in request.token.steps:
             if isinstance(value, Subscribed):
                 self._confirmed(job_id)
@@ -255,7 +255,7 @@ class Recovery:
                 self._listed(job, value, now)
 
     def accepted_late(self, request: Request, accepted: Accepted, now: float) -> None:
-        """A submit under an old key was accepted after its time."""
+        """Handle an acceptance that arrived after the deadline of a resubmit."""
         if all(accepted.job_id != job_id for job_id, _ in request.token.steps):
             self._cancel_unasked(accepted.job_id, now)
 
@@ -267,7 +267,7 @@ class Recovery:
             self._go_on(job, now, status)
 
     def refused(self, request: Request, error: ArcpError, now: float) -> None:
-        """A request of plans was refused, or not answered in time."""
+        """Handle the refusal or time-out of a request of plans."""
         if not isinstance(error, RequestError):
             error = request_error(names.INVALID_REQUEST, str(error))
         for job_id, step in request.token.steps:
@@ -278,7 +278,7 @@ class Recovery:
     # -- events
 
     def seen(self, job: JobState, now: float) -> None:
-        """Something of a job with a plan came."""
+        """Note a frame of a job that has a plan."""
         running = job.recovering
         assert running is not None
         if isinstance(running.step, AwaitTerminal):
@@ -292,7 +292,7 @@ class Recovery:
                 running.deadline = now + QUIET
 
     def holds(self, job: JobState | None, frame: ControlFrame, data: bytes) -> bool:
-        """Hold a terminal message while its job's history is awaited; False: deliver it."""
+        """Whether a terminal message is held while the history of its job is awaited."""
         running = job.recovering if job is not None else None
         if running is None or not isinstance(running.step, Subscribe):
             return False
@@ -307,7 +307,7 @@ class Recovery:
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` must be called; ``None`` while time says nothing about any job."""
+        """When `tick` must be called next, or ``None``."""
         if not self._active or self._view.blind:
             return None
         moments = [running.deadline for _, running in self._running()]
@@ -324,7 +324,7 @@ class Recovery:
         return running
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Continue the plans whose step has timed out."""
         if not self._active or self._view.blind:
             return
         for job, running in self._running():
@@ -345,13 +345,13 @@ class Recovery:
                 self._go_on(job, now)
 
     def _is_link_silent(self, running: Recovering, now: float) -> bool:
-        """Whether the link, and not the job, may be what is silent: then it is probed."""
+        """Whether the link, and not the job, may be silent; then a ping is sent."""
         heard_at = self._out.heartbeat.heard_at
         quiet = not running.probes and heard_at <= now - PATIENCE / 2
         return running.probes < TRIES and (quiet or heard_at <= running.waits_since)
 
     def link_lost(self, now: float) -> None:
-        """The link is gone: every plan is interrupted, its requests are withdrawn."""
+        """Interrupt every plan and withdraw its requests, because the link was lost."""
         for job, running in self._running():
             job.recovering = None
             running.plan.close()
@@ -368,7 +368,7 @@ class Recovery:
                 self._pending.remove(request)
 
     def job_ended(self, job: JobState) -> None:
-        """A job has ended, or nothing more is wanted of it: its plan was closed."""
+        """Drop the plan of a job that has ended or is no longer wanted."""
         self._active.discard(job)
         for request in self._pending.waiting():
             if request.owner is self and [job_id for job_id, _ in request.token.steps] == [
@@ -379,7 +379,7 @@ class Recovery:
     # -- steps
 
     def _go_on(self, job: JobState, now: float, answer: object = None) -> None:
-        """Give a plan the answer to its step, and perform what it yields, until it waits."""
+        """Send a plan the answer to its step, and perform its next steps until one must wait."""
         running = job.recovering
         assert running is not None
         while True:
@@ -397,7 +397,7 @@ class Recovery:
                 return
 
     def _perform(self, job: JobState, step: Step, now: float) -> bool:
-        """Perform a step; whether its plan has to wait for an answer."""
+        """Perform a step. Returns whether the plan must wait for an answer."""
         running = job.recovering
         assert running is not None
         match step:
@@ -428,7 +428,7 @@ class Recovery:
         return True
 
     def _joins(self, job: JobState, step: ListJobs) -> bool:
-        """Whether a listing that has yet to be sent serves this job, too, from now on."""
+        """Join a listing that is not sent yet. False if there is none."""
         for request in self._pending:
             if (
                 request.owner is self
@@ -441,7 +441,7 @@ class Recovery:
         return False
 
     def _request(self, job: JobState, step: Step, now: float) -> Request:
-        """The request that takes a step."""
+        """Make the request of a step."""
         asked = _Asked([(job.job_id, step)])
         deadline = now + OWN_TIMEOUT
         if isinstance(step, Subscribe):
@@ -479,9 +479,9 @@ class Recovery:
     # -- ends
 
     def unfetchable(self, why: ArcpError, now: float) -> bool:
-        """Links end over the answers to interrupted plans: their jobs have no outcome here.
+        """Give up the jobs of interrupted plans, because the answers to them end the link.
 
-        To be called after `link_lost`. False if there are none.
+        Call this after `link_lost`. False if there are no such jobs.
         """
         jobs = [job for job in self._jobs if job.interrupted is not None]
         for job in jobs:
@@ -490,7 +490,7 @@ class Recovery:
         return bool(jobs)
 
     def _is_unreachable(self, peer: Peer, job: JobState, now: float) -> bool:
-        """Whether nothing of a job can come in this session; then it is given up."""
+        """Give up a job whose events cannot arrive in this session. False if they can."""
         means = peer.means(job)
         if means.subscribe or means.resubmit:
             return False
@@ -502,12 +502,12 @@ class Recovery:
         return True
 
     def _confirmed(self, job_id: str) -> JobState | None:
-        """A subscription was confirmed; gives its job, if that has not ended."""
+        """Note a confirmed subscription. Returns its job, or ``None`` if the job has ended."""
         self._receiver.subscribed(job_id)
         return None if self._jobs.has_ended(job_id) else self._jobs.learn(job_id)
 
     def _give_up(self, job: JobState, error: ArcpError, status: str, now: float) -> None:
-        """The runtime has no outcome for a job: report that in place of an end."""
+        """End a job without an outcome."""
         if job.stored_end is not None:
             self._receiver.end(*job.stored_end)
         else:
@@ -517,7 +517,7 @@ class Recovery:
             self._ended(job.job_id, now)
 
     def _cancel_unasked(self, job_id: str, now: float) -> None:
-        """The runtime has forgotten a key and started a new job: cancel it."""
+        """Cancel a job that the runtime started because it had forgotten the idempotency key."""
         text = f"job {job_id} was started by mistake: its key was forgotten; cancelling it"
         self._out.report(text)
         cancel = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for")
@@ -525,7 +525,7 @@ class Recovery:
 
 
 def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
-    """What a job needs on this link whose plan was interrupted on the one before (S13)."""
+    """The needs of a job whose plan was interrupted on the previous link (S13)."""
     history = before.history if resumed else needs.history
     return msgspec.structs.replace(
         needs,
@@ -539,7 +539,7 @@ def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
 
 
 def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
-    """The error of a job of which the runtime tells its status at the most."""
+    """The error of a job of which at most the status is known."""
     if status == names.SUCCESS:
         text = f"job {job_id} succeeded, but its result is not available any more ({why})"
         return ResultUnavailable(text, job_id=job_id)

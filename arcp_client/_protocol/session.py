@@ -148,7 +148,7 @@ class Session:
     # -- questions
 
     def take(self) -> list[Action]:
-        """The actions to carry out, in order; each is given once."""
+        """The actions to carry out, in order; each is returned once."""
         return self._out.take()
 
     @property
@@ -168,11 +168,11 @@ class Session:
 
     @property
     def received(self) -> int:
-        """Every number up to it was received and delivered, as far as numbers count."""
+        """Every number up to this one was received and delivered."""
         return self._receiver.cursor
 
     def remembers(self, job_id: str) -> bool:
-        """Whether events of a job may come again, recognised by their envelope ids only."""
+        """Whether events of a job may come again and are recognised by their envelope ids only."""
         job = self.jobs.table.get(job_id)
         return self.peer.recognises_by_id or (job is not None and job.delivered is not None)
 
@@ -183,27 +183,27 @@ class Session:
 
     @property
     def repeated(self) -> int:
-        """How many repeats were dropped."""
+        """The number of dropped repeats."""
         return self._receiver.repeated
 
     @property
     def gaps(self) -> int:
-        """How many gaps were delivered."""
+        """The number of delivered gaps."""
         return self._receiver.gaps
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The jobs that were reported to be silent, and still are."""
+        """The jobs that were reported as silent and still are."""
         return self._silence.silent
 
     @property
     def may_lose_events(self) -> bool:
-        """Whether events that jobs emit while the link is down may be gone."""
+        """Whether events that jobs emit while the link is down may be lost."""
         return self.peer.may_lose_events
 
     @property
     def heard_at(self) -> float:
-        """When the last message came."""
+        """The time of the last message."""
         return self._out.heartbeat.heard_at
 
     @property
@@ -217,11 +217,11 @@ class Session:
         return min((moment for moment in moments if moment is not None), default=None)
 
     def ackable(self, mark: int) -> int:
-        """The highest number that may be acknowledged once all up to ``mark`` is processed."""
+        """The highest number that may be acknowledged, if all up to ``mark`` are processed."""
         return self.peer.ackable(mark)
 
     def reorder_block_end(self, number: int) -> int:
-        """The last number of the events that were put in order together with this one."""
+        """The last number of the events that were reordered together with this one."""
         return self.peer.reorder_block_end(number)
 
     def negotiated(self, feature: str) -> bool:
@@ -231,12 +231,12 @@ class Session:
     # -- the link
 
     def greet(self, token: SecretStr, now: float, *, lines: bool = False) -> None:
-        """A link is open: say hello, and ask to resume if there is a session.
+        """Send the hello on a new link, and ask to resume if a session exists.
 
         Args:
             token: the bearer token.
             now: the time.
-            lines: frames go over this link as lines, of which some runtimes read only short ones.
+            lines: the link sends frames as lines; some runtimes read only short ones.
         """
         self._move("greet")
         self._negotiated.lines = lines
@@ -244,12 +244,11 @@ class Session:
         self._out.frame(self._handshake.hello(token, self._receiver.cursor), now)
 
     def lost(self, now: float, refusal: ArcpError | None = None) -> None:
-        """The link is gone. Requests and jobs wait for the next one.
+        """Handle the end of the link. Requests and jobs wait for the next one.
 
         Args:
             now: the time.
-            refusal: why it ended, if for a frame of the runtime that this side, or something in
-                between, did not take.
+            refusal: the reason, if a frame of the runtime was refused by this side or in between.
         """
         before = self.state
         self._move("lost")

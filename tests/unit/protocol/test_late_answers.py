@@ -60,7 +60,7 @@ def test_s14_a_late_acceptance_is_not_taken_for_that_of_a_newer_submit(spoken: s
     table, first, second = overdue(spoken)
     accept(table, "job_1", trace_id=first.trace_id)
     assert of(table, actions.Answered) == []
-    assert "after its time" in table.of(actions.Report)[-1].message
+    assert "after its deadline" in table.of(actions.Report)[-1].message
     accept(table, "job_2", trace_id=second.trace_id)
     assert of(table, actions.Answered) == [second]
     assert second.job_id == "job_2"
