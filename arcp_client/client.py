@@ -154,8 +154,8 @@ class Client(EventMethods, CommandMethods):
     async def close(self, *, timeout: float | None = None) -> None:
         """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
 
-        A TypeScript runtime ends them: `SessionInfo.jobs_run_on` is False there, and a warning
-        names the jobs that are open (S21).
+        Some runtimes end them: `SessionInfo.jobs_run_on` is False there, and a warning names the
+        jobs that are open (S21).
 
         Running handlers may finish what arrived; then the runtime is told, and everything here
         ends. Idempotent, from any task, also inside a handler, which is then not waited for.
@@ -172,8 +172,8 @@ class Client(EventMethods, CommandMethods):
     async def detach(self, *, timeout: float | None = None) -> None:
         """Drop the link without ending the session, so that it can be resumed within its window.
 
-        With a store, the checkpoint is kept: the next client goes on from it. A TypeScript runtime
-        ends the session's jobs, as with `close` (S21).
+        With a store, the checkpoint is kept: the next client continues from it. Runtimes that end
+        jobs in `close` end them here, too (S21).
 
         Args:
             timeout: seconds for all of it, shared as in `close`; ``Timeouts.close`` by default.

@@ -160,8 +160,8 @@ class SessionInfo:
         heartbeat_interval: seconds, ``None`` if heartbeats were not negotiated.
         resume_window: seconds that the session outlives its link; ``None`` if not stated.
         dialect: which variant of the protocol the runtime speaks.
-        jobs_run_on: jobs go on when the session is closed or detached (§6.7). False for a
-            TypeScript runtime, which ends them.
+        jobs_run_on: jobs continue when the session is closed or detached (§6.7). False for a
+            runtime that ends them.
     """
 
     id: str

@@ -1,7 +1,9 @@
-"""One file a runtime: how its welcome is recognised, and where it differs from the specification.
+"""One file for each runtime: how its welcome is recognised, and where it deviates.
 
-This is the only place that knows runtimes by name. `_protocol` knows the seam, `Peer`; the files
-whose names begin with an underscore are repairs that several runtimes share.
+Only this package knows runtimes by name. `_protocol` knows the seam, `Peer`. A runtime's file holds
+one `Dialect`; files whose names begin with an underscore are shared. A new runtime is a new file
+and a line in `DIALECTS`: the client, ``arcp-client doctor``, the pages on interoperability and
+recovery, and `arcp_client.testing.ScriptedRuntime` find it there.
 
 Runtimes without a file, and why:
 
@@ -20,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from arcp_client._dialects._dialect import Deviation, Dialect
+from arcp_client._dialects._forms import Forms
 from arcp_client._dialects.csharp import CSharp
 from arcp_client._dialects.go import Go
 from arcp_client._dialects.java import Java
@@ -28,24 +32,33 @@ from arcp_client._dialects.python import Python
 from arcp_client._dialects.ruby import Ruby
 from arcp_client._dialects.typescript import TypeScript
 from arcp_client._dialects.unspecified import Unspecified
-from arcp_client._protocol.peer import Peer
 
-__all__ = ["DIALECTS", "recognise"]
+__all__ = ["DIALECTS", "SPECIFICATION", "Deviation", "Dialect", "Forms", "recognise"]
 
-_RECOGNISED: Final = (Own, Ruby, Python, TypeScript, CSharp, Go, Java)
+SPECIFICATION: Final = Unspecified
 
-DIALECTS: Final[Mapping[str, type[Peer]]] = {
-    kind.name: kind for kind in (*_RECOGNISED, Unspecified)
+DIALECTS: Final[dict[str, type[Dialect]]] = {
+    kind.name: kind
+    for kind in (
+        Own,
+        Ruby,
+        Python,
+        TypeScript,
+        CSharp,  # after TypeScript, and Go after Ruby: their marks are weaker
+        Go,
+        Java,
+        Unspecified,
+    )
 }
-"""Every kind of runtime by the name that ``SessionInfo.dialect`` says."""
+"""Every dialect by the name that ``SessionInfo.dialect`` has, in the order of recognition."""
 
 
-def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> type[Peer]:
-    """The kind of runtime that wrote a welcome, from its marks; else the specification's.
+def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> type[Dialect]:
+    """The dialect of the runtime that wrote a welcome, by its shape; else the specification.
 
-    Whoever deploys a runtime chooses its name, so the shape of the welcome decides.
+    The runtime's name is no mark: whoever deploys a runtime chooses it.
     """
-    for kind in _RECOGNISED:
+    for kind in DIALECTS.values():
         if kind.wrote(welcome, envelope_id):
             return kind
-    return Unspecified
+    return SPECIFICATION

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from arcp_client._dialects._dialect import Deviation
 from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._wire import names
 from arcp_client._wire.messages import Request as Message
 
-__all__ = ["Uncorrelated"]
+__all__ = ["REFUSALS", "Uncorrelated"]
+
+REFUSALS: Final = Deviation(
+    "refusals",
+    "§12",
+    "an error does not name the request that it refuses",
+    "has one request at a time on the link, pings apart",
+)
 
 
 class Uncorrelated(Peer):

@@ -1,24 +1,80 @@
-"""The C# runtime."""
+"""The C# runtime. A resumed session receives nothing of earlier jobs until the next resume."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from arcp_client._dialects._dialect import Deviation, Dialect
+from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._silent_resume import SilentResume
-from arcp_client._dialects._uncorrelated import Uncorrelated
+from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
 from arcp_client._dialects._unnumbered import Unnumbered
+from arcp_client._wire import names
 
 __all__ = ["CSharp"]
 
 
-class CSharp(Unnumbered, Uncorrelated, SilentResume):
-    """Puts ``msg_`` before envelope ids; to be asked after `TypeScript`, which does so, too."""
+class CSharp(Dialect, Unnumbered, Uncorrelated, SilentResume):
+    """Keeps the events of a job whose link is gone, and sends them with the next resume only.
+
+    While such a job runs, the client resumes the session from time to time.
+    """
 
     name: ClassVar[str] = "csharp"
-    exact_sizes: ClassVar[bool] = False
-    counts_by_job: ClassVar[bool] = True
+    title: ClassVar[str] = "C#"
+
+    # -- how its welcome is recognised
+
+    mark: ClassVar[str] = "envelope ids begin `msg_`, and it is not TypeScript's"
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
         return envelope_id.startswith("msg_")
+
+    # -- how the client treats it
+
+    exact_sizes: ClassVar[bool] = False
+    counts_by_job: ClassVar[bool] = True
+
+    # -- what is said of it
+
+    deviations: ClassVar[tuple[Deviation, ...]] = (
+        Deviation(
+            "running jobs",
+            "§6.3",
+            "a resumed session receives what earlier jobs say with the next resume only",
+            "resumes every 2 to 30 seconds while they run: nothing is lost, events come in batches",
+        ),
+        Deviation(
+            "histories",
+            "§7.6",
+            "a history starts at a number of the job's own, and the job's end is not in it",
+            "asks for the whole history, and drops what it has",
+        ),
+        REFUSALS,
+    )
+    outcomes: ClassVar[Mapping[str, str]] = {
+        "an ended job is watched": "ResultUnavailable",
+        "a key is used in a later session": "ResultUnavailable",
+    }
+
+    # -- its messages
+
+    forms: ClassVar[Forms] = Forms(
+        ids="msg",
+        agent_entry={},
+        error_fields={"detail": "of no interest"},
+        refuses_unknown=False,
+        bad_token="error",
+        bad_token_session="new",
+        resume_in="top",
+        follows=False,
+        takes_subscriber=False,
+        acks_free="resumes",
+        ended="no end",
+        makes_traces=True,
+        time_end="0+00:00",
+        timed_out="timedout",
+        closes=frozenset({names.CLOSE, names.BYE}),
+    )

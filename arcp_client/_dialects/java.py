@@ -1,4 +1,4 @@
-"""The Java runtime."""
+"""The Java runtime. It sends live events among a history, and cancels jobs with their session."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from arcp_client._dialects._dialect import EARLY_RESUMES, RACING_NUMBERS, Deviation, Dialect
+from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._mixed_history import MixedHistory
 from arcp_client._protocol.peer import Next
+from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, EventFrame, fingerprint
 from arcp_client._wire.messages import Request as Message
 from arcp_client._wire.names import text_of
@@ -18,17 +21,28 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-class Java(MixedHistory):
-    """Its envelope ids are bare ULIDs, its resume token is a random UUID."""
+class Java(Dialect, MixedHistory):
+    """Its histories are out of order, since live events come among them.
+
+    The client holds the events of a history until its end, and puts them in order.
+    """
 
     name: ClassVar[str] = "java"
-    exact_sizes: ClassVar[bool] = False
-    repeats_trace: ClassVar[bool] = False
+    title: ClassVar[str] = "Java"
+
+    # -- how its welcome is recognised
+
+    mark: ClassVar[str] = "envelope ids are ULIDs, and the resume token is a random UUID"
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
         token = text_of(welcome.get("resume_token")) or ""
         return bool(_ULID.fullmatch(envelope_id) and _RANDOM_UUID.fullmatch(token))
+
+    # -- how the client treats it
+
+    exact_sizes: ClassVar[bool] = False
+    repeats_trace: ClassVar[bool] = False
 
     def identities(self, frame: EventFrame | BadFrame) -> list[str]:
         # An event gets a new envelope id each time it is sent to a subscriber.
@@ -37,7 +51,69 @@ class Java(MixedHistory):
         return marks if content is None or not marks else [*marks, content]
 
     def resume_refused(self) -> Next:
-        return Next.AGAIN  # it is refused while the runtime believes in the old link
+        return Next.AGAIN
 
     def goodbye(self) -> Message | None:
-        return None  # any message would cancel the jobs
+        return None
+
+    # -- what is said of it
+
+    deviations: ClassVar[tuple[Deviation, ...]] = (
+        Deviation(
+            "histories",
+            "§7.6",
+            "live events come among a history, out of order, and a job's end is not in it",
+            "puts the events in order",
+        ),
+        RACING_NUMBERS,
+        EARLY_RESUMES,
+        Deviation("resume", "§6.3", "the resume token is not rotated", "keeps the token"),
+        Deviation(
+            "repeated submits",
+            "§7.2",
+            "an acceptance has the trace id of its own submit, which does not tell a new job from"
+            " an old one",
+            "subscribes to a job that it submitted under a key of the caller",
+        ),
+        Deviation(
+            "refused submit",
+            "§7.5, §12",
+            "comes as a `job.error` without a job",
+            "takes it as the answer to the submit whose envelope id it has",
+        ),
+        Deviation(
+            "wrong token",
+            "§6.1",
+            "the link is closed without an error",
+            "raises `ConnectFailed`, not `Unauthenticated`",
+        ),
+        Deviation(
+            "close",
+            "§6.7",
+            "a message that ends the session cancels its jobs",
+            "drops the link without a message",
+        ),
+    )
+    outcomes: ClassVar[Mapping[str, str]] = {
+        "wrong token": "ConnectFailed",
+        "an ended job is watched": "ResultUnavailable",
+        "a key is used in a later session": "ResultUnavailable",
+    }
+
+    # -- its messages
+
+    forms: ClassVar[Forms] = Forms(
+        token="",
+        lists_common_features=True,
+        cancels_in="envelope",
+        refuses="same id",
+        answers_unagreed=False,
+        bad_token="close",
+        resume_in="top",
+        rotates=False,
+        renames_copies=True,
+        ended="no end",
+        acks_cancel="numbered",
+        closes=frozenset({names.CLOSE, names.BYE}),
+        close_cancels=True,
+    )

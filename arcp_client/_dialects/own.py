@@ -1,23 +1,36 @@
-"""The runtime of this package, `arcp_client.runtime`: it keeps to the specification."""
+"""The runtime of this package, `arcp_client.runtime`. It keeps to the specification."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from arcp_client._protocol.peer import Peer
+from arcp_client._dialects._dialect import Dialect
+from arcp_client._dialects._forms import Forms
 
 __all__ = ["Own"]
 
 
-class Own(Peer):
-    """Names itself in ``runtime.sdk``. Its frames never overtake one another."""
+class Own(Dialect):
+    """Frames never overtake one another: the client asks for a missing event at once."""
 
     name: ClassVar[str] = "arcp-client"
-    hole_patience: ClassVar[float] = 0.0
+    title: ClassVar[str] = "this package"
+
+    # -- how its welcome is recognised
+
+    mark: ClassVar[str] = "`runtime.sdk` begins with `arcp-client`"
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
         runtime = welcome.get("runtime")
         sdk = runtime.get("sdk") if isinstance(runtime, Mapping) else None
         return isinstance(sdk, str) and sdk.partition("/")[0] == cls.name
+
+    # -- how the client treats it
+
+    hole_patience: ClassVar[float] = 0.0
+
+    # -- its messages
+
+    forms: ClassVar[Forms] = Forms(sdk="arcp-client/0")

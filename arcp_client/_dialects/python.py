@@ -1,4 +1,4 @@
-"""The Python runtime, ``agentruntimecontrolprotocol`` on PyPI."""
+"""The Python runtime (PyPI: agentruntimecontrolprotocol). It binds jobs to their links."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from arcp_client._dialects._bound_jobs import BoundJobs
+from arcp_client._dialects._dialect import DROPS, EARLY_RESUMES, Deviation, Dialect
+from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._stored_outcomes import StoredOutcomes
-from arcp_client._dialects._uncorrelated import Uncorrelated
+from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._protocol.peer import Incoming
+from arcp_client._wire import names
 from arcp_client._wire.messages import Bye
 from arcp_client._wire.messages import Request as Message
 from arcp_client._wire.names import text_of
@@ -17,28 +20,36 @@ from arcp_client._wire.names import text_of
 __all__ = ["Python"]
 
 
-class Python(StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
-    """Repeats the session id in the payload of its welcome.
+class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
+    """Binds a job, and a subscription, to the link over which it was asked for.
 
-    It ends a subscription neither with its link nor with its session, and it closes the link, or
-    over stdio ends, on a frame that is too long for its reader.
+    After a resume the client ends each subscription, subscribes anew and announces a gap. It
+    fetches the outcome of a job that has ended by submitting again under the job's key.
     """
 
     name: ClassVar[str] = "python"
+    title: ClassVar[str] = "Python"
+
+    # -- how its welcome is recognised
+
+    mark: ClassVar[str] = "a `session_id` in the payload, and a resume token that begins `rtk_`"
+
+    @classmethod
+    def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
+        token = text_of(welcome.get("resume_token")) or ""
+        return "session_id" in welcome and token.startswith("rtk_")
+
+    # -- how the client treats it
+
     exact_sizes: ClassVar[bool] = False
     numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "own"
     renames: ClassVar[bool] = True
     keeps_dead_subscriptions: ClassVar[bool] = True
     overtaken_histories: ClassVar[bool] = True
     doubts_acceptances: ClassVar[bool] = False
-    accepts_acks: ClassVar[bool] = False  # they free what histories of watchers need
+    accepts_acks: ClassVar[bool] = False
     max_frame: ClassVar[int | None] = 2**20
     max_line: ClassVar[int | None] = 2**16
-
-    @classmethod
-    def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
-        token = text_of(welcome.get("resume_token")) or ""
-        return "session_id" in welcome and token.startswith("rtk_")
 
     def counts_apart(self, frame: Incoming) -> bool:
         return super().counts_apart(frame) and not self.is_stored(frame)
@@ -49,3 +60,74 @@ class Python(StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
     @property
     def confirms_goodbye(self) -> bool:
         return False
+
+    # -- what is said of it
+
+    deviations: ClassVar[tuple[Deviation, ...]] = (
+        Deviation(
+            "running jobs",
+            "§6.3",
+            "a resumed session receives nothing more of jobs that were running, and what they said"
+            " meanwhile is lost",
+            "subscribes again, fetches a stored outcome with the idempotency key, and reports a"
+            " `Gap` whose end is unknown",
+        ),
+        Deviation(
+            "histories",
+            "§7.6",
+            "events that any client acknowledged are missing from histories",
+            "sends no acknowledgements, which are optional (§6.5)",
+        ),
+        Deviation(
+            "event numbers",
+            "§8.3",
+            "events of a watched job have numbers of their own, which collide with the session's",
+            "recognises events by their ids and contents",
+        ),
+        EARLY_RESUMES,
+        REFUSALS,
+        Deviation(
+            "long frames",
+            "§4",
+            "closes a WebSocket on a frame of more than 1 MiB, and ends over stdio on a line of"
+            " more than 64 KiB",
+            "refuses a longer request with `LocalProtocolError`",
+        ),
+        Deviation(
+            "close",
+            "§6.7",
+            "`session.close` is refused; `session.bye` is taken, and not answered",
+            "sends `session.bye`",
+        ),
+    )
+    outcomes: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(DROPS, "its result, one Gap"),
+        "a streamed result ends during a drop": "ResultIncomplete, one Gap",
+    }
+
+    # -- its messages
+
+    forms: ClassVar[Forms] = Forms(
+        token="rtk_",
+        session_in_welcome=True,
+        needs_reasons=True,
+        cancels_in="envelope",
+        names_request="request_id",
+        error_fields={"details": None},
+        resume_error=names.PERMISSION_DENIED,
+        away="lost",
+        follows=False,
+        acks_free="histories",
+        watched="own",
+        renames_copies=True,
+        history_first=True,
+        counts_replayed=True,
+        short_entries=True,
+        budgets="texts",
+        last_chunk="empty",
+        acks_cancel="no",
+        ends_as_result=True,
+        stored_ends=True,
+        closes=frozenset({names.BYE}),
+        answers_close=False,
+    )

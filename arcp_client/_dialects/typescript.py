@@ -1,4 +1,4 @@
-"""The TypeScript runtime, ``@agentruntimecontrolprotocol/sdk`` on npm."""
+"""The TypeScript runtime (npm: @agentruntimecontrolprotocol/sdk). Its jobs end with their link."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from arcp_client._dialects._bound_jobs import BoundJobs
-from arcp_client._dialects._uncorrelated import Uncorrelated
+from arcp_client._dialects._dialect import DROPS, Deviation, Dialect
+from arcp_client._dialects._forms import Forms
+from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._protocol.peer import Next
+from arcp_client._wire import names
 from arcp_client._wire.messages import Bye
 from arcp_client._wire.messages import Request as Message
 from arcp_client._wire.names import text_of
@@ -16,13 +19,21 @@ from arcp_client._wire.names import text_of
 __all__ = ["TypeScript"]
 
 
-class TypeScript(Unnumbered, Uncorrelated, BoundJobs):
-    """Puts ``msg_`` before envelope ids; each agent in its inventory has a list of versions."""
+class TypeScript(Dialect, Unnumbered, Uncorrelated, BoundJobs):
+    """Ends a job at the first event that it cannot send: with the link, or with the session.
+
+    After a resume the client subscribes to each job again, which tells whether it still runs, and
+    polls it while it is silent.
+    """
 
     name: ClassVar[str] = "typescript"
-    exact_sizes: ClassVar[bool] = False
-    session_ends_jobs: ClassVar[bool] = True
-    renames: ClassVar[bool] = True
+    title: ClassVar[str] = "TypeScript"
+
+    # -- how its welcome is recognised
+
+    mark: ClassVar[str] = (
+        "envelope ids begin `msg_` and the resume token `rt_`, and each agent has `versions`"
+    )
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
@@ -30,6 +41,12 @@ class TypeScript(Unnumbered, Uncorrelated, BoundJobs):
         return (
             envelope_id.startswith("msg_") and token.startswith("rt_") and _lists_versions(welcome)
         )
+
+    # -- how the client treats it
+
+    exact_sizes: ClassVar[bool] = False
+    session_ends_jobs: ClassVar[bool] = True
+    renames: ClassVar[bool] = True
 
     def resume_refused(self) -> Next:
         # A resume that has missed nothing is refused, one event earlier is not.
@@ -41,6 +58,68 @@ class TypeScript(Unnumbered, Uncorrelated, BoundJobs):
     @property
     def confirms_goodbye(self) -> bool:
         return False
+
+    # -- what is said of it
+
+    deviations: ClassVar[tuple[Deviation, ...]] = (
+        Deviation(
+            "running jobs",
+            "§6.3, §6.7",
+            "a job ends when its link is lost or its session is closed",
+            "reports the job as lost (`JobLost`), without a `Gap`; `close` and `detach` warn, and"
+            " `run --detach` refuses",
+        ),
+        Deviation(
+            "resume",
+            "§6.3",
+            "a resume that missed nothing is refused",
+            "resumes from one event earlier",
+        ),
+        Deviation(
+            "refused submit",
+            "§7.5, §12",
+            "comes as the `job.error` of a made-up job",
+            "takes it as the answer to the submit",
+        ),
+        REFUSALS,
+        Deviation(
+            "close",
+            "§6.7",
+            "`session.close` is refused; `session.bye` is taken, and not answered",
+            "sends `session.bye`",
+        ),
+    )
+    outcomes: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(DROPS, "JobLost"),
+        "listing": "running ones",
+        "an ended job is watched": "JobNotFound",
+        "a key is used in a later session": "JobLost",
+        "the session is closed": "gone",
+    }
+
+    # -- its messages
+
+    forms: ClassVar[Forms] = Forms(
+        ids="msg",
+        token="rt_",
+        lists_common_features=True,
+        needs_session="all but the hello",
+        cancels_in="envelope",
+        refuses="job",
+        refuses_late_cancel=True,
+        bad_token="error",
+        away="dies",
+        follows=False,
+        caught_up=False,
+        renames_copies=True,
+        history_first=True,
+        ended="JOB_NOT_FOUND",
+        lists_ended=False,
+        makes_traces=True,
+        last_chunk="empty",
+        closes=frozenset({names.BYE}),
+        answers_close=False,
+    )
 
 
 def _lists_versions(welcome: Mapping[str, Any]) -> bool:

@@ -1,10 +1,16 @@
-"""A runtime that is not recognised: it is taken at the specification's word."""
+"""A runtime that is not recognised: the client expects what the specification says."""
 
 from __future__ import annotations
 
-from arcp_client._protocol.peer import Peer
+from typing import ClassVar
+
+from arcp_client._dialects._dialect import Dialect
 
 __all__ = ["Unspecified"]
 
-Unspecified = Peer
-"""Its frames may overtake one another for half a second, as far as is known."""
+
+class Unspecified(Dialect):
+    """Every default of `Peer`. Frames may overtake one another, as far as is known."""
+
+    title: ClassVar[str] = "specification"
+    mark: ClassVar[str] = "no mark of another runtime"

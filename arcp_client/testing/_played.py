@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from arcp_client._dialects import Forms
 from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_prefixed_id, now_text
-from arcp_client.testing._forms import Forms
 from arcp_client.testing._script import (
     Accept,
     Chunk,
@@ -363,11 +363,11 @@ class PlayedJob:
         ]
         facts = {
             "job_id": self.id,
-            "current_status": self.status.replace("timed_out", "timedout")
-            if self.forms.name == "csharp"
+            "current_status": self.forms.timed_out
+            if self.status == wire.TIMED_OUT
             else self.status,
             "agent": self.agent,
-            "replayed": len(past) if self.forms.name == "python" else bool(past),
+            "replayed": len(past) if self.forms.counts_replayed else bool(past),
             "subscribed_from": session.seq,
         }
         return [self.copy(frame, watcher) for frame in past], facts

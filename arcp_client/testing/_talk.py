@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from arcp_client._dialects import Forms
 from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_prefixed_id, new_trace_id, now_text
-from arcp_client.testing._forms import Forms, objection
 from arcp_client.testing._line import Line
 from arcp_client.testing._played import Frame, PlayedJob, PlayedSession
 from arcp_client.testing._script import Answer, Drop, Later, Raw, Refuse, Withhold
@@ -19,7 +19,9 @@ __all__ = ["Host", "Talk"]
 class Host(Protocol):
     """What all links of one scripted runtime share."""
 
+    name: str
     forms: Forms
+    legacy: bool
     features: list[str]
     sessions: dict[str, PlayedSession]
     jobs: dict[str, PlayedJob]
@@ -82,7 +84,7 @@ class Talk(Line):
 
     def _take(self, frame: Frame) -> None:
         kind = str(frame.get("type"))
-        why = objection(self._forms.name, frame)
+        why = self._forms.objection(frame)
         if why is not None:
             self._host.object(why, frame)
         usual = self._usual(kind, why)
@@ -117,7 +119,7 @@ class Talk(Line):
 
     def _greet(self, hello: Frame) -> None:
         payload = hello["payload"]
-        if self._forms.name == "legacy":
+        if self._host.legacy:
             self._refuse_legacy()
         elif not self._host.accepts(str((payload.get("auth") or {}).get("token", ""))):
             self._refuse_token(hello)
@@ -137,10 +139,11 @@ class Talk(Line):
         if self._forms.bad_token != "close":
             error = self._forms.error(wire.UNAUTHENTICATED, "invalid bearer token")
             frame = {**self._envelope(hello), "type": wire.SESSION_ERROR, "payload": error}
-            if self._forms.name == "ruby":
-                frame["session_id"] = hello.get("session_id")
-            elif self._forms.name == "csharp":
-                frame["session_id"] = new_prefixed_id("sess")
+            match self._forms.bad_token_session:
+                case "proposed":
+                    frame["session_id"] = hello.get("session_id")
+                case "new":
+                    frame["session_id"] = new_prefixed_id("sess")
             self.send(frame)
         if self._forms.bad_token != "error":
             self.drop()
@@ -159,7 +162,7 @@ class Talk(Line):
 
     def _open(self, hello: Frame) -> None:
         offered = (hello["payload"].get("capabilities") or {}).get("features") or []
-        own = hello.get("session_id") if self._forms.name == "ruby" else None
+        own = hello.get("session_id") if self._forms.session_of_client else None
         session_id = str(own) if own else new_prefixed_id("sess")
         common = frozenset(offered).intersection(self._host.features)
         session = PlayedSession(self._forms, session_id, common)
@@ -181,7 +184,7 @@ class Talk(Line):
 
     def _refuse_resume(self, hello: Frame) -> None:
         error = self._forms.error(self._forms.resume_error, "the session cannot be resumed")
-        kind = wire.JOB_ERROR if self._forms.errors == "java" else wire.SESSION_ERROR
+        kind = wire.JOB_ERROR if self._forms.refuses == "same id" else wire.SESSION_ERROR
         self.send({**self._envelope(hello), "type": kind, "payload": error})
         self.drop()
 
@@ -189,7 +192,9 @@ class Talk(Line):
         old, session.link, self.session = session.link, self, session
         if isinstance(old, Talk):
             old.drop()
-        payload = self._forms.welcome(session.id, session.token, self._host.features, offered)
+        payload = self._forms.welcome(
+            f"scripted-{self._host.name}", session.id, session.token, self._host.features, offered
+        )
         agents = [self._forms.agent(name) for name in self._host.inventory()]
         payload["capabilities"]["agents"] = agents
         self.send(session.frame(wire.WELCOME, payload))
@@ -216,22 +221,22 @@ class Talk(Line):
         if session is None:
             self.send({**self._envelope(request), "type": wire.SESSION_ERROR, "payload": payload})
             return
-        match forms.errors:
-            case "go":
+        match forms.refuses:
+            case "request_id":
                 payload["request_id"] = request["id"]
-            case "ruby":
+            case "reply_to":
                 payload["reply_to"] = request["id"]
                 if request.get("job_id"):
                     payload["final_status"] = wire.ERROR
                     self.send(session.frame(wire.JOB_ERROR, payload, job_id=about))
                     return
-            case "java":
+            case "same id":
                 top = {"id": request["id"], "trace_id": request.get("trace_id")}
                 if request.get("job_id"):
                     top["job_id"] = about
                 self.send(session.frame(wire.JOB_ERROR, payload, **top))
                 return
-            case "typescript" if (submit and code in _MADE_UP) or (about and code in _ABOUT):
+            case "job" if (submit and code in _MADE_UP) or (about and code in _ABOUT):
                 payload["final_status"] = wire.ERROR
                 made_up = about or new_prefixed_id("job")
                 self.send(session.numbered(wire.JOB_ERROR, payload, job_id=made_up))
@@ -251,7 +256,7 @@ class Talk(Line):
             self._refuse(frame, code, f"there is no agent {payload['agent']}")
             return
         trace_id = frame.get("trace_id")
-        if trace_id is None and self._forms.name in ("typescript", "csharp", "go"):
+        if trace_id is None and self._forms.makes_traces:
             trace_id = new_trace_id()
         self._host.start(
             payload["agent"],
@@ -287,7 +292,7 @@ class Talk(Line):
     def _cancel(self, frame: Frame) -> None:
         job_id = frame.get("job_id") or frame["payload"].get("job_id")
         job = self._host.jobs.get(str(job_id))
-        if job is None or (job.over and self._forms.errors == "typescript"):
+        if job is None or (job.over and self._forms.refuses_late_cancel):
             self._refuse(frame, wire.JOB_NOT_FOUND, "there is no such job", job_id=str(job_id))
         elif not job.over:
             job.cancel()
@@ -320,7 +325,7 @@ class Talk(Line):
 
     def _list(self, frame: Frame) -> None:
         assert self.session is not None
-        if wire.LISTING not in self.session.features and self._forms.errors == "java":
+        if wire.LISTING not in self.session.features and not self._forms.answers_unagreed:
             return
         jobs = [
             self._forms.entry(
@@ -336,7 +341,7 @@ class Talk(Line):
             for job in self._host.jobs.values()
             if self._forms.lists_ended or not job.over
         ]
-        listed = None if not jobs and self._forms.name == "go" else jobs
+        listed = None if not jobs and self._forms.null_listing else jobs
         self._reply(frame, wire.JOBS, {"jobs": listed, "next_cursor": None})
 
     def _ping(self, frame: Frame) -> None:

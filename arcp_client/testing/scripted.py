@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
+from arcp_client._dialects import DIALECTS, SPECIFICATION, Forms
 from arcp_client._security import AllowedHosts, WrongTokens
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client._wire import names as wire
@@ -20,7 +21,6 @@ from arcp_client._wire.ids import new_prefixed_id, now_text
 from arcp_client.runtime._connection.connection import Arrival
 from arcp_client.runtime.limits import Limits
 from arcp_client.runtime.serving import Server, WebSockets
-from arcp_client.testing._forms import FORMS
 from arcp_client.testing._played import Frame, PlayedJob, PlayedSession
 from arcp_client.testing._script import (
     Accept,
@@ -62,6 +62,16 @@ __all__ = [
     "Withhold",
 ]
 
+_SPEC, _LEGACY = "spec", "legacy"
+
+
+def _forms_of(dialect: str) -> Forms:
+    if dialect in (_SPEC, _LEGACY):
+        return SPECIFICATION.forms
+    if dialect not in DIALECTS:
+        raise ValueError(f"dialect is one of {', '.join([_SPEC, *DIALECTS, _LEGACY])}")
+    return DIALECTS[dialect].forms
+
 
 class ScriptedRuntime:
     """A runtime that speaks one dialect and does what a script says.
@@ -84,8 +94,9 @@ class ScriptedRuntime:
     have refused or passed over is in `objections`.
 
     Args:
-        dialect: ``python``, ``typescript``, ``csharp``, ``java``, ``go``, ``ruby``, ``spec``, or
-            ``legacy`` for the older family, which takes no session of this protocol.
+        dialect: a runtime, by the name that ``SessionInfo.dialect`` has for it; ``spec`` for the
+            specification; or ``legacy`` for the older family, which takes no session of this
+            protocol.
         agents: the script of each agent, by name.
         answers: by message type, what becomes of the first requests of that type, in order; all
             that follow get the usual answer. ``None`` stands for the usual answer.
@@ -93,6 +104,7 @@ class ScriptedRuntime:
         tokens: the bearer tokens that it takes; any by default.
 
     Attributes:
+        name: of the dialect.
         heard: every frame of the client, oldest first.
         said: every frame to the client, oldest first.
         objections: what this dialect would not have understood, each with its frame.
@@ -110,9 +122,9 @@ class ScriptedRuntime:
         features: Iterable[str] = wire.FEATURES,
         tokens: Iterable[str] | None = None,
     ) -> None:
-        if dialect not in FORMS:
-            raise ValueError(f"dialect is one of {', '.join(FORMS)}")
-        self.forms = FORMS[dialect]
+        self.name = dialect
+        self.forms = _forms_of(dialect)
+        self.legacy = dialect == _LEGACY
         self.features = list(features)
         self.sessions: dict[str, PlayedSession] = {}
         self.jobs: dict[str, PlayedJob] = {}
@@ -133,7 +145,7 @@ class ScriptedRuntime:
     @property
     def target(self) -> str:
         """Who is connected to."""
-        return f"scripted:{self.forms.name}"
+        return f"scripted:{self.name}"
 
     async def connect(self) -> Transport:
         """Open a new in-memory link."""
@@ -306,7 +318,7 @@ class ScriptedRuntime:
         if parent is not None:
             payload["parent_job_id"] = parent
         told = {name: value for name, value in payload.items() if value is not None}
-        trace = trace_id if self.forms.name != "ruby" else None
+        trace = trace_id if self.forms.says_traces else None
         accepted = session.frame(wire.ACCEPTED, told, job_id=job_id, trace_id=trace)
         job = PlayedJob(
             job_id,

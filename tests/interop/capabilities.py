@@ -1,7 +1,8 @@
-"""What an application gets of each runtime, capability by capability, as a table and as probes.
+"""Probes what an application gets from a runtime.
 
-A probe does something with a client and says in a few words what came of it. `TABLE` has what is
-to come of it with every runtime; the tests compare, and the page on interoperability shows it.
+A probe uses a client and returns the outcome in a few words. The usual outcome stands beside the
+probe, and what else a runtime leads to in the file of its dialect. The tests compare, and the page
+on interoperability shows it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, Protocol
 
@@ -25,12 +27,17 @@ from arcp_client import (
     Timeouts,
     events,
 )
+from arcp_client._dialects import DIALECTS, SPECIFICATION
+from arcp_client._dialects.own import Own
 from arcp_client.errors import ArcpError, JobNotFound
 from arcp_client.testing.scripted import Chunk, Emit, Fail, Finish, Script, Wait
 
-__all__ = ["AGENTS", "PROBES", "RUNTIMES", "TABLE", "Peer", "linked_again"]
+__all__ = ["AGENTS", "PROBES", "RUNTIMES", "Peer", "Probe", "linked_again", "outcome_of"]
 
-RUNTIMES: Final = ("arcp-client", "spec", "python", "typescript", "csharp", "java", "go", "ruby")
+RUNTIMES: Final = tuple(
+    sorted(DIALECTS, key=lambda name: (name not in (Own.name, SPECIFICATION.name), name))
+)
+"""All dialects: this package's runtime and the specification first."""
 
 AGENTS: Final[Mapping[str, Script]] = {
     "steps": (*(Emit("progress", {"current": n}) for n in range(1, 4)), Finish("done")),
@@ -363,94 +370,75 @@ async def closed(peer: Peer) -> str:
         return f"{status}; {await outcome(view)}"
 
 
-PROBES: Final[Mapping[str, Callable[[Peer], Awaitable[str]]]] = {
-    "Its dialect is recognised as (§6.2)": recognised,
-    "A wrong token (§6.1)": wrong_token,
-    "A ping (§6.4)": round_trip,
-    "A job with events (§7.1, §8)": runs,
-    "Chunked results (§8.4)": chunked,
-    "A job that fails (§7.3)": fails,
-    "A cancelled job (§7.4)": cancelled,
-    "A budget in the acceptance (§9.6)": budgets,
-    "An unknown agent between two known ones (§7.5)": refused,
-    "The listing has (§6.6)": listed,
-    "A running job watched with history (§7.6)": watched,
-    "A streamed result watched with history (§7.6, §8.4)": watched_stream,
-    "The link of a watcher drops (§6.3, §7.6)": watch_dropped,
-    "An ended job watched with history (§7.6)": watched_late,
-    "A used key with other parameters (§7.2)": same_key,
-    "A used key in a later session (§7.2)": key_later,
-    "The link drops, and the job goes on (§6.3)": dropped,
-    "The link drops, and three jobs go on (§6.3)": three_dropped,
-    "The link drops in a streamed result (§6.3, §8.4)": stream_dropped,
-    "The link drops, and the job ends meanwhile (§6.3)": ended_while_away,
-    "The link drops, and a streamed result ends meanwhile (§6.3, §8.4)": stream_ended_while_away,
-    "The session is closed; its job is (§6.7)": closed,
-}
-"""What is tried."""
+@dataclass(frozen=True)
+class Probe:
+    """One thing that an application does.
 
-TABLE: Final[Mapping[str, Mapping[str, str]]] = {
-    "Its dialect is recognised as (§6.2)": {
-        **{name: name for name in RUNTIMES},
-        "spec": "unknown",
-    },
-    "A wrong token (§6.1)": {"*": "Unauthenticated", "java": "ConnectFailed"},
-    "A ping (§6.4)": {"*": "ok"},
-    "A job with events (§7.1, §8)": {"*": "its result"},
-    "Chunked results (§8.4)": {"*": "whole"},
-    "A job that fails (§7.3)": {"*": "JobFailed"},
-    "A cancelled job (§7.4)": {"*": "JobCancelled"},
-    "A budget in the acceptance (§9.6)": {"*": "exact", "ruby": "not told"},
-    "An unknown agent between two known ones (§7.5)": {"*": "AgentNotFound"},
-    "The listing has (§6.6)": {"*": "all", "typescript": "running ones", "go": "running ones"},
-    "A running job watched with history (§7.6)": {"*": "its result"},
-    "A streamed result watched with history (§7.6, §8.4)": {"*": "its result"},
-    "The link of a watcher drops (§6.3, §7.6)": {"*": "its result"},
-    "An ended job watched with history (§7.6)": {
-        "*": "its result",
-        "typescript": "JobNotFound",
-        "csharp": "ResultUnavailable",
-        "java": "ResultUnavailable",
-        "go": "JobNotFound",
-        "ruby": "PermissionDenied",
-    },
-    "A used key with other parameters (§7.2)": {"*": "DuplicateKey"},
-    "A used key in a later session (§7.2)": {
-        "*": "its result",
-        "typescript": "JobLost",
-        "csharp": "ResultUnavailable",
-        "java": "ResultUnavailable",
-        "go": "JobLost",
-        "ruby": "ResultUnavailable",
-    },
-    "The link drops, and the job goes on (§6.3)": {
-        "*": "its result",
-        "python": "its result, one Gap",
-        "typescript": "JobLost",
-    },
-    "The link drops, and three jobs go on (§6.3)": {
-        "*": "its result",
-        "python": "its result, one Gap",
-        "typescript": "JobLost",
-    },
-    "The link drops in a streamed result (§6.3, §8.4)": {
-        "*": "its result",
-        "python": "its result, one Gap",
-        "typescript": "JobLost",
-    },
-    "The link drops, and the job ends meanwhile (§6.3)": {
-        "*": "its result",
-        "python": "its result, one Gap",
-        "typescript": "JobLost",
-    },
-    "The link drops, and a streamed result ends meanwhile (§6.3, §8.4)": {
-        "*": "its result",
-        "python": "ResultIncomplete, one Gap",
-        "typescript": "JobLost",
-    },
-    "The session is closed; its job is (§6.7)": {
-        "*": "running; its result",
-        "typescript": "gone",
-    },
+    Attributes:
+        title: its row on the page.
+        usual: what comes of it with a runtime that keeps to the specification.
+        run: does it, and says what came of it.
+    """
+
+    title: str
+    usual: str
+    run: Callable[[Peer], Awaitable[str]]
+
+
+PROBES: Final[Mapping[str, Probe]] = {
+    "recognised": Probe("Its dialect is recognised as (§6.2)", "", recognised),
+    "wrong token": Probe("A wrong token (§6.1)", "Unauthenticated", wrong_token),
+    "ping": Probe("A ping (§6.4)", "ok", round_trip),
+    "job": Probe("A job with events (§7.1, §8)", "its result", runs),
+    "chunks": Probe("Chunked results (§8.4)", "whole", chunked),
+    "failure": Probe("A job that fails (§7.3)", "JobFailed", fails),
+    "cancel": Probe("A cancelled job (§7.4)", "JobCancelled", cancelled),
+    "budget": Probe("A budget in the acceptance (§9.6)", "exact", budgets),
+    "unknown agent": Probe(
+        "An unknown agent between two known ones (§7.5)", "AgentNotFound", refused
+    ),
+    "listing": Probe("The listing has (§6.6)", "all", listed),
+    "a running job is watched": Probe(
+        "A running job watched with history (§7.6)", "its result", watched
+    ),
+    "a streamed result is watched": Probe(
+        "A streamed result watched with history (§7.6, §8.4)", "its result", watched_stream
+    ),
+    "the link of a watcher drops": Probe(
+        "The link of a watcher drops (§6.3, §7.6)", "its result", watch_dropped
+    ),
+    "an ended job is watched": Probe(
+        "An ended job watched with history (§7.6)", "its result", watched_late
+    ),
+    "a key is used with other parameters": Probe(
+        "A used key with other parameters (§7.2)", "DuplicateKey", same_key
+    ),
+    "a key is used in a later session": Probe(
+        "A used key in a later session (§7.2)", "its result", key_later
+    ),
+    "the link drops": Probe("The link drops, and the job goes on (§6.3)", "its result", dropped),
+    "the link drops under three jobs": Probe(
+        "The link drops, and three jobs go on (§6.3)", "its result", three_dropped
+    ),
+    "the link drops in a streamed result": Probe(
+        "The link drops in a streamed result (§6.3, §8.4)", "its result", stream_dropped
+    ),
+    "the job ends during a drop": Probe(
+        "The link drops, and the job ends meanwhile (§6.3)", "its result", ended_while_away
+    ),
+    "a streamed result ends during a drop": Probe(
+        "The link drops, and a streamed result ends meanwhile (§6.3, §8.4)",
+        "its result",
+        stream_ended_while_away,
+    ),
+    "the session is closed": Probe(
+        "The session is closed; its job is (§6.7)", "running; its result", closed
+    ),
 }
-"""What comes of it, by probe and runtime; what all others have alike stands under ``*``."""
+"""What is tried, by the name that `Dialect.outcomes` has for it."""
+
+
+def outcome_of(probe: str, runtime: str) -> str:
+    """What an application gets of that runtime."""
+    kind = DIALECTS[runtime]
+    return kind.name if probe == "recognised" else kind.outcomes.get(probe, PROBES[probe].usual)

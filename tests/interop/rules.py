@@ -1,13 +1,14 @@
-"""The rules by which one client gets along with every public runtime, and which tests show them.
+"""States the rules by which one client works with every public runtime, and finds their tests.
 
-No two public runtimes of the specification's family speak it alike. What a client must put up with
-stands in `ACCEPT`, what it must send so that each of them understands in `SEND`, and what a user
-should know besides in `NOTES`. A test that shows a rule says so::
+No two public runtimes of the specification's family speak it alike. `ACCEPT` says what a client
+must accept, `SEND` what it must send so that each of them understands, and `NOTES` what a user
+should know besides. What single runtimes do differently stands in `arcp_client._dialects`. A test
+that shows a rule, or a deviation of a runtime, says so::
 
-    @rule("accept-15")
+    @rule("accept-15", "python: histories")
     def test_cancelled_comes_as_a_result() -> None: ...
 
-`tests/interop/test_rules.py` sees to it that every rule is shown and every name is that of a rule.
+`tests/interop/test_rules.py` checks that every rule is shown and that every mark names a rule.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from arcp_client._dialects import DIALECTS
 
 __all__ = ["ACCEPT", "NOTES", "RULES", "SEND", "rule", "shown"]
 
@@ -81,8 +84,8 @@ SEND: Final[Mapping[int, str]] = {
     " encodings and features.",
     4: "A resume is a hello that has the session, the token and the last number under every name;"
     " `session.resume` is never sent.",
-    5: "A session ends in the words of its runtime; one that is not known is told `session.bye`"
-    " first and `session.close` then; Java is told nothing.",
+    5: "A session ends with the message that its runtime takes, `session.close` or `session.bye`,"
+    " or without one where any message would cancel its jobs.",
     6: "A submit always has an input and a key, leaves out what is absent, and is sent again byte"
     " for byte.",
     7: "A cancel has its job in envelope and payload, and a reason; a subscription has it in the"
@@ -105,55 +108,47 @@ NOTES: Final[Mapping[int, str]] = {
     " cannot be had from that runtime: `JobLost` if it no longer knows the job,"
     " `ResultUnavailable` if it only says that the job succeeded, `ResultIncomplete` if"
     " chunks went nowhere.",
-    2: "A Java runtime closes the link without an error when it refuses a token, so the client"
-    " raises `ConnectFailed`. A session with Java is ended by dropping the link: a message"
-    " would cancel its jobs.",
-    3: "C# keeps what a job says after its link dropped, but sends it only with the next"
-    " resume. So while such a job runs, its session is resumed every 2 to 30 seconds:"
-    " nothing is lost, and events come in batches. Ruby sends them to a resumed session that"
-    " subscribes to its own job; where that is refused, the job is waited for as with C#.",
-    4: "Ruby grants leases by name, without patterns. A namespace is asked for there only if"
-    " it was asked for without a bound (`*` or `**`); of the rest nothing is granted.",
-    5: "Events of a history come in the order in which they were emitted, each once. Go mixes"
-    " the history of a job that has several observers, and Java sends live events among a"
-    " history. The session's events wait from the first of the history to its end, which the"
-    " answer to a ping tells, and until no number below the highest of them is missing: a"
-    " live event that is numbered among the history may come behind that answer. The wait is"
-    " bounded by two seconds without an event, ten in all, and `Buffer.hard` events. Then"
-    " the events stand in the order of their times, with the numbers of the places that they"
-    " come to.",
-    6: "Python and Go runtimes are sent no acknowledgements, which are optional (§6.5): these"
-    " runtimes build histories from the log that acknowledgements free, so a watcher would"
-    " miss what the submitter has processed. If another client acknowledges, a watcher gets"
-    " a shorter history, and neither it nor this client can know that.",
-    7: "Go and Java number an event before they queue it, so events of jobs that run side by"
-    " side may overtake one another. There, and with a runtime that is not recognised, a"
-    " hole in the numbers has half a second to fill itself before the session is resumed for"
-    " it.",
-    8: "Over a WebSocket the Python and Go runtimes close a link on a frame of more than 1"
-    " MiB. Over stdio the Python runtime ends at a line of more than 64 KiB, and Go's at one"
-    " of 1 MiB. A longer request is not sent: it fails at once with `LocalProtocolError`,"
-    " and the session goes on. A transport of your own that sends frames as lines says so"
-    " with an attribute `lines` (`transports.LineTransport`).",
-    9: "A TypeScript runtime ends a job when its session is closed or its link is lost. A job"
-    " whose link was lost is `JobLost`, without a `Gap`: it ended at the first event that it"
-    " could not send. `SessionInfo.jobs_run_on` is False there; `close` and `detach` log a"
-    " warning that names the open jobs, and `run --detach` refuses.",
+    2: "A session is ended in the words of its runtime; where any message would cancel the"
+    " session's jobs, the client only drops the link.",
+    3: "Where a resumed session receives nothing of earlier jobs, it is resumed every 2 to 30"
+    " seconds while such a job runs: nothing is lost, and events come in batches.",
+    4: "Where leases have no patterns, a namespace is asked for only if it was asked for without"
+    " a bound (`*` or `**`); of the rest nothing is granted.",
+    5: "Events of a history come in the order in which they were emitted, each once. Where a"
+    " runtime mixes them up, the session's events wait from the first of the history to its"
+    " end, which the answer to a ping tells, and until no number below the highest of them"
+    " is missing: a live event that is numbered among the history may come behind that"
+    " answer. The wait is bounded by two seconds without an event, ten in all, and"
+    " `Buffer.hard` events. Then the events stand in the order of their times, with the"
+    " numbers of the places that they come to.",
+    6: "Acknowledgements are optional (§6.5), and are not sent to a runtime that frees with them"
+    " what histories are made of: a watcher would miss what the submitter has processed. If"
+    " another client acknowledges, a watcher gets a shorter history, and neither it nor this"
+    " client can know that.",
+    7: "Where frames may overtake one another, a hole in the numbers has half a second to fill"
+    " itself before the session is resumed for it. A runtime that is not recognised is"
+    " treated so.",
+    8: "A request that is longer than the runtime takes is not sent: it fails at once with"
+    " `LocalProtocolError`, and the session continues. A transport of your own that sends"
+    " frames as lines says so with an attribute `lines` (`transports.LineTransport`).",
+    9: "`SessionInfo.jobs_run_on` is False for a runtime that ends jobs with their session."
+    " `close` and `detach` then log a warning that names the open jobs, and `run --detach`"
+    " refuses. A job whose link was lost is `JobLost` there, without a `Gap`: it ended at the"
+    " first event that it could not send.",
     10: "A session does not subscribe to a job that its own submit has started: the acceptance"
-    " has the trace id of that submit. Go would send each event twice, under two numbers."
-    " Where the trace id is the caller's, or the runtime does not keep it (Java), the"
-    " session subscribes, and copies are known by their envelope ids, after a restart by the"
-    " last 1,024 of them in the checkpoint.",
+    " has the trace id of that submit. Where the trace id is the caller's, or the runtime does"
+    " not keep it, the session subscribes, and copies are known by their envelope ids, after"
+    " a restart by the last 1,024 of them in the checkpoint.",
     11: "A streamed result that is not as long as its runtime stated is `ResultIncomplete` with"
     " this package's runtime and unrecognised ones. The others may count characters or"
     " estimate: there it is a warning, unless bytes are missing and no chunk said that it"
     " was the last.",
     12: "A `Gap` has the numbers of the first and the last event that will not come. Its `last`"
-    " is `None` where nobody can know: with the reason `unknown_end`, since a session that"
-    " is gone took its numbers with it; and with the reason `lost` for a job of a Python"
-    " runtime, which sends the job's events nowhere after its link dropped. There `job_id`"
-    " says whose events they are, and `first` is the next number of the session. A watcher"
-    " whose link dropped asks for the history of what it missed, so there is no `Gap`.",
+    " is `None` where the number is not known: with the reason `unknown_end`, since a session"
+    " that is gone took its numbers with it; and with the reason `lost` for a job whose events"
+    " went nowhere after its link dropped. There `job_id` says whose events they are, and"
+    " `first` is the next number of the session. A watcher whose link dropped asks for the"
+    " history of what it missed, so there is no `Gap`.",
     13: "Runtimes that begin with `session.open` and `tool.invoke` put the same version on the"
     " wire and share nothing else. Connecting to one fails within `Timeouts.open` with"
     " `ConnectFailed`, which names the message that was spoken, if there was any.",
@@ -164,8 +159,13 @@ RULES: Final[Mapping[str, str]] = {
     **{f"accept-{number}": text for number, text in ACCEPT.items()},
     **{f"send-{number}": text for number, text in SEND.items()},
     **{f"note-{number}": text for number, text in NOTES.items()},
+    **{
+        f"{kind.name}: {deviation.capability}": deviation.seen
+        for kind in DIALECTS.values()
+        for deviation in kind.deviations
+    },
 }
-"""All of them by name."""
+"""All of them by name; deviations of runtimes, too, like ``go: histories``."""
 
 
 def rule(*names: str) -> pytest.MarkDecorator:

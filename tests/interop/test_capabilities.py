@@ -6,17 +6,13 @@ import logging
 
 import pytest
 
+from arcp_client._dialects import DIALECTS, SPECIFICATION
 from arcp_client.testing import VirtualClock
 from tests.interop import peers
-from tests.interop.capabilities import PROBES, RUNTIMES, TABLE
+from tests.interop.capabilities import PROBES, RUNTIMES, outcome_of
 from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(20)
-
-
-def expected(probe: str, runtime: str) -> str:
-    row = TABLE[probe]
-    return row.get(runtime) or row["*"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +21,11 @@ def quiet() -> None:
     logging.getLogger("arcp.runtime.server").setLevel(logging.CRITICAL)
 
 
-def test_the_table_has_a_row_for_every_probe() -> None:
-    assert list(TABLE) == list(PROBES)
-    for row in TABLE.values():
-        assert set(row) <= {"*", *RUNTIMES}
+def test_every_outcome_of_a_dialect_is_that_of_a_probe_and_not_the_usual_one() -> None:
+    for kind in DIALECTS.values():
+        for probe, outcome in kind.outcomes.items():
+            assert outcome != PROBES[probe].usual
+    assert SPECIFICATION.outcomes == DIALECTS["arcp-client"].outcomes == {}
 
 
 @rule("note-1", "note-9")
@@ -40,12 +37,12 @@ def test_an_application_gets_what_the_table_says(probe: str, runtime: str) -> No
         # This package's own runtime needs no script to play it.
         make = peers.live if runtime == "arcp-client" else peers.scripted
         async with make(runtime) as peer:
-            return await PROBES[probe](peer)
+            return await PROBES[probe].run(peer)
 
-    assert VirtualClock().run(scenario()) == expected(probe, runtime)
+    assert VirtualClock().run(scenario()) == outcome_of(probe, runtime)
 
 
 @pytest.mark.parametrize("probe", PROBES)
 async def test_the_script_for_python_does_what_the_reference_does(probe: str) -> None:
     async with peers.live("python") as peer:
-        assert await PROBES[probe](peer) == expected(probe, "python")
+        assert await PROBES[probe].run(peer) == outcome_of(probe, "python")

@@ -124,6 +124,7 @@ async def test_no_runtime_objects_to_anything_that_is_sent(dialect: str) -> None
         assert "null" not in re.sub(r"'input': None", "", str(runtime.heard)).lower()
 
 
+@rule("ruby: leases")
 @rule("note-4")
 @rule("send-6")
 @every_dialect
@@ -142,6 +143,7 @@ async def test_a_lease_is_asked_for_in_the_form_that_its_runtime_grants(dialect:
 # ------------------------------------------------------------------ closes
 
 
+@rule("java: close")
 @rule("note-2")
 @rule("send-5", "accept-26")
 @pytest.mark.parametrize(
@@ -181,6 +183,7 @@ async def test_a_runtime_that_ends_the_session_is_gone_back_to(kind: str) -> Non
 # ------------------------------------------------------------------ the handshake
 
 
+@rule("java: wrong token")
 @rule("note-2")
 @rule("accept-4")
 @every_dialect
@@ -237,6 +240,12 @@ async def test_whatever_the_older_family_says_is_named(kind: str) -> None:
 # ------------------------------------------------------------------ whose error is it
 
 
+@rule(
+    "typescript: refusals",
+    "csharp: refusals",
+    "java: refused submit",
+    "typescript: refused submit",
+)
 @rule("accept-6", "accept-7", "accept-8", "send-11")
 @every_dialect
 @pytest.mark.parametrize("bad", [0, 1, 2])
@@ -428,9 +437,10 @@ _DONE = {
 }
 
 
+@rule("go: event order", "java: event order")
 @rule("note-7")
 @rule("accept-18")
-@pytest.mark.parametrize("dialect", ["go", "spec"])
+@pytest.mark.parametrize("dialect", ["go", "java", "spec"])
 async def test_events_that_overtake_one_another_come_in_order_over_the_same_link(
     dialect: str,
 ) -> None:
@@ -615,6 +625,7 @@ def test_a_typescript_job_that_died_with_its_link_is_lost_and_said_to_be() -> No
     VirtualClock().run(scenario())
 
 
+@rule("ruby: running jobs")
 @rule("note-3")
 @rule("accept-22")
 async def test_a_ruby_session_hears_of_its_job_again_by_subscribing_to_it() -> None:
@@ -635,6 +646,7 @@ async def test_a_ruby_session_hears_of_its_job_again_by_subscribing_to_it() -> N
         assert len(runtime.sessions) == 1
 
 
+@rule("python: early resumes", "java: early resumes", "go: early resumes")
 @rule("accept-24")
 @pytest.mark.parametrize(
     ("dialect", "code"),
@@ -727,6 +739,7 @@ COUNTS: list[Any] = [
 ]
 
 
+@rule("python: histories", "go: histories")
 @rule("note-6")
 @rule("send-9")
 @every_dialect
@@ -806,6 +819,7 @@ def told(runtime: ScriptedRuntime, session: str | None = None) -> list[int]:
 # ------------------------------------------------------------------ one's own new job
 
 
+@rule("java: repeated submits", "go: own jobs")
 @rule("note-10")
 @rule("accept-9")
 @pytest.mark.parametrize("key", [None, "k"])

@@ -67,6 +67,7 @@ def gaps(seen: list[events.Event]) -> list[events.Gap]:
     return [event for event in seen if isinstance(event, events.Gap)]
 
 
+@rule("python: running jobs")
 @rule("note-12")
 @rule("accept-22")
 async def test_a_running_job_is_followed_again_after_a_drop(

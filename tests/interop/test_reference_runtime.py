@@ -413,6 +413,7 @@ async def test_the_same_key_in_a_later_session_brings_everything_back(
         assert second.stats().gaps == 0
 
 
+@rule("python: histories")
 @rule("note-6")
 async def test_a_watcher_gets_all_of_what_the_submitter_has_processed(
     reference: ReferenceRuntime,

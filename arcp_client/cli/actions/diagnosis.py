@@ -1,14 +1,14 @@
 """Examines how a runtime keeps to the specification, capability by capability.
 
-The probes are harmless: nothing is started, cancelled or changed there. A client does what clients
-do, and the frames are looked at on their way.
+The probes start, cancel and change nothing. A client connects as usual, and the probes read its
+frames. What the probes cannot try comes from the runtime's file in `_dialects`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -29,6 +29,7 @@ from arcp_client import (
     Transport,
     __version__,
 )
+from arcp_client._dialects import DIALECTS
 from arcp_client.errors import AgentNotFound, FeatureNotNegotiated, RequestError, RequestTimeout
 
 __all__ = ["Diagnosis", "Finding", "examine"]
@@ -46,7 +47,7 @@ class Finding:
     Attributes:
         capability: its name.
         verdict: ``ok``, ``deviates``, ``broken``, ``not offered``, which is no fault, or
-            ``not examined``, which says nothing.
+            ``not examined``.
         section: of the specification.
         seen: what the runtime does.
         remedy: what the client does about it.
@@ -65,10 +66,12 @@ class Diagnosis:
 
     Attributes:
         session: what its welcome said.
-        findings: in the order in which they were made.
+        mark: how its dialect was recognised.
+        findings: the probes' first, then what is known.
     """
 
     session: SessionInfo
+    mark: str = ""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -78,14 +81,14 @@ class Diagnosis:
 
     @property
     def not_examined(self) -> list[str]:
-        """The capabilities of which nothing is known."""
+        """The capabilities that were not examined and of which no deviation is known."""
         return [f.capability for f in self.findings if f.verdict == "not examined"]
 
 
 async def examine(
     target: Connector, *, token: SecretStr | None = None, patience: float = 5.0
 ) -> Diagnosis:
-    """Connect to a runtime, try what does no harm, and say what came of it.
+    """Connect to a runtime and run every probe.
 
     Args:
         target: the runtime.
@@ -106,7 +109,7 @@ async def examine(
     )
     try:
         await client.connect()
-        diagnosis = Diagnosis(client.session)
+        diagnosis = Diagnosis(client.session, DIALECTS[client.session.dialect].mark)
         note = diagnosis.findings.append
         note(_handshake(tap))
         note(await _ping(client))
@@ -115,9 +118,12 @@ async def examine(
         note(await _resume(client, tap, patience))
     finally:
         await client.close()
-    note(_close(tap, client.session.dialect))
-    known = _KNOWN.get(client.session.dialect, {})
-    diagnosis.findings += [known.get(name, finding) for name, finding in _NOT_EXAMINED.items()]
+    known = _known(client.session.dialect)
+    note(_close(tap, known.get("close")))
+    for finding in _NOT_EXAMINED:
+        note(known.get(finding.capability, finding))
+    examined = {finding.capability for finding in diagnosis.findings}
+    diagnosis.findings += [it for name, it in known.items() if name not in examined]
     return diagnosis
 
 
@@ -125,7 +131,7 @@ async def examine(
 
 
 class _Tap:
-    """A connector that keeps the frames that go over its links."""
+    """A connector that keeps the frames of its links."""
 
     def __init__(self, inner: Connector) -> None:
         self._inner = inner
@@ -146,7 +152,7 @@ class _Tap:
             await self._link.close(timeout=1.0)
 
     def keep(self, way: Literal["in", "out"], data: bytes) -> None:
-        """One frame passes."""
+        """Keep a frame, if it can be read."""
         try:
             frame = json.loads(data)
         except ValueError:
@@ -200,11 +206,11 @@ def _handshake(tap: _Tap) -> Finding:
         odd.append("agents are not listed as objects")
     if not isinstance(capabilities.get("features"), list):
         odd.append("no features are listed")
-    return _finding("handshake", "§6.2", odd, "reads the other forms, too")
+    return _finding("handshake", "§6.2", odd, "also reads the other forms")
 
 
 async def _ping(client: Client) -> Finding:
-    return await _asked("ping", "§6.4", client.ping, list, "goes without a heartbeat")
+    return await _asked("ping", "§6.4", client.ping, list, "works without a heartbeat")
 
 
 async def _listing(client: Client, tap: _Tap) -> Finding:
@@ -225,7 +231,7 @@ async def _listing(client: Client, tap: _Tap) -> Finding:
             found.append("entries have no created_at")
         return found
 
-    return await _asked("listing", "§6.6", ask, odd, "reads the other forms, too")
+    return await _asked("listing", "§6.6", ask, odd, "also reads the other forms")
 
 
 async def _refusal(client: Client, tap: _Tap) -> Finding:
@@ -236,11 +242,11 @@ async def _refusal(client: Client, tap: _Tap) -> Finding:
     except AgentNotFound:
         odd = []
     except RequestTimeout as error:
-        return Finding(name, "broken", section, str(error), "gives up after a time")
+        return Finding(name, "broken", section, str(error), "gives up at the deadline")
     except RequestError as error:
         odd = [f"the code is {error.code}, not AGENT_NOT_AVAILABLE"]
     except ArcpError as error:
-        return Finding(name, "broken", section, str(error), "gives up after a time")
+        return Finding(name, "broken", section, str(error), "gives up at the deadline")
     else:
         await job.cancel()
         return Finding(name, "broken", section, "an unknown agent was accepted", "nothing")
@@ -250,7 +256,7 @@ async def _refusal(client: Client, tap: _Tap) -> Finding:
     for missing in ("code", "message", "retryable"):
         if errors and missing not in errors[0]["payload"]:
             odd.append(f"the error has no {missing}")
-    return _finding(name, section, odd, "tells refusals from failures by what was asked")
+    return _finding(name, section, odd, "tells refusals from failures by the request")
 
 
 async def _resume(client: Client, tap: _Tap, patience: float) -> Finding:
@@ -261,22 +267,22 @@ async def _resume(client: Client, tap: _Tap, patience: float) -> Finding:
         async with asyncio.timeout(patience), _live_again(client):
             await tap.cut()
     except TimeoutError:
-        return Finding(name, "broken", section, "there was no second link in time", "tries on")
+        return Finding(name, "broken", section, "no second link in time", "keeps trying")
     if not client.resumed:
         seen = "the session was not resumed"
-        return Finding(name, "broken", section, seen, "starts a new session, says what is lost")
+        return Finding(name, "broken", section, seen, "starts a new session, reports losses")
     odd = []
     if tap.said("session.welcome", after=start)[-1]["payload"].get("resume_token") == before:
         odd.append("the resume token is not rotated")
     refused = tap.said("session.error", "job.error", after=start)
     if any(error["payload"].get("code") == "RESUME_WINDOW_EXPIRED" for error in refused):
         odd.append("a client that missed nothing is refused")
-    return _finding(name, section, odd, "asks again from one event earlier, keeps the token")
+    return _finding(name, section, odd, "resumes from one event earlier, or keeps the token")
 
 
 @asynccontextmanager
 async def _live_again(client: Client) -> AsyncIterator[None]:
-    """Wait at the end of the block for the next time that the client is live."""
+    """At the end of the block, wait until the client is live again."""
     live: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     links = client.stats().reconnects
 
@@ -289,65 +295,39 @@ async def _live_again(client: Client) -> AsyncIterator[None]:
     await live
 
 
-def _close(tap: _Tap, dialect: str) -> Finding:
+def _close(tap: _Tap, known: Finding | None) -> Finding:
+    """How the session ended; ``known``: why the client may have sent no message."""
     name, section = "close", "§6.7"
     if tap.said("session.closed"):
         return Finding(name, "ok", section)
-    if dialect == "java":
-        seen = "a close would cancel the session's jobs (known of this runtime, not tried)"
-        return Finding(name, "deviates", section, seen, "drops the link instead")
     if not tap.sent("session.close") and not tap.sent("session.bye"):
-        return Finding(name, "broken", section, "there was no link to close", "nothing")
+        return known or Finding(name, "broken", section, "there was no link to close", "nothing")
     if not tap.sent("session.close"):
-        seen = "session.close is not known, session.bye is, and has no reply"
-        return Finding(name, "deviates", section, seen, "says session.bye")
+        seen = "session.close is not understood; session.bye is, and has no reply"
+        return Finding(name, "deviates", section, seen, "sends session.bye")
     return Finding(name, "broken", section, "session.closed never came", "drops the link")
 
 
-_NOT_EXAMINED: Final = {
-    finding.capability: finding
-    for finding in (
-        Finding("jobs", "not examined", "§7, §8", "no job was run: this command starts nothing"),
-        Finding("running jobs", "not examined", "§6.3", "no link was lost while a job ran"),
-        Finding("histories", "not examined", "§7.6", "no job was watched"),
-    )
-}
-"""What takes a job, by name. A runtime of which more is known has that instead."""
+_NOT_EXAMINED: Final = (
+    Finding("jobs", "not examined", "§7, §8", "no job was run: this command starts nothing"),
+    Finding("running jobs", "not examined", "§6.3", "no link was lost while a job ran"),
+    Finding("histories", "not examined", "§7.6", "no job was watched"),
+)
+"""What takes a job to examine."""
 
 
-def _known(name: str, section: str, seen: str, remedy: str) -> tuple[str, Finding]:
-    seen = f"known of this runtime, not tried: {seen}"
-    return name, Finding(name, "deviates", section, seen, remedy)
-
-
-_BOUND = "after a resume nothing comes of jobs that were running"
-_FREES = "what one client acknowledged is missing from the history of another"
-_KNOWN: Final[Mapping[str, Mapping[str, Finding]]] = {
-    "python": dict([
-        _known("running jobs", "§6.3", _BOUND, "subscribes again, fetches a stored end under the"
-               " idempotency key, and says what is lost"),
-        _known("histories", "§7.6", _FREES, "acknowledges nothing"),
-    ]),
-    "typescript": dict([
-        _known("running jobs", "§6.3, §6.7", "a job ends when its link is lost or its session"
-               " closed", "finds out, and reports the job as lost"),
-    ]),
-    "csharp": dict([
-        _known("running jobs", "§6.3", _BOUND, "resumes again until their ends have come"),
-    ]),
-    "ruby": dict([
-        _known("running jobs", "§6.3", _BOUND, "resumes again until their ends have come"),
-    ]),
-    "java": dict([
-        _known("histories", "§7.6", "live events come among a history, out of order",
-               "puts them in order"),
-    ]),
-    "go": dict([
-        _known("histories", "§7.6", f"events come more than once and out of order, and {_FREES}",
-               "puts them in order, drops copies, and acknowledges nothing"),
-    ]),
-}  # fmt: skip
-"""What is known of runtimes, by dialect and capability."""
+def _known(dialect: str) -> dict[str, Finding]:
+    """What is known of runtimes that speak a dialect, by capability."""
+    return {
+        known.capability: Finding(
+            known.capability,
+            "deviates",
+            known.section,
+            f"known of this runtime, not tried: {known.seen}",
+            known.remedy,
+        )
+        for known in DIALECTS[dialect].deviations
+    }
 
 
 # ------------------------------------------------------------------ pieces
@@ -371,5 +351,5 @@ async def _asked(
     except FeatureNotNegotiated:
         return Finding(name, "not offered", section, "", remedy)
     except ArcpError as error:
-        return Finding(name, "broken", section, str(error), "gives up after a time")
+        return Finding(name, "broken", section, str(error), "gives up at the deadline")
     return _finding(name, section, odd(), remedy)

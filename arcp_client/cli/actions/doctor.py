@@ -76,7 +76,7 @@ def _say(where: Place, found: Diagnosis) -> None:
     console = terminal.out()
     for name, value in (
         ("runtime", f"{session.runtime.name} {session.runtime.version}".strip()),
-        ("dialect", session.dialect),
+        ("dialect", f"{session.dialect} ({found.mark})"),
         ("features", ", ".join(sorted(session.features)) or "none"),
     ):
         console.print(Text(f"{name:<9} {terminal.harmless(value)}"), soft_wrap=True)

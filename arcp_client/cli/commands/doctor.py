@@ -22,7 +22,7 @@ def doctor(
 ) -> int:
     """Examine how a runtime keeps to the specification.
 
-    It submits, cancels and changes nothing there. Exits with 0 only if the runtime conforms.
+    It starts no job and changes nothing there. Exits with 0 only if the runtime conforms.
     """
     from arcp_client.cli.actions import doctor as action
     from arcp_client.cli.connection import place

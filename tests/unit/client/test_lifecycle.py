@@ -457,6 +457,7 @@ def test_a_target_of_another_type_is_refused() -> None:
 # ------------------------------------------------------------------ jobs that end with a session
 
 
+@rule("typescript: running jobs")
 @rule("note-9")
 @pytest.mark.parametrize("leave", ["close", "detach"])
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def size_of(table: Table, length: int) -> int:
     return len(to_json(frame))
 
 
+@rule("python: long frames", "go: long frames")
 @rule("note-8")
 @rule("send-10")
 @pytest.mark.parametrize(

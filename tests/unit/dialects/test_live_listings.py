@@ -54,6 +54,7 @@ def play(table: Strict, line: Line) -> None:
         table.event(line.seq, JOB, line.number, **fields)
 
 
+@rule("java: histories")
 @rule("note-5")
 @rule("accept-20")
 def test_java_a_live_event_behind_the_pong_stands_in_the_order_of_the_history() -> None:
@@ -101,6 +102,7 @@ def restarted(table: Strict, mark: int) -> Strict:
     return Strict(spoken="go", checkpoint=checkpoint)
 
 
+@rule("go: own jobs")
 @rule("accept-18")
 def test_go_every_event_twice_is_delivered_once() -> None:
     table, nonce = subscribed()

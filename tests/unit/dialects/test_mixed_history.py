@@ -73,6 +73,7 @@ def go() -> Go:
     return Go()
 
 
+@rule("go: histories")
 @rule("note-5")
 @rule("accept-20")
 def test_what_comes_until_the_pong_is_delivered_by_its_times_and_once(go: Go) -> None:

@@ -61,6 +61,7 @@ def test_each_runtime_is_told_in_its_own_words(spoken: str, said: list[str]) -> 
 # ------------------------------------------------------------------ one question at a time
 
 
+@rule("python: refusals")
 @rule("accept-7", "send-11")
 def test_an_error_without_correlation_is_that_of_the_only_question(python: Table) -> None:
     first, second = python.ask(names.SUBMIT), python.ask(names.SUBMIT)
@@ -121,6 +122,7 @@ def test_a_job_that_is_cancelled_in_the_queue_ends_here_though_it_never_does_the
 # ------------------------------------------------------------------ numbers of watched jobs
 
 
+@rule("python: event numbers")
 @rule("accept-10", "accept-18")
 def test_a_watched_job_is_numbered_apart(python: Table) -> None:
     python.ask(names.SUBSCRIBE, job_id=B, history=True)
@@ -206,6 +208,7 @@ def test_an_end_that_the_resume_brings_needs_no_gap(python: Table) -> None:
     assert python.sent == []
 
 
+@rule("python: running jobs")
 @rule("accept-9", "accept-22")
 def test_an_end_that_went_nowhere_is_fetched_under_the_key(python: Table) -> None:
     submit = python.ask(names.SUBMIT)
@@ -344,6 +347,7 @@ def test_a_strict_runtime_brings_its_jobs_along() -> None:
     assert table.numbers == [1, 2, 3]
 
 
+@rule("typescript: resume")
 @rule("accept-23")
 def test_a_resume_that_missed_nothing_is_asked_again_from_one_event_before() -> None:
     typescript = Table("typescript")
@@ -357,6 +361,7 @@ def test_a_resume_that_missed_nothing_is_asked_again_from_one_event_before() -> 
     typescript.said(names.SUBSCRIBE)
 
 
+@rule("typescript: running jobs")
 @rule("accept-8", "accept-22")
 def test_a_dead_job_is_lost_and_not_taken_for_a_failed_one() -> None:
     typescript = Table("typescript")

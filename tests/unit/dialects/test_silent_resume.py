@@ -91,6 +91,7 @@ def ruby() -> Table:
     return Table("ruby")
 
 
+@rule("csharp: running jobs")
 @rule("note-3")
 @rule("accept-22")
 def test_a_job_that_ran_when_the_link_dropped_is_waited_for_by_resuming(csharp: Table) -> None:
@@ -142,6 +143,7 @@ def test_where_a_session_may_subscribe_to_its_own_job_it_hears_of_it_at_once(rub
     assert ruby.numbers[-1] == "result"
 
 
+@rule("ruby: event numbers")
 def test_a_copy_in_the_history_of_an_own_job_is_dropped(ruby: Table) -> None:
     running(ruby)
     resume(ruby)
@@ -153,6 +155,7 @@ def test_a_copy_in_the_history_of_an_own_job_is_dropped(ruby: Table) -> None:
     assert ruby.numbers == [1, 2, 3]
 
 
+@rule("ruby: running jobs")
 @rule("note-3")
 @rule("accept-22")
 @pytest.mark.parametrize("answer", ["refused", "ended", "none"])
@@ -197,6 +200,7 @@ def test_a_watched_job_is_watched_again(table: Table) -> None:
     assert causes(table) == []
 
 
+@rule("csharp: histories")
 def test_in_a_new_session_a_history_that_counts_by_job_is_asked_for_as_a_whole() -> None:
     table = Table("csharp")
     running(table)

@@ -1,0 +1,80 @@
+"""Describes a runtime: how it is recognised, what it does differently, and how it writes messages.
+
+Each public module of this package holds one `Dialect`. The protocol uses it as its `Peer` and reads
+nothing of the description. ``arcp-client doctor``, the page on interoperability and
+`arcp_client.testing.ScriptedRuntime` read nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+from arcp_client._dialects._forms import Forms
+from arcp_client._protocol.peer import Peer
+
+__all__ = ["DROPS", "EARLY_RESUMES", "RACING_NUMBERS", "Deviation", "Dialect"]
+
+
+class Deviation(NamedTuple):
+    """A deviation from the specification.
+
+    Attributes:
+        capability: where it shows, in one or two words; unique in its dialect.
+        section: of the specification.
+        seen: what the runtime does.
+        remedy: what the client does about it, or what remains to the application.
+    """
+
+    capability: str
+    section: str
+    seen: str
+    remedy: str
+
+
+class Dialect(Peer):
+    """A kind of runtime.
+
+    Attributes:
+        name: what ``SessionInfo.dialect`` says.
+        title: its name in prose.
+        mark: how its welcome is recognised, in words; `wrote` decides.
+        deviations: what it does differently.
+        outcomes: what an application gets where it gets something else from a runtime that keeps
+            to the specification, by probe (the rows of the page on interoperability).
+        forms: its messages.
+    """
+
+    title: ClassVar[str]
+    mark: ClassVar[str]
+    deviations: ClassVar[tuple[Deviation, ...]] = ()
+    outcomes: ClassVar[Mapping[str, str]] = {}
+    forms: ClassVar[Forms] = Forms()
+
+    @classmethod
+    def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
+        """Whether a runtime of this kind wrote a welcome."""
+        return False
+
+
+DROPS: Final = (
+    "the link drops",
+    "the link drops under three jobs",
+    "the link drops in a streamed result",
+    "the job ends during a drop",
+    "a streamed result ends during a drop",
+)
+"""The probes of `Dialect.outcomes` in which the link is lost."""
+
+RACING_NUMBERS: Final = Deviation(
+    "event order",
+    "§8.3",
+    "events of jobs that run side by side may overtake one another",
+    "waits half a second for a missing number before it resumes for it",
+)
+EARLY_RESUMES: Final = Deviation(
+    "early resumes",
+    "§6.3",
+    "a resume is refused until the runtime has noticed the end of the old link",
+    "tries again, with growing pauses",
+)
