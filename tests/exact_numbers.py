@@ -14,6 +14,9 @@ NUMBERS = (
     "1.50",
     "1e22",
     "0.1000000000000000055511151231257827",
+    "12345678901234567890.5",
+    "1e+22",
+    "5E-324",
 )
 """Numbers that a double, or what is written for it, would change."""
 
@@ -28,31 +31,36 @@ class ExactConnector:
 
     Attributes:
         sent: the frames of the client.
+        received: the frames of the peer, with its numbers.
     """
 
     def __init__(self, peer: Connector) -> None:
         self._peer = peer
         self.sent: list[bytes] = []
+        self.received: list[bytes] = []
 
     @property
     def target(self) -> str:
         return self._peer.target
 
     async def connect(self) -> Transport:
-        return _ExactTransport(await self._peer.connect(), self.sent)
+        return _ExactTransport(await self._peer.connect(), self.sent, self.received)
 
 
 class _ExactTransport:
-    def __init__(self, transport: Transport, sent: list[bytes]) -> None:
+    def __init__(self, transport: Transport, sent: list[bytes], received: list[bytes]) -> None:
         self._transport = transport
         self._sent = sent
+        self._received = received
 
     async def send(self, frame: bytes) -> None:
         self._sent.append(frame)
         await self._transport.send(frame)
 
     async def receive(self) -> bytes:
-        return re.sub(rb'"@([^"@]*)@"', rb"\1", await self._transport.receive())
+        frame = re.sub(rb'"@([^"@]*)@"', rb"\1", await self._transport.receive())
+        self._received.append(frame)
+        return frame
 
     async def close(self, *, timeout: float = 5.0) -> None:
         await self._transport.close(timeout=timeout)

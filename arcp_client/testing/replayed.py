@@ -18,6 +18,8 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from arcp_client import _arguments as check
 from arcp_client import events
 from arcp_client._tasks import TaskOwner
@@ -25,7 +27,15 @@ from arcp_client.client import Client
 from arcp_client.errors import ArcpError, JobFailed, LocalProtocolError, RequestError
 from arcp_client.models import ClientInfo
 from arcp_client.runtime import JobContext, Limits, Runtime, Server
-from arcp_client.transcripts import MAX_LINE, EventLine, Header, JobLine, OutcomeLine, read
+from arcp_client.transcripts import (
+    MAX_LINE,
+    EventLine,
+    Header,
+    JobLine,
+    OutcomeLine,
+    digits,
+    read,
+)
 from arcp_client.transcripts.reading import line_at
 from arcp_client.transports.base import Transport
 
@@ -294,10 +304,10 @@ class ReplayedRuntime:
                         raise JobFailed(
                             "chunks of the result were not recorded", code="RECORDING_INCOMPLETE"
                         )
-                    return event.value
+                    return _exact(line, "value", event.value)
                 if isinstance(event, events.Failed):
-                    await self._fail(event, job)
-                await self._emit(event, line.at, job, offset)
+                    await self._fail(event, line, job)
+                await self._emit(line, job, offset)
         raise JobFailed("the recording ends before the job does", code="RECORDING_ENDED")
 
     def _first(self, agent: str) -> str:
@@ -306,17 +316,17 @@ class ReplayedRuntime:
             (job_id for job_id, part in parts if part.line.agent == agent), next(iter(parts))[0]
         )
 
-    async def _fail(self, event: events.Failed, job: JobContext) -> None:
+    async def _fail(self, event: events.Failed, line: EventLine, job: JobContext) -> None:
         if event.status == "cancelled":
             # Whoever submitted it may cancel it: then it ends as it did. It interrupts this agent.
             with contextlib.suppress(ArcpError):
                 await self._client.cancel_job(job.id, event.message or None)
                 await asyncio.Event().wait()
-        raise JobFailed(
-            event.message, code=event.code, retryable=event.retryable, details=event.details
-        )
+        details = _exact(line, "details", event.details)
+        raise JobFailed(event.message, code=event.code, retryable=event.retryable, details=details)
 
-    async def _emit(self, event: events.Event, at: float, job: JobContext, position: int) -> None:
+    async def _emit(self, line: EventLine, job: JobContext, position: int) -> None:
+        event = line.event
         try:
             match event:
                 case events.ResultChunk():
@@ -324,32 +334,35 @@ class ReplayedRuntime:
                     data = base64.b64decode(event.data, validate=True) if binary else event.data
                     await job.chunk(data, event.more)
                 case events.Delegate():
-                    await self._delegate(event, at, job, position)
+                    await self._delegate(event, line, job, position)
                 case events.Gap():
-                    await job.emit("x-vendor.arcp-client.gap", _body(event))
+                    await job.emit("x-vendor.arcp-client.gap", _body(line))
                 case events.Metric(name="cost.budget.remaining", unit=unit) if unit in job.budget:
                     pass  # the runtime says so by itself
                 case events.Unknown(kind=kind, body=body):
                     shown = body if isinstance(body, dict) else {"body": body}
-                    await job.emit(kind or "x-vendor.arcp-client.unknown", shown)
+                    told = line.fields if line.fields is not None else {}
+                    found = told.get("body", told)  # without a body, it is the whole event
+                    exact = found if isinstance(found, dict) else {"body": found}
+                    await job.emit(kind or "x-vendor.arcp-client.unknown", _raw(shown, exact))
                 case _:
-                    await job.emit(event.kind, _body(event))
+                    await job.emit(event.kind, _body(line))
         except (ValueError, RequestError) as error:
             await job.log(f"an event of the kind {event.kind!r} cannot be played: {error}", "warn")
 
     async def _delegate(
-        self, event: events.Delegate, at: float, job: JobContext, position: int
+        self, event: events.Delegate, line: EventLine, job: JobContext, position: int
     ) -> None:
         child = self._parts.get(event.child_job_id or "")
         if child is None or child.delegated != position:  # each began once
-            await job.emit("x-vendor.arcp-client.delegate", _body(event))
+            await job.emit("x-vendor.arcp-client.delegate", _body(line))
             return
-        self._bases[child.line.job_id] = at
+        self._bases[child.line.job_id] = line.at
         given = {"replayed": child.line.job_id}
         try:
             await job.delegate(child.line.agent, given, delegate_id=event.delegate_id)
         except (RequestError, JobFailed):  # its lease did not say so: then as a job of its own
-            await job.emit("x-vendor.arcp-client.delegate", _body(event))
+            await job.emit("x-vendor.arcp-client.delegate", _body(line))
             self._tasks.spawn(self._begin(child.line.job_id), name="child")
 
 
@@ -371,6 +384,30 @@ def _without_circles(owners: dict[str, tuple[str, int]]) -> dict[str, tuple[str,
     return found
 
 
-def _body(event: events.Event) -> dict[str, Any]:
+def _body(line: EventLine) -> dict[str, Any]:
+    """The fields that an event has besides those of its envelope, as JSON."""
+    event = line.event
     fields = {name: value for name, value in event.to_dict().items() if name not in _SHARED}
-    return {name: value for name, value in fields.items() if value is not None}
+    stated = {name: value for name, value in fields.items() if value is not None}
+    return _raw(stated, line.fields or {})
+
+
+def _raw(body: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
+    """A body whose values are JSON, with the digits that the file has."""
+    return {name: _json(value, exact.get(name)) for name, value in body.items()}
+
+
+def _exact(line: EventLine, name: str, value: Any) -> Any:
+    """A value of an event as JSON, with the digits that the file has; ``None`` stays."""
+    return None if value is None else _json(value, (line.fields or {}).get(name))
+
+
+def _json(value: Any, exact: Any) -> Any:
+    """A value as JSON; ``exact`` is the same value with its digits, unless it was converted."""
+    if isinstance(value, str) and value.isascii():  # the runtime looks at the names of metrics
+        return value
+    try:
+        same = digits.plain(exact) == value
+        return msgspec.Raw(digits.dumps(exact if same else value, ascii=True).encode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -16,7 +16,7 @@ from typing import Any
 
 from arcp_client.events import Event, envelope
 
-__all__ = ["Digits", "dumps", "fields_of", "loads"]
+__all__ = ["Digits", "dumps", "fields_of", "has_odd_numbers", "loads", "plain"]
 
 # A number with a fraction, an exponent or a negative zero, where a value may stand. What looks like
 # one within a text costs a second reading and nothing else.
@@ -51,6 +51,26 @@ def loads(data: bytes) -> Any:
     return json.loads(data.decode("utf-8-sig"), parse_int=_whole, parse_float=_fraction)
 
 
+def has_odd_numbers(data: bytes, start: int = 0) -> bool:
+    """Whether JSON may have numbers, from this byte on, that `loads` would give as `Digits`."""
+    return _ODD.search(data, start) is not None
+
+
+def plain(value: Any) -> Any:
+    """The same value with ``int`` and ``float`` in place of `Digits`, for programs.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
+    if isinstance(value, Digits):
+        return 0 if value.text == "-0" else float(value)
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return value
+
+
 def dumps(value: Any, *, ascii: bool = False) -> str:
     """A value as one line of JSON, `Digits` as the text that they were read from.
 
@@ -72,7 +92,7 @@ def fields_of(event: Event) -> dict[str, Any]:
     """`Event.to_dict`, with `Digits` where its frame has a number that ``float`` changed."""
     fields = event.to_dict()
     frame = envelope(event)
-    if not _ODD.search(frame):
+    if not has_odd_numbers(frame):
         return fields
     try:
         told = loads(frame)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
 
@@ -186,7 +186,8 @@ class EventLine(Line):
     Attributes:
         event: the event. What does not fit its class is an `arcp_client.events.Unknown`.
         job_id: the job among whose events it came; of its own if the event names one.
-        fields: the event as the file has it; ``None`` for one that was not read from a file.
+        fields: the event as the file has it, with the digits of its numbers; ``None`` for one that
+            was not read from a file.
     """
 
     type: ClassVar[str] = "event"
@@ -301,8 +302,12 @@ _LATEST = 1e15
 """Seconds: an integer in JSON may be larger than any float."""
 
 
-def from_fields(fields: dict[str, Any]) -> Line:
+def from_fields(fields: dict[str, Any], exact: Any = None) -> Line:
     """The line that a JSON object is; the object is used up.
+
+    Args:
+        fields: the object.
+        exact: its event with the digits of numbers (`digits.loads`), if ``float`` changed some.
 
     Raises:
         ValueError: its type is known and its fields are not what that type has.
@@ -316,7 +321,10 @@ def from_fields(fields: dict[str, Any]) -> Line:
     cls = _CLASSES.get(kind)
     if cls is None:
         return OtherLine(at=float(at), kind=kind, extra=fields)
-    return cls._read(fields, float(at))
+    line = cls._read(fields, float(at))
+    if isinstance(line, EventLine) and isinstance(exact, dict):
+        return replace(line, fields=exact)
+    return line
 
 
 def _take(fields: dict[str, Any], name: str, kind: type) -> Any:

@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 
 from arcp_client import _arguments as check
 from arcp_client.errors import TranscriptError
+from arcp_client.transcripts import digits
 from arcp_client.transcripts.lines import FAMILY, SCHEMA, EndLine, Header, Line, from_fields
 
 __all__ = ["MAX_LINE", "Reader", "read"]
@@ -57,13 +58,13 @@ class Reader:
         return self.end is not None
 
     def _header(self) -> Header:
-        fields = self._fields()
-        schema = fields.get("schema") if fields is not None else None
-        if fields is None or not isinstance(schema, str) or not schema.startswith(FAMILY):
+        read = self._fields()
+        schema = read[0].get("schema") if read is not None else None
+        if read is None or not isinstance(schema, str) or not schema.startswith(FAMILY):
             raise self._wrong("this is no transcript", line=1)
         if schema != SCHEMA:
             raise self._wrong(f"this transcript is {schema}, and {SCHEMA} can be read", line=1)
-        found = self._line(fields)
+        found = self._line(*read)
         if not isinstance(found, Header):
             raise self._wrong("the first line of a transcript is its header", line=1)
         return found
@@ -77,19 +78,19 @@ class Reader:
         Raises:
             TranscriptError: it is damaged; ``line`` says where.
         """
-        fields = self._fields()
-        if fields is None:
+        read = self._fields()
+        if read is None:
             raise StopIteration
         if self.end is not None:
             raise self._wrong("there is more behind the end")
-        found = self._line(fields)
+        found = self._line(*read)
         if isinstance(found, Header):
             raise self._wrong("a second header")
         if isinstance(found, EndLine):
             self.end = found
         return found
 
-    def _fields(self) -> dict[str, Any] | None:
+    def _fields(self) -> tuple[dict[str, Any], bytes] | None:
         while True:
             try:
                 data = self._file.readline(self._max_line + 1)
@@ -104,16 +105,16 @@ class Reader:
             if not data.strip():
                 continue
             try:
-                return _object(data)
+                return _object(data), data
             except (ValueError, RecursionError) as error:
                 if not data.endswith(b"\n"):
                     self.cut = True
                     return None
                 raise self._wrong(f"the line is no JSON object: {error}") from None
 
-    def _line(self, fields: dict[str, Any]) -> Line:
+    def _line(self, fields: dict[str, Any], data: bytes) -> Line:
         try:
-            return from_fields(fields)
+            return from_fields(fields, _exact_event(data))
         except (ValueError, RecursionError) as error:
             raise self._wrong(str(error)) from None
 
@@ -162,7 +163,8 @@ def line_at(file: IO[bytes], position: int) -> Line:
     """
     try:
         file.seek(position)
-        return from_fields(_object(file.readline(MAX_LINE + 1)))
+        data = file.readline(MAX_LINE + 1)
+        return from_fields(_object(data), _exact_event(data))
     except (OSError, ValueError, RecursionError) as error:
         raise TranscriptError(f"the transcript changed while it was read: {error}") from None
 
@@ -172,6 +174,13 @@ def _object(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"it is {type(found).__name__}")
     return found
+
+
+def _exact_event(data: bytes) -> Any:
+    """The event of a line with the digits of its numbers; ``None`` if they need no care."""
+    if not digits.has_odd_numbers(data, max(data.find(b'"event":'), 0)):
+        return None
+    return digits.loads(data).get("event")
 
 
 def _no_constant(word: str) -> Any:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import msgspec
+
 from arcp_client._wire import names
 from arcp_client.errors import BudgetExhausted, LeaseExpired, PermissionDenied
 from arcp_client.runtime._jobs.job import ServerJob
@@ -83,7 +85,8 @@ class Authorizer:
 
 def _decimal(value: Any) -> Decimal:
     # By way of text: 0.1 is a tenth, not the binary number next to it.
+    text = bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
     try:
-        return Decimal(str(value))
+        return Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"a cost is a number, not {value!r}") from None
+        raise ValueError(f"a cost is a number, not {text}") from None

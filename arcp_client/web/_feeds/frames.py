@@ -23,6 +23,7 @@ __all__ = [
     "decoded",
     "encoded",
     "entry",
+    "exact",
     "frame",
     "plain",
     "position",
@@ -57,8 +58,13 @@ def encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (ValueError, OverflowError, TypeError, RecursionError):  # for example a lone surrogate
-        line = transcripts.encode(transcripts.OtherLine(kind="", extra={"value": value}))
-        return digits.dumps(digits.loads(line)["value"], ascii=True).encode()
+        return exact(value)
+
+
+def exact(value: Any) -> bytes:
+    """As `encoded`, with the digits of the numbers of `decoded`."""
+    line = transcripts.encode(transcripts.OtherLine(kind="", extra={"value": value}))
+    return digits.dumps(digits.loads(line)["value"], ascii=True).encode()
 
 
 def decoded(data: bytes) -> Any:

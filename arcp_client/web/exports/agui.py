@@ -1,20 +1,21 @@
-"""One job's events in, a run of AG-UI out: what agent front ends of others can show.
+"""Converts the events of a job to a run of AG-UI, for front ends that use that protocol.
 
-The Agent User Interaction Protocol (https://docs.ag-ui.com) has rules for a run, and every run here
-keeps them: it begins with RUN_STARTED, ends with RUN_FINISHED or RUN_ERROR, and whatever it starts
-it also ends.
+Every run follows the rules of the Agent User Interaction Protocol (https://docs.ag-ui.com): it
+starts with RUN_STARTED, ends with RUN_FINISHED or RUN_ERROR, and every message, call and step that
+it starts also ends. ``model_dump_json()`` of an event, which ``EventEncoder`` uses, writes numbers
+with the digits that the runtime sent; the fields of the event have ``int`` and ``float``.
 
 =====================  ===========================================================================
 event of the job       events of the run
 =====================  ===========================================================================
 `Status`               STEP_FINISHED for the phase before, STEP_STARTED for this one; STATE_DELTA
-`Log`                  a text message of the role ``developer``, its name being the level
-`Thought`              a span of reasoning with one message
+`Log`                  a text message of the role ``developer``, named after the level
+`Thought`              a reasoning span with one message
 `ToolCall`             TOOL_CALL_START, TOOL_CALL_ARGS, TOOL_CALL_END
 `ToolResult`           TOOL_CALL_RESULT
 `Progress`, `Metric`   STATE_DELTA of ``/progress`` and ``/metrics``
-`ResultChunk`          a text message of the assistant, piece by piece; CUSTOM for bytes
-`Completed`            a message with its text, if it is one and was not streamed; RUN_FINISHED
+`ResultChunk`          a text message of the assistant, in pieces; CUSTOM for bytes
+`Completed`            a message with the result, if it is a text in one piece; RUN_FINISHED
 `Failed`               RUN_ERROR; for a cancelled job RUN_FINISHED with the outcome ``cancelled``
 `Gap` and all others   CUSTOM ``arcp.gap``, ``arcp.artifact_ref`` …, RAW for unknown kinds
 =====================  ===========================================================================
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 try:
     from ag_ui.core import (
@@ -60,10 +61,10 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from missing
 from ag_ui.core.events import RunFinishedCancelledOutcome, RunFinishedSuccessOutcome
-from pydantic import TypeAdapter
+from pydantic import BaseModel, PrivateAttr, TypeAdapter
 
 from arcp_client import ArcpError, Event, JobHandle, events
-from arcp_client.transcripts import Scrubber
+from arcp_client.transcripts import Scrubber, digits
 from arcp_client.web._feeds import frames
 
 __all__ = ["Run", "ag_ui"]
@@ -79,17 +80,17 @@ B = TypeVar("B", bound=BaseEvent)
 async def ag_ui(
     job: JobHandle, *, thread_id: str | None = None, run_id: str | None = None
 ) -> AsyncIterator[BaseEvent]:
-    """A job as a run of the Agent User Interaction Protocol, live, from its first event on.
+    """Yield the events of a job, from the first one on, as a run of AG-UI.
 
-    Ends after RUN_FINISHED or RUN_ERROR. A job that is lost, or a client that is closed, is a
-    RUN_ERROR too, never a quiet end. Secrets are masked as in transcripts.
+    The last event is RUN_FINISHED or RUN_ERROR; the run of a lost job, or of a client that was
+    closed, ends with RUN_ERROR. Secrets are masked as in transcripts.
 
-    ``ag_ui.encoder.EventEncoder`` makes server-sent events of what this gives.
+    ``ag_ui.encoder.EventEncoder`` encodes the events as server-sent events.
 
     Args:
         job: the job.
-        thread_id: the conversation that the run belongs to; the job's trace by default.
-        run_id: the run; the job by default.
+        thread_id: the id of the conversation; the trace id of the job by default.
+        run_id: the id of the run; the id of the job by default.
     """
     run = Run(thread_id or job.trace_id or job.id, run_id or job.id)
     for made in run.begin(job):
@@ -98,49 +99,84 @@ async def ag_ui(
     scrubber = Scrubber(values)
     try:
         async for event in job:
-            if isinstance(event, events.Status):  # a credential may have a new value (§9.8)
+            if isinstance(event, events.Status):  # it may rotate a credential (§9.8)
                 found = [each.value for each in job.credentials.values()]
                 new = [value for value in found if value not in values]
                 if new:
                     values += new
                     scrubber = Scrubber(values)
-            for made in run.apply(_masked(event, scrubber)):
+            for made in run.apply(*_masked(event, scrubber)):
                 yield made
     except ArcpError as error:
         for made in run.fail(scrubber.text(str(error)), type(error).__name__):
             yield made
 
 
-def _masked(event: Event, scrubber: Scrubber) -> Event:
-    fields = _whole(frames.decoded(frames.plain(event, scrubber)))
+def _masked(event: Event, scrubber: Scrubber) -> tuple[Event, dict[str, Any]]:
+    """The event with its secrets masked, and its fields with the digits of their numbers."""
+    fields = _well_formed(frames.decoded(frames.plain(event, scrubber)))
+    values = digits.plain(fields)
     try:
-        return _EVENT.validate_python(fields)
-    except ValueError:  # a mask stands where its class wants something else
-        return events.Unknown(
-            kind=event.kind, id=event.id, ts=event.ts, job_id=event.job_id, body=fields
+        return _EVENT.validate_python(values), fields
+    except ValueError:  # the mask does not fit the type of its field
+        unknown = events.Unknown(
+            kind=event.kind, id=event.id, ts=event.ts, job_id=event.job_id, body=values
         )
+        return unknown, {"body": fields}
 
 
-def _whole(value: Any) -> Any:
-    """The value without halves of characters, which AG-UI's classes refuse."""
+def _well_formed(value: Any) -> Any:
+    """The value with a replacement for lone surrogates, which AG-UI's classes refuse."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [_well_formed(each) for each in value]
     if isinstance(value, dict):
-        return {_whole(name): _whole(each) for name, each in value.items()}
+        return {_well_formed(name): _well_formed(each) for name, each in value.items()}
     return value
 
 
+class _ExactNumbers(BaseModel):
+    """Part of an event whose JSON has numbers that ``float`` would write with other digits."""
+
+    _exact: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def keep_digits(self, fields: dict[str, Any]) -> None:
+        """Use these values, which have the digits of their numbers, in the JSON."""
+        self._exact = fields
+
+    def model_dump_json(self, **options: Any) -> str:
+        """The event as JSON in one line, in ASCII."""
+        layout = {"indent", "ensure_ascii"}
+        chosen = {name: value for name, value in options.items() if name not in layout}
+        dumped = self.model_dump(mode="json", **chosen)
+        exact = {name: value for name, value in self._exact.items() if name in dumped}
+        return frames.exact(dumped | exact).decode()
+
+
+_EXACT: dict[type[BaseEvent], Any] = {
+    kind: type(kind.__name__, (_ExactNumbers, kind), {"__module__": __name__})
+    for kind in (CustomEvent, RawEvent, RunFinishedEvent, StateDeltaEvent)
+}
+
+
+def _has_fractions(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_fractions, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_fractions, value))
+    return isinstance(value, float | digits.Digits)
+
+
 class Run:
-    """The state of one run: what is open, and has to be ended.
+    """The state of one run, including the messages, calls and the step that have to be ended.
 
     Args:
-        thread_id: the conversation.
-        run_id: the run.
+        thread_id: the id of the conversation.
+        run_id: the id of the run.
 
     Attributes:
-        over: RUN_FINISHED or RUN_ERROR was given; nothing follows.
+        over: whether RUN_FINISHED or RUN_ERROR was yielded.
     """
 
     def __init__(self, thread_id: str, run_id: str) -> None:
@@ -153,10 +189,11 @@ class Run:
         self._calls: OrderedDict[str, str] = OrderedDict()
         self._metrics: set[str] = set()
         self._at: int | None = None
+        self._fields: dict[str, Any] = {}
         self.over = False
 
     def begin(self, job: JobHandle) -> Iterator[BaseEvent]:
-        """How it begins."""
+        """The events that start the run."""
         yield RunStartedEvent(
             thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL_VERSION
         )
@@ -172,16 +209,22 @@ class Run:
             }
         )
 
-    def apply(self, event: Event) -> Iterator[BaseEvent]:
-        """What the job's next event is in the run; nothing after the end."""
+    def apply(self, event: Event, fields: dict[str, Any] | None = None) -> Iterator[BaseEvent]:
+        """The events of the run for the next event of the job; none after the end.
+
+        Args:
+            event: the event.
+            fields: its fields with the digits of their numbers; those of the event by default.
+        """
         if self.over:
             return
+        self._fields = event.to_dict() if fields is None else fields
         self._count += 1
         self._at = int(event.ts.timestamp() * 1000) if event.ts is not None else None
         yield from self._of(event)
 
     def fail(self, message: str, code: str) -> Iterator[BaseEvent]:
-        """How it ends if nobody knows how the job does."""
+        """The events that end the run of a job whose end is unknown."""
         if self.over:
             return
         self._at = None
@@ -193,7 +236,12 @@ class Run:
     def _event(self, kind: type[B], **fields: Any) -> B:
         if kind is RunErrorEvent or kind is RunFinishedEvent:
             self.over = True
-        return kind(timestamp=self._at, **fields)
+        exact = {name: value for name, value in fields.items() if _has_fractions(value)}
+        if not exact:
+            return kind(timestamp=self._at, **fields)
+        made = _EXACT[kind](timestamp=self._at, **digits.plain(fields))
+        made.keep_digits(exact)
+        return cast(B, made)
 
     def _id(self, name: str = "") -> str:
         return f"{self._run_id}:{name or self._count}"
@@ -211,7 +259,7 @@ class Run:
             case events.ToolResult():
                 yield from self._answer(event)
             case events.Progress():
-                yield self._state(progress=_body(event))
+                yield self._state(progress=self._body(event))
             case events.Metric():
                 yield self._metric(event)
             case events.ResultChunk():
@@ -221,12 +269,18 @@ class Run:
             case events.Failed():
                 yield from self._failed(event)
             case events.Unknown():
-                yield self._event(RawEvent, event=_body(event), source="arcp")
+                yield self._event(RawEvent, event=self._body(event), source="arcp")
             case _:
                 yield self._custom(event)
 
+    def _body(self, event: Event) -> dict[str, Any]:
+        """The fields of the event that are not those of its envelope."""
+        if isinstance(event, events.Unknown):
+            return {"kind": event.kind, "body": self._fields.get("body")}
+        return {name: value for name, value in self._fields.items() if name not in _ENVELOPE}
+
     def _custom(self, event: Event) -> BaseEvent:
-        return self._event(CustomEvent, name=f"arcp.{event.kind}", value=_body(event))
+        return self._event(CustomEvent, name=f"arcp.{event.kind}", value=self._body(event))
 
     def _state(self, **values: Any) -> BaseEvent:
         # "add" replaces what is there (RFC 6902, 4.1).
@@ -263,34 +317,36 @@ class Run:
             self._step = None
 
     def _call(self, event: events.ToolCall) -> Iterator[BaseEvent]:
-        # An agent may use an id twice; in a run each call has its own.
+        # An agent may use an id twice; AG-UI needs a different id for each call.
         call = self._id(f"call:{self._count}")
         before = self._calls.pop(event.call_id, None)
         if before is not None:
             yield self._unanswered(before)
         self._calls[event.call_id] = call
         yield self._event(ToolCallStartEvent, tool_call_id=call, tool_call_name=event.tool)
-        yield self._event(ToolCallArgsEvent, tool_call_id=call, delta=_json(event.args))
+        args = _json(self._fields.get("args"))
+        yield self._event(ToolCallArgsEvent, tool_call_id=call, delta=args)
         yield self._event(ToolCallEndEvent, tool_call_id=call)
         if len(self._calls) > _CALLS:
             yield self._unanswered(self._calls.popitem(last=False)[1])
 
     def _answer(self, event: events.ToolResult) -> Iterator[BaseEvent]:
         call = self._calls.pop(event.call_id, None)
-        if call is None:  # it answers nothing that this run has
+        if call is None:  # the run has no such call
             yield self._custom(event)
             return
-        told = event.result if event.error is None else {"error": event.error}
+        error = self._fields.get("error")
+        outcome = self._fields.get("result") if error is None else {"error": error}
         yield self._event(
             ToolCallResultEvent,
             message_id=self._id(),
             tool_call_id=call,
-            content=told if isinstance(told, str) else _json(told),
+            content=outcome if isinstance(outcome, str) else _json(outcome),
             role="tool",
         )
 
     def _unanswered(self, call: str) -> BaseEvent:
-        """A call without a result would look as if the front end had to answer it."""
+        """The result of a call without one: a front end would think that it has to answer it."""
         return self._event(
             ToolCallResultEvent,
             message_id=f"{call}:none",
@@ -304,7 +360,7 @@ class Run:
             return self._custom(event)
         self._metrics.add(event.name)
         key = event.name.replace("~", "~0").replace("/", "~1")
-        value = {"value": event.value, "unit": event.unit, "dimensions": event.dimensions}
+        value = {name: self._fields.get(name) for name in ("value", "unit", "dimensions")}
         return self._state(**{f"metrics/{key}": value})
 
     def _chunk(self, event: events.ResultChunk) -> Iterator[BaseEvent]:
@@ -333,7 +389,7 @@ class Run:
             RunFinishedEvent,
             thread_id=self._thread_id,
             run_id=self._run_id,
-            result=event.value,
+            result=self._fields.get("value"),
             outcome=RunFinishedSuccessOutcome(),
         )
 
@@ -352,7 +408,7 @@ class Run:
             yield self._event(RunErrorEvent, message=message, code=event.code)
 
     def _closed(self) -> Iterator[BaseEvent]:
-        """The ends of all that is open."""
+        """The events that end the open messages, calls and the step."""
         for message in self._texts.values():
             yield self._event(TextMessageEndEvent, message_id=message)
         self._texts.clear()
@@ -366,12 +422,5 @@ _ENVELOPE = frozenset(
 )
 
 
-def _body(event: Event) -> Any:
-    """What an event says, without its envelope."""
-    if isinstance(event, events.Unknown):
-        return {"kind": event.kind, "body": event.body}
-    return {name: value for name, value in event.to_dict().items() if name not in _ENVELOPE}
-
-
 def _json(value: Any) -> str:
-    return frames.encoded(value).decode()
+    return frames.exact(value).decode()

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from arcp_client import Client, JobContext, Runtime, errors, events
 from arcp_client.errors import JobFailed
@@ -17,11 +23,14 @@ from arcp_client.transcripts import (
     Header,
     JobLine,
     Line,
+    Reader,
     Recording,
     Writer,
+    encode,
     read,
     write,
 )
+from tests.exact_numbers import NUMBERS, ExactConnector
 
 
 def said(found: list[events.Event]) -> list[tuple[str, dict[str, Any]]]:
@@ -399,3 +408,97 @@ async def test_a_job_of_an_agent_that_no_runtime_could_have_is_played(
     async with asyncio.timeout(20), ReplayedRuntime(tmp_path / "t", speed=None) as runtime:
         await runtime.played()
     assert list(runtime.jobs) == ["j"]
+
+
+NUMBER = r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?"
+
+
+def line(at: float, job_id: str, event: str) -> bytes:
+    return f'{{"type":"event","at":{at},"event":{{"job_id":"{job_id}",{event}}}}}\n'.encode()
+
+
+def with_numbers(numbers: list[str]) -> bytes:
+    """A transcript that has these numbers wherever an event may have one."""
+    values = f"[{','.join(numbers)}]"
+    begun = {"type": "job", "at": 0.0, "job_id": "j", "agent": "sums"}
+    failed = {**begun, "job_id": "k", "agent": "fails"}
+    return b"".join(
+        [
+            encode(Header()),
+            json.dumps(begun).encode() + b"\n",
+            json.dumps(failed).encode() + b"\n",
+            line(0.5, "j", f'"kind":"tool_call","tool":"t","call_id":"1","args":{{"n":{values}}}'),
+            line(0.5, "j", f'"kind":"tool_result","call_id":"1","result":{values}'),
+            line(0.5, "j", f'"kind":"tool_result","call_id":"1","error":{{"code":{values}}}'),
+            line(0.5, "j", f'"kind":"x-vendor.acme.note","body":{{"deep":[{{"n":{values}}}]}}'),
+            line(0.5, "j", f'"kind":"x-vendor.acme.half","body":{{"half":"\\ud800","n":{values}}}'),
+            line(0.5, "j", f'"kind":"artifact_ref","byte_size":"a size","n":{values}'),
+            *(
+                line(0.5, "j", f'"kind":"metric","name":"m","value":{n},"dimensions":{{"n":{n}}}')
+                for n in numbers
+            ),
+            *(line(0.5, "j", f'"kind":"progress","current":{n},"total":{n}') for n in numbers),
+            line(0.5, "j", f'"kind":"result","value":{{"n":{values}}}'),
+            line(0.5, "k", f'"kind":"error","status":"error","code":"X","details":{values}'),
+            encode(EndLine()),
+        ]
+    )
+
+
+async def frames_of(path: Path, agents: list[str]) -> bytes:
+    """The frames that a client receives of jobs of these agents."""
+    async with ReplayedRuntime(path, speed=None) as runtime:
+        connector = ExactConnector(runtime)
+        async with Client(connector) as client:
+            for agent in agents:
+                job = await client.submit(agent)
+                with contextlib.suppress(errors.ArcpError):
+                    await job.result()
+    return b"\n".join(connector.received)
+
+
+@given(st.lists(st.from_regex(NUMBER, fullmatch=True), min_size=1, max_size=3))
+@example(list(NUMBERS))
+async def test_numbers_are_played_with_the_digits_that_were_recorded(numbers: list[str]) -> None:
+    finite = [number for number in numbers if abs(float(number)) < float("inf")]
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "numbers.jsonl"
+        path.write_bytes(with_numbers(finite))
+        found = await frames_of(path, ["sums", "fails"])
+    values = f"[{','.join(finite)}]".encode()
+    assert found.count(b":" + values) == 8
+    for number in finite:
+        assert b'"value":%b,"dimensions":{"n":%b}' % (number.encode(), number.encode()) in found
+        assert b'"current":%b,"total":%b' % (number.encode(), number.encode()) in found
+
+
+async def test_a_number_that_no_float_can_hold_is_played_as_it_was_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_bytes(with_numbers(["1e400", "-1e400"]))
+    found = await frames_of(path, ["sums"])
+    assert found.count(b":[1e400,-1e400]") == 6
+    assert b'"value":-1e400,"dimensions":{"n":-1e400}' in found
+    assert b"number out of range" in found  # the result, which this package refuses to send
+
+
+async def test_a_replayed_cost_is_charged_with_its_digits(tmp_path: Path) -> None:
+    job = JobLine(job_id="j", agent="spends", lease={"cost.budget": ["USD:1.00"]})
+    cost = '"kind":"metric","name":"cost.model","value":0.2500000000000000000001,"unit":"USD"'
+    ended = line(0.0, "j", '"kind":"result","value":null')
+    path = tmp_path / "costs.jsonl"
+    path.write_bytes(encode(Header()) + encode(job) + line(0.0, "j", cost) + ended)
+    async with ReplayedRuntime(path, speed=None) as runtime:
+        connector = ExactConnector(runtime)
+        async with Client(connector) as client:
+            job = await client.submit("spends", lease={"cost.budget": ["USD:1.00"]})
+            await job.result()
+    found = b"\n".join(connector.received)
+    assert b'"value":0.2500000000000000000001,' in found
+    assert b'"value":0.7499999999999999999999,' in found  # what is left
+
+
+def test_a_transcript_that_is_read_and_written_again_keeps_its_digits() -> None:
+    values = [*NUMBERS, "1e400"]
+    data = with_numbers(values)
+    again = b"".join(encode(each) for each in Reader(io.BytesIO(data)))
+    assert again.count(f"[{','.join(values)}]".encode()) == 8

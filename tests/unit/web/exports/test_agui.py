@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 from ag_ui.core import BaseEvent, Event, EventType
 from ag_ui.encoder import EventEncoder
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from arcp_client import Client, JobContext, Runtime, errors, events
 from arcp_client import Event as ArcpEvent
+from arcp_client._wire.build import terminal_event, to_event
+from arcp_client._wire.codec import ControlFrame, EventFrame, decode
+from arcp_client.testing import ScriptedRuntime
+from arcp_client.testing.scripted import Emit, Finish
 from arcp_client.transcripts import Scrubber
 from arcp_client.web import ag_ui
 from arcp_client.web.exports import agui
 from arcp_client.web.exports.agui import Run, _masked
+from tests.exact_numbers import NUMBERS, ExactConnector, digits
 from tests.unit.web.kit import SOON, Gates, agents
 
 ANY: TypeAdapter[Any] = TypeAdapter(Event)
@@ -287,8 +292,8 @@ async def test_secrets_are_masked(client: Client) -> None:
 
 
 async def test_half_a_character_breaks_nothing() -> None:
-    event = _masked(events.Log(message="a \ud800 b", level="info"), Scrubber())
-    [start, content, end] = list(Run("t", "r").apply(event))
+    masked = _masked(events.Log(message="a \ud800 b", level="info"), Scrubber())
+    [start, content, end] = list(Run("t", "r").apply(*masked))
     assert content.delta == "a ? b"  # type: ignore[attr-defined]
     assert [start.message_id] == [end.message_id]  # type: ignore[attr-defined]
 
@@ -334,3 +339,77 @@ async def test_a_status_without_a_new_credential_costs_no_new_scrubber(
             run = [event async for event in ag_ui(await client.submit("phases"))]
     assert sum(event.type == EventType.STEP_STARTED for event in run) == 20
     assert len(made) == 1
+
+
+NUMBER = r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?"
+
+
+def received(payload: str, kind: str = "job.event") -> ArcpEvent:
+    """The event of a frame with this payload."""
+    data = (
+        f'{{"arcp":"1.1","id":"e","type":"{kind}","session_id":"s","job_id":"j","event_seq":1,'
+        f'"payload":{payload}}}'
+    ).encode()
+    frame = decode(data)
+    if isinstance(frame, ControlFrame):
+        return terminal_event(frame, data)
+    assert isinstance(frame, EventFrame)
+    return to_event(frame, data)
+
+
+def encoded(run: Run, event: ArcpEvent) -> str:
+    """What a front end receives for an event."""
+    return "".join(EventEncoder().encode(made) for made in run.apply(*_masked(event, Scrubber())))
+
+
+@given(st.lists(st.from_regex(NUMBER, fullmatch=True), min_size=1, max_size=3))
+@example(list(NUMBERS))
+def test_numbers_have_the_digits_of_the_frame(numbers: list[str]) -> None:
+    values = f"[{','.join(numbers)}]"
+    ts = '"ts":"2026-01-01T12:15:15.5Z"'
+    run = Run("t", "r")
+    quoted = json.dumps(f'{{"n":{values}}}')
+    call = f'{{"tool":"t","call_id":"1","args":{{"n":{values}}}}}'
+    assert f'"delta":{quoted}' in encoded(
+        run, received(f'{{"kind":"tool_call",{ts},"body":{call}}}')
+    )
+    answer = f'{{"call_id":"1","result":{{"n":{values}}}}}'
+    answered = received(f'{{"kind":"tool_result",{ts},"body":{answer}}}')
+    assert f'"content":{quoted}' in encoded(run, answered)
+    assert f'"result":{{"n":{values}}}' in encoded(run, answered)  # no call is open any more
+    other = received(f'{{"kind":"x-vendor.note",{ts},"body":{{"n":{values}}}}}')
+    assert f'"body":{{"n":{values}}}' in encoded(run, other)
+    for number in numbers:
+        body = f'{{"name":"m","value":{number},"dimensions":{{"n":{number}}}}}'
+        metric = encoded(run, received(f'{{"kind":"metric",{ts},"body":{body}}}'))
+        assert f'"value":{number},' in metric
+        assert f'"dimensions":{{"n":{number}}}' in metric
+        body = f'{{"current":{number},"total":{number}}}'
+        progress = encoded(run, received(f'{{"kind":"progress",{ts},"body":{body}}}'))
+        assert f'"current":{number},"total":{number},' in progress
+    result = received(f'{{"final_status":"success","result":{{"n":{values}}}}}', "job.result")
+    assert f'"result":{{"n":{values}}}' in encoded(run, result)
+
+
+def test_programs_read_numbers_as_int_and_float() -> None:
+    run = Run("t", "r")
+    body = '{"kind":"x-vendor.note","body":[-0,1.50,1e22,12345678901234567890]}'
+    masked, fields = _masked(received(body), Scrubber())
+    [made] = run.apply(masked, fields)
+    read = made.event["body"]  # type: ignore[attr-defined]
+    assert read == [0, 1.5, 1e22, 12345678901234567890]
+    assert [type(each) for each in read] == [int, float, float, int]
+    assert json.loads(made.model_dump_json(by_alias=True, indent=2))["event"]["body"] == read
+    assert "event" not in json.loads(made.model_dump_json(exclude={"event"}))
+
+
+async def test_numbers_that_no_float_can_hold_end_no_run() -> None:
+    """The frame is unreadable, as for every other consumer: the run has a gap in its place."""
+    script = [Emit("x-vendor.note", {"n": digits("1e400")}), Finish(None)]
+    async with (
+        ScriptedRuntime(agents={"sums": script}) as runtime,
+        Client(ExactConnector(runtime), token="t") as client,
+    ):
+        run = await collected(await client.submit("sums", None))
+    verify(run)
+    assert [event.name for event in run if event.type == EventType.CUSTOM] == ["arcp.gap"]  # type: ignore[attr-defined]
