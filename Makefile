@@ -33,7 +33,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench build lock clean
+.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench bench-compare build lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -123,6 +123,12 @@ bench: $(DEV_STAMP) $(BENCH_STAMP) ## what benchmarks/ holds
 	    [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \
 	    echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
 	done
+
+REF ?= HEAD
+COMPARE_ARGS ?=
+
+bench-compare: $(DEV_STAMP) ## this tree against REF, in pairs (COMPARE_ARGS=--instructions counts those)
+	$(BIN)/python benchmarks/compare.py $(REF) $(COMPARE_ARGS)
 
 build: $(DEV_STAMP) ## sdist and wheel, into dist/ (RELEASE_TAG=v1.2.3 checks their version)
 	rm -rf dist
