@@ -15,6 +15,7 @@ from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.errors import ArcpError, Unauthenticated
 from arcp_client.version import DOCS_URL
+from tests.e2e.shell import fresh, run
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference" / "errors"
@@ -87,15 +88,12 @@ def behind(short: str) -> str:
     return DOCS_URL + found[1].replace(".md", ".html")
 
 
-def test_what_the_command_prints_leads_somewhere(built: Path) -> None:
+def test_what_the_command_prints_leads_somewhere(built: Path, tmp_path: Path) -> None:
     for words in (
         ["watch", "x", "--url", "ws://127.0.0.1:9/"],
         ["watch", "x", "--url", "http://x"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "arcp_client.cli", *words],
-            capture_output=True, text=True, timeout=40, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = run(fresh(tmp_path), *words)
         assert done.returncode != 0
         assert done.stdout == ""
         assert leads_somewhere(behind(done.stderr.split()[-1]), built), done.stderr

@@ -15,6 +15,8 @@ from pathlib import Path
 import pexpect
 import pyte
 
+from tests.e2e.forks import Process, Spawn
+
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-m", "arcp_client.cli"]
 ESCAPE = "\x1b"
@@ -37,10 +39,26 @@ def fresh(home: Path) -> Env:
     }
 
 
+def run(
+    env: Env, *words: str, cwd: Path | None = None, input: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """A command with its streams in pipes, once it has ended."""
+    pipe = subprocess.PIPE
+    with Process(
+        [*COMMAND, *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env, cwd=cwd
+    ) as process:
+        try:
+            out, err = process.communicate(input, timeout=PATIENCE)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
 @contextmanager
 def serving(env: Env, *options: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """``arcp-client serve`` as a process; its URL, once it listens."""
-    process = subprocess.Popen(
+    process = Process(
         [*COMMAND, "serve", "--port", str(port), *options],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=HERE,
     )  # fmt: skip
@@ -57,10 +75,15 @@ def serving(env: Env, *options: str, port: int = 0) -> Iterator[tuple[str, subpr
 
 @contextmanager
 def terminal(
-    env: Env, *words: str, rows: int = 24, columns: int = 80, **more: str
+    env: Env,
+    *words: str,
+    rows: int = 24,
+    columns: int = 80,
+    interpreter: bool = False,
+    **more: str,
 ) -> Iterator[pexpect.spawn]:
-    """A command in a pseudo-terminal."""
-    child = pexpect.spawn(
+    """A command in a pseudo-terminal, with ``interpreter`` as an interpreter of its own."""
+    child = (pexpect.spawn if interpreter else Spawn)(
         COMMAND[0], [*COMMAND[1:], *words], env={**env, **more}, dimensions=(rows, columns),
         encoding="utf-8", timeout=PATIENCE,
     )  # fmt: skip

@@ -15,6 +15,7 @@ import pexpect
 import pytest
 
 from arcp_client import Client, StdioConnector
+from tests.e2e.forks import Process
 from tests.e2e.shell import (
     COMMAND,
     ESCAPE,
@@ -24,6 +25,7 @@ from tests.e2e.shell import (
     free_port,
     fresh,
     job_of,
+    run,
     serving,
     terminal,
 )
@@ -47,10 +49,7 @@ def arcp(env: Env, url: str, tmp_path: Path) -> Callable[..., Done]:
     """Runs a command against the served agents and waits for its end."""
 
     def call(*words: str, input: str = "", **more: str) -> Done:
-        return subprocess.run(
-            [*COMMAND, *words], input=input, capture_output=True, text=True, timeout=40,
-            check=False, env={**env, "ARCP_URL": url, **more}, cwd=tmp_path,
-        )  # fmt: skip
+        return run({**env, "ARCP_URL": url, **more}, *words, cwd=tmp_path, input=input)
 
     return call
 
@@ -306,14 +305,15 @@ def test_a_stderr_that_takes_nothing_changes_no_exit_code(
         reader, end = os.pipe()
         os.close(reader)
     try:
-        done = subprocess.run(
+        with Process(
             [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=end,
-            text=True, timeout=40, check=False, env={**env, "ARCP_URL": url}, cwd=tmp_path,
-        )  # fmt: skip
+            text=True, env={**env, "ARCP_URL": url}, cwd=tmp_path,
+        ) as process:  # fmt: skip
+            printed, _ = process.communicate(timeout=40)
     finally:
         os.close(end)
-    assert done.returncode == code
-    assert out in done.stdout
+    assert process.returncode == code
+    assert out in printed
 
 
 @pytest.mark.parametrize("home", ["/dev/null", "/proc", None])
@@ -533,21 +533,15 @@ async def test_serve_over_stdio(env: Env) -> None:
     ],
 )
 def test_serve_refuses(env: Env, options: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "serve", *options], capture_output=True, text=True, timeout=30, check=False,
-        env=env, cwd=HERE,
-    )  # fmt: skip
+    done = run(env, "serve", *options, cwd=HERE)
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_token_that_is_not_asked_for_opens_nothing(env: Env) -> None:
-    done = subprocess.run(
-        [*COMMAND, "serve", "--agents", "cli_agents:runtime", "--host", "0.0.0.0"],
-        capture_output=True, text=True, timeout=30, check=False, cwd=HERE,
-        env={**env, "ARCP_TOKEN": "sesame"},
-    )  # fmt: skip
+    words = ("serve", "--agents", "cli_agents:runtime", "--host", "0.0.0.0")
+    done = run({**env, "ARCP_TOKEN": "sesame"}, *words, cwd=HERE)
     assert done.returncode == 2
     assert "sesame" not in done.stderr
 
@@ -555,9 +549,6 @@ def test_a_token_that_is_not_asked_for_opens_nothing(env: Env) -> None:
 def test_a_port_in_use_is_said(env: Env, url: str) -> None:
     port = re.search(r":(\d+)/", url)
     assert port
-    done = subprocess.run(
-        [*COMMAND, "serve", "--port", port[1]], capture_output=True, text=True, timeout=30,
-        check=False, env=env,
-    )  # fmt: skip
+    done = run(env, "serve", "--port", port[1])
     assert done.returncode == 3
     assert "--port 0" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shell import fresh, serving
+from tests.e2e.shell import fresh, run, serving
 
 PROGRAM = "arcp-client"
 
@@ -74,13 +74,12 @@ def test_bash_offers_what_fits(env: dict[str, str], typed: str, offered: set[str
 
 
 def offers(env: dict[str, str], *words: str, **more: str) -> list[str]:
-    done = subprocess.run(
-        [PROGRAM], capture_output=True, text=True, timeout=40, check=False,
-        env={
-            **env, "_ARCP_CLIENT_COMPLETE": "complete_bash", "COMP_CWORD": str(len(words)),
-            "COMP_WORDS": " ".join([PROGRAM, *words]), **more,
-        },
-    )  # fmt: skip
+    asked = {
+        "_ARCP_CLIENT_COMPLETE": "complete_bash",
+        "COMP_CWORD": str(len(words)),
+        "COMP_WORDS": " ".join([PROGRAM, *words]),
+    }
+    done = run({**env, **asked, **more})
     assert done.returncode == 0
     assert done.stderr == ""
     return done.stdout.split()
@@ -89,7 +88,7 @@ def offers(env: dict[str, str], *words: str, **more: str) -> list[str]:
 def test_agents_jobs_statuses_and_profiles_complete(env: dict[str, str], tmp_path: Path) -> None:
     with serving({**env, "ARCP_TOKEN": "sesame"}, "--agents", "cli_agents:make") as (url, _):
         known = {"ARCP_URL": url, "ARCP_TOKEN": "sesame"}
-        ran = output(env, PROGRAM, "run", "echo", "-i", "1", "--detach", **known).strip()
+        ran = run({**env, **known}, "run", "echo", "-i", "1", "--detach").stdout.strip()
         assert {"echo", "fails"} <= set(offers(env, "run", "", **known))
         assert offers(env, "run", "busy@", **known) == ["busy@1.0.0"]
         assert offers(env, "jobs", "--agent", "ech", **known) == ["echo"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
 from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Wait
-from tests.e2e.shell import fresh
+from tests.e2e.shell import fresh, run
 from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(60)
@@ -18,20 +17,8 @@ pytestmark = pytest.mark.timeout(60)
 
 async def run_detached(tmp_path: Path, url: str) -> tuple[int, str, str]:
     words = ("run", "gated", "--detach", "--url", url)
-    done = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "arcp_client.cli",
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=fresh(tmp_path),
-        cwd=tmp_path,
-    )
-    out, err = await done.communicate()
-    assert done.returncode is not None
-    return done.returncode, out.decode(), err.decode()
+    done = await asyncio.to_thread(run, fresh(tmp_path), *words, cwd=tmp_path)
+    return done.returncode, done.stdout, done.stderr
 
 
 @rule("note-9")

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from arcp_client.runtime import Server
 from arcp_client.testing import ScriptedRuntime
+from tests.e2e.shell import fresh, run
 from tests.interop.reference import ReferenceRuntime
-
-COMMAND = (sys.executable, "-m", "arcp_client.cli", "doctor")
 
 
 async def doctor(tmp_path: Path, *words: str) -> tuple[int, str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ARCP_")}
-    env |= {"ARCP_TOKEN": "tok-alice", "COLUMNS": "100", "HOME": str(tmp_path)}
-    done = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=env,
-        cwd=tmp_path,
-    )
-    out, err = await done.communicate()
-    assert done.returncode is not None
-    return done.returncode, out.decode(), err.decode()
+    env = {**fresh(tmp_path), "ARCP_TOKEN": "tok-alice", "COLUMNS": "100"}
+    done = await asyncio.to_thread(run, env, "doctor", *words, cwd=tmp_path)
+    return done.returncode, done.stdout, done.stderr
 
 
 async def test_a_runtime_that_conforms_is_0(server: Server, tmp_path: Path) -> None:

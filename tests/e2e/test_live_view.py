@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shell import COMMAND, ESCAPE, Env, ended, fresh, screen, serving, terminal
+from tests.e2e.forks import Process
+from tests.e2e.shell import COMMAND, ESCAPE, Env, ended, fresh, run, screen, serving, terminal
 
 LEASE = ["--lease", "tool.call=*", "--lease", "agent.delegate=*", "--lease", "cost.budget=USD:5"]
 
@@ -106,7 +107,7 @@ def test_where_there_is_nothing_to_draw_on_there_are_lines(here: Env, variables:
 
 
 def test_into_a_pipe_there_are_lines_with_all_of_it(here: Env) -> None:
-    process = subprocess.Popen(
+    process = Process(
         [*COMMAND, "run", "busy", *LEASE],
         env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -126,14 +127,10 @@ def test_into_a_pipe_there_are_lines_with_all_of_it(here: Env) -> None:
 
 
 def test_watch_shows_the_children_of_a_job_of_another_session(here: Env) -> None:
-    detached = subprocess.run(
-        [*COMMAND, "run", "busy", *LEASE, "--detach"],
-        env=here, capture_output=True, text=True, check=True, timeout=30,
-    )  # fmt: skip
-    job = detached.stdout.strip()
+    job = run(here, "run", "busy", *LEASE, "--detach").stdout.strip()
     with screen(here, "watch", job) as seen:
         seen.until(r"└ helper +━+┄+ 1/2 pages")
-        subprocess.run([*COMMAND, "cancel", job], env=here, check=True, timeout=30)
+        assert run(here, "cancel", job).returncode == 0
         assert "cancelled" in seen.to_the_end()
 
 
@@ -157,19 +154,15 @@ def test_jobs_that_are_watched(here: Env, tmp_path: Path) -> None:
 
 
 def test_jobs_that_are_watched_by_a_program(here: Env) -> None:
-    process = subprocess.Popen(
+    process = Process(
         [*COMMAND, "jobs", "--watch", "--every", "0.2", "--agent", "echo", "--output", "jsonl"],
         env=here, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
-    run = subprocess.run([*COMMAND, "run", "echo"], env=here, timeout=30, capture_output=True)
-    assert run.returncode == 0
+    assert run(here, "run", "echo").returncode == 0
     row = json.loads(process.stdout.readline())
     assert (row["schema"], row["agent"]) == ("arcp-client.jobs/1", "echo")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 0
-    document = subprocess.run(
-        [*COMMAND, "jobs", "--watch", "--output", "json"], env=here, timeout=30, capture_output=True
-    )
-    assert document.returncode == 2
+    assert run(here, "jobs", "--watch", "--output", "json").returncode == 2

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shell import COMMAND, Env, ended, free_port, fresh, job_of, screen, serving, terminal
+from tests.e2e.shell import (
+    Env,
+    ended,
+    free_port,
+    fresh,
+    job_of,
+    run,
+    screen,
+    serving,
+    terminal,
+)
 
 Done = subprocess.CompletedProcess[str]
 MOST = 16
@@ -36,10 +46,7 @@ def env(tmp_path: Path, served: str) -> Env:
 @pytest.fixture
 def arcp(env: Env, tmp_path: Path) -> Callable[..., Done]:
     def call(*words: str, **more: str) -> Done:
-        return subprocess.run(
-            [*COMMAND, *words], capture_output=True, text=True, timeout=40, check=False,
-            env={**env, **more}, cwd=tmp_path,
-        )  # fmt: skip
+        return run({**env, **more}, *words, cwd=tmp_path)
 
     return call
 

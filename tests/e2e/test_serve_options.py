@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from arcp_client import Client, WebSocketConnector, errors
+from tests.e2e.forks import Process
+from tests.e2e.shell import COMMAND, fresh, run
 from tests.unit.runtime.certificate import self_signed, trusting
-
-COMMAND = [sys.executable, "-m", "arcp_client.cli", "serve"]
 
 AGENTS = """
 from arcp_client import Runtime
@@ -43,20 +41,12 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment(directory: Path) -> dict[str, str]:
-    return {
-        "HOME": str(directory),
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(Path(__file__).parent.parent.parent),
-    }
-
-
 @contextmanager
 def serving(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The command as a process; its URL, once it listens."""
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0", *options],
-        stderr=subprocess.PIPE, text=True, env=environment(directory), cwd=directory,
+    process = Process(
+        [*COMMAND, "serve", "--port", "0", *options],
+        stderr=subprocess.PIPE, text=True, env=fresh(directory), cwd=directory,
     )  # fmt: skip
     assert process.stderr is not None
     try:
@@ -71,11 +61,7 @@ def serving(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Po
 
 def refused(directory: Path, *options: str, code: int = 2) -> str:
     """What it says when it does not start."""
-    done = subprocess.run(
-        [*COMMAND, "--port", "0", *options],
-        capture_output=True, text=True, timeout=40, check=False,
-        env=environment(directory), cwd=directory,
-    )  # fmt: skip
+    done = run(fresh(directory), "serve", "--port", "0", *options, cwd=directory)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.split())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.e2e.shell import COMMAND, HERE, PATIENCE, Env, ended, fresh, serving, terminal
+from tests.e2e.shell import COMMAND, HERE, PATIENCE, Env, ended, fresh, run, serving, terminal
 
 Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
@@ -49,10 +49,7 @@ def url(env: Env) -> Iterator[str]:
 @pytest.fixture
 def arcp(env: Env, url: str, tmp_path: Path) -> Call:
     def call(*words: str, input: str = "", **more: str) -> Done:
-        return subprocess.run(
-            [*COMMAND, *words], input=input, capture_output=True, text=True, timeout=40,
-            check=False, env={**env, "ARCP_URL": url, **more}, cwd=tmp_path,
-        )  # fmt: skip
+        return run({**env, "ARCP_URL": url, **more}, *words, cwd=tmp_path, input=input)
 
     return call
 
@@ -169,7 +166,7 @@ def test_other_users_cannot_read_the_token_of_a_running_command(
         (["run", "waits"], {"ARCP_TOKEN": TOKEN}),
         (["run", "waits", "--token-file", str(path)], {}),
     ):
-        with terminal(env, *words, ARCP_URL=url, **more) as child:
+        with terminal(env, *words, interpreter=True, ARCP_URL=url, **more) as child:
             child.expect("waiting")
             arguments = Path(f"/proc/{child.pid}/cmdline").read_bytes()
             assert b"waits" in arguments
@@ -206,10 +203,8 @@ def test_a_hosted_agent_of_another_protocol_is_not_given_the_token(
     )
     options = ("--acp", f"odd=python3 {program}")
     with serving({**env, **SECRETS}, *options) as (url, _):
-        done = subprocess.run(
-            [*COMMAND, "run", "odd", "-i", '"x"', "--url", url], capture_output=True, text=True,
-            timeout=40, check=False, env={**env, "ARCP_TOKEN": TOKEN}, cwd=tmp_path,
-        )  # fmt: skip
+        words = ("run", "odd", "-i", '"x"', "--url", url)
+        done = run({**env, "ARCP_TOKEN": TOKEN}, *words, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "'PATH'" in seen.read_text()
     assert "TOKEN" not in seen.read_text()

@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from arcp_client.transcripts import EndLine, EventLine, OutcomeLine, read
+from tests.e2e.forks import Process
 from tests.e2e.shell import (
     COMMAND,
     PATIENCE,
@@ -22,6 +23,7 @@ from tests.e2e.shell import (
     ended,
     fresh,
     job_of,
+    run,
     screen,
     serving,
     terminal,
@@ -45,10 +47,7 @@ def url(env: Env) -> Iterator[str]:
 @pytest.fixture
 def arcp(env: Env, url: str, tmp_path: Path) -> Call:
     def call(*words: str, **more: str) -> Done:
-        return subprocess.run(
-            [*COMMAND, *words], capture_output=True, text=True, timeout=40, check=False,
-            stdin=subprocess.DEVNULL, env={**env, "ARCP_URL": url, **more}, cwd=tmp_path,
-        )  # fmt: skip
+        return run({**env, "ARCP_URL": url, **more}, *words, cwd=tmp_path)
 
     return call
 
@@ -157,7 +156,7 @@ def test_a_killed_recorder_leaves_what_it_saw(
 ) -> None:
     job_id = arcp("run", "waits", "--detach").stdout.strip()
     path = tmp_path / "t.jsonl"
-    process = subprocess.Popen(
+    process = Process(
         [*COMMAND, "record", job_id, "-o", str(path)],
         env={**env, "ARCP_URL": url}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -216,7 +215,7 @@ def test_an_interrupt_of_a_replay_is_130(arcp: Call, env: Env, tmp_path: Path) -
 
 def test_a_recording_is_served_to_any_client(arcp: Call, env: Env, tmp_path: Path) -> None:
     recorded = arcp("run", "steps", "--input", '{"to": 5, "until": "/"}', "--record", "t.jsonl")
-    process = subprocess.Popen(
+    process = Process(
         [*COMMAND, "replay", "t.jsonl", "--serve", "--port", "0", "--allow-host", "a.example"],
         env=env, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )  # fmt: skip
@@ -249,7 +248,7 @@ def test_serving_a_recording_that_was_cut_is_no_success(
     arcp("run", "echo", "--record", "t.jsonl")
     path = tmp_path / "t.jsonl"
     path.write_bytes(path.read_bytes()[:-10])
-    process = subprocess.Popen(
+    process = Process(
         [*COMMAND, "replay", "t.jsonl", "--serve", "--port", "0"],
         env=env, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )  # fmt: skip
@@ -272,14 +271,10 @@ def test_no_secret_is_in_a_recording(env: Env, tmp_path: Path) -> None:
     with serving(served, "--agents", "token_agents:make") as (url, _):
         asked = {**served, "ARCP_URL": url}
         for words in (["run", "leaks", "--record", "a"], ["run", "leaks", "--detach"]):
-            done = subprocess.run(
-                [*COMMAND, *words], env=asked, cwd=tmp_path, capture_output=True, text=True,
-                timeout=40, check=True,
-            )  # fmt: skip
-        subprocess.run(
-            [*COMMAND, "record", done.stdout.strip(), "-o", "b"],
-            env=asked, cwd=tmp_path, capture_output=True, timeout=40, check=True,
-        )  # fmt: skip
+            done = run(asked, *words, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+        last = run(asked, "record", done.stdout.strip(), "-o", "b", cwd=tmp_path)
+        assert last.returncode == 0, last.stderr
     for name in ("a", "b"):
         text = (tmp_path / name).read_text()
         assert "canary" not in text

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pexpect
 import pytest
 
+from tests.e2e import shell
+from tests.e2e.forks import Spawn
+from tests.e2e.shell import COMMAND, Env, fresh, serving
+
 ROOT = Path(__file__).parents[3]
 ECHO = [sys.executable, str(ROOT / "examples" / "agents" / "echo.py")]
-COMMAND = [sys.executable, "-m", "arcp_client.cli"]
 WAITING = [sys.executable, str(Path(__file__).parent / "agent_py.py")]
 
-
-def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=50,
-        check=False,
-    )
+Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_one_prompt() -> None:
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Env:
+    return fresh(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def run(env: Env) -> Call:
+    def call(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        return shell.run(env, *words, cwd=ROOT, input=given)
+
+    return call
+
+
+def test_one_prompt(run: Call) -> None:
     done = run("acp", *ECHO, "--prompt", "hello")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -41,7 +46,7 @@ def test_one_prompt() -> None:
     ]
 
 
-def test_json_lines_for_programs() -> None:
+def test_json_lines_for_programs(run: Call) -> None:
     done = run("acp", "--json", "--allow", "edit", *ECHO, "--prompt", "hello")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line.get("sessionUpdate") for line in lines] == [
@@ -52,7 +57,7 @@ def test_json_lines_for_programs() -> None:
     assert lines[4] == {"stopReason": "end_turn", "usage": None}
 
 
-def test_prompts_line_by_line_to_the_end_of_the_input() -> None:
+def test_prompts_line_by_line_to_the_end_of_the_input(run: Call) -> None:
     done = run("acp", *ECHO, given="one\n\ntwo\n")
     assert done.returncode == 0
     assert [line for line in done.stdout.splitlines() if "said" in line] == [
@@ -71,24 +76,20 @@ def test_prompts_line_by_line_to_the_end_of_the_input() -> None:
         (["serve", "--acp", "x=/no/such/program"], 2, "there is no program"),
     ],
 )
-def test_what_goes_wrong_is_said(arguments: list[str], code: int, words: str) -> None:
+def test_what_goes_wrong_is_said(run: Call, arguments: list[str], code: int, words: str) -> None:
     done = run(*arguments)
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
 
 
-def spawn(*arguments: str) -> Any:
-    return pexpect.spawn(
-        sys.executable,
-        [*COMMAND[1:], *arguments],
-        cwd=str(ROOT),
-        encoding="utf-8",
-        timeout=30,
-        dimensions=(40, 100),
-    )
+def spawn(env: Env, *words: str) -> pexpect.spawn:
+    return Spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=env, cwd=str(ROOT), encoding="utf-8",
+        timeout=30, dimensions=(40, 100),
+    )  # fmt: skip
 
 
-def test_a_conversation_on_a_terminal() -> None:
-    child = spawn("acp", *ECHO)
+def test_a_conversation_on_a_terminal(env: Env) -> None:
+    child = spawn(env, "acp", *ECHO)
     child.expect("› ")
     child.sendline("hello")
     child.expect("You said: hello")
@@ -103,8 +104,8 @@ def test_a_conversation_on_a_terminal() -> None:
     assert child.exitstatus == 0
 
 
-def test_ctrl_c_cancels_the_turn_and_then_ends_the_chat() -> None:
-    child = spawn("acp", *WAITING)
+def test_ctrl_c_cancels_the_turn_and_then_ends_the_chat(env: Env) -> None:
+    child = spawn(env, "acp", *WAITING)
     child.expect("› ")
     child.sendline("wait")
     child.expect("waiting")
@@ -118,22 +119,11 @@ def test_ctrl_c_cancels_the_turn_and_then_ends_the_chat() -> None:
     assert child.exitstatus == 130
 
 
-def test_an_agent_is_served_and_run() -> None:
+def test_an_agent_is_served_and_run(env: Env, run: Call) -> None:
     name = "echo=" + " ".join(ECHO)
-    serving = subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0", "--acp", name],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    try:
-        assert serving.stderr is not None
-        said = serving.stderr.readline()
-        url = re.search(r"ws://\S+", said)
-        assert url is not None, said
-        done = run("run", "echo", "--input", '"hello"', "--url", url[0])
+    with serving(env, "--acp", name) as (url, process):
+        done = run("run", "echo", "--input", '"hello"', "--url", url)
         assert done.returncode == 0, done.stderr
         assert "You said: hello" in done.stdout
-    finally:
-        serving.terminate()
-        serving.communicate(timeout=20)
+        process.terminate()
+        process.communicate(timeout=20)
