@@ -8,11 +8,11 @@
                                                  watermark ◀── handler · async for · Observable
 
 1. The reader never awaits user code.
-2. Order is decided in one place, and kept by one operator, ``rx.concat_map_async``.
-3. An event is *processed* when its consumer says so: its handler returned, or the next item was
-   asked for. Only processed events are acknowledged.
-4. Nothing is ever lost silently: what could not be delivered becomes a `Gap`, an error or a log
-   line.
+2. One module puts events in order, and one operator, ``rx.concat_map_async``, keeps the order.
+3. An event is *processed* when its handler has returned, or when the iterator's next item is
+   requested. Only processed events are acknowledged.
+4. Nothing is dropped silently: every event that cannot be delivered is reported by a `Gap`, an
+   error or a log line.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a client does not pay for the runtime."""
+    """Import a public name on first use, so that a client does not import the runtime."""
     if name in _MODULES:
         value: Any = importlib.import_module(f".{name}", __name__)
     elif name in _HOME_OF:

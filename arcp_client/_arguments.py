@@ -1,7 +1,7 @@
-"""Checks the arguments of public functions, and raises errors that say what was expected.
+"""Checks the arguments of public functions.
 
-A wrong type is a TypeError, a value that no call accepts a ValueError. Both name the argument, the
-expected value and the given one.
+Each function raises TypeError for a wrong type and ValueError for an invalid value. The message
+names the argument, the expected value and the given value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _SHOWN = 60
-_NESTED = 32  # partials in partials
+_NESTED = 32  # nested partials that are unwrapped
 _PLAIN = (str, bytes, bool, int, float, type(None), datetime, Decimal)
 
 
@@ -44,12 +44,12 @@ def _class_of(value: object) -> str:
 
 
 def _given(value: object) -> str:
-    """What was given, in a few words; of an object its class, since a repr may say anything."""
+    """Describe a value for a message; an object by its class, since its repr may hold secrets."""
     if not isinstance(value, _PLAIN):
         return _class_of(value)
     try:
         shown = repr(value)
-    except ValueError:  # an int of more digits than Python writes
+    except ValueError:  # an int with more digits than Python converts
         return "a very large number"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
@@ -59,29 +59,29 @@ def _is_number(value: object) -> bool:
 
 
 def seconds(name: str, value: Any, *, above: bool = False, none: bool = False) -> None:
-    """It is a finite number of seconds, 0 or more.
+    """Check for a finite number of seconds, 0 or more.
 
     Args:
-        name: what the argument is called.
-        value: what was given.
-        above: 0 is none.
-        none: None will do.
+        name: the argument's name.
+        value: its value.
+        above: reject 0.
+        none: accept None.
     """
     if value is None and none:
         return
-    what = f"{name} is a number of seconds{' above 0' if above else ', 0 or more'}"
+    what = f"{name} must be a finite number of seconds{' above 0' if above else ', 0 or more'}"
     if not _is_number(value):
         raise TypeError(f"{what}, not {_given(value)}")
-    # Of an int that is no float either, the clock would know nothing.
+    # The loop's clock cannot represent a larger value.
     if not (value > 0 if above else value >= 0) or not value < 1e15:
-        raise ValueError(f"{what}, and finite, not {_given(value)}")
+        raise ValueError(f"{what}, not {_given(value)}")
 
 
 def a_number(name: str, value: Any, *, least: int, none: bool = False) -> None:
-    """It is a whole number, at least so large."""
+    """Check for an int of at least ``least``."""
     if value is None and none:
         return
-    what = f"{name} is a whole number, at least {least}"
+    what = f"{name} must be a whole number, at least {least}"
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{what}, not {_given(value)}")
     if value < least:
@@ -89,8 +89,8 @@ def a_number(name: str, value: Any, *, least: int, none: bool = False) -> None:
 
 
 def a_real(name: str, value: Any, *, least: float | None = None) -> None:
-    """It is a finite number of any kind, at least so large."""
-    what = f"{name} is a finite number{f', {least} or more' if least is not None else ''}"
+    """Check for a finite int, float or Decimal of at least ``least``."""
+    what = f"{name} must be a finite number{f', {least} or more' if least is not None else ''}"
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise TypeError(f"{what}, not {_given(value)}")
     if not math.isfinite(value) or (least is not None and value < least):
@@ -98,20 +98,20 @@ def a_real(name: str, value: Any, *, least: float | None = None) -> None:
 
 
 def a_text(name: str, value: Any, *, none: bool = False, empty: bool = False) -> None:
-    """It is a text, and not an empty one unless that will do."""
+    """Check for a string, which may be empty only with ``empty``."""
     if value is None and none:
         return
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {_given(value)}")
+        raise TypeError(f"{name} must be a string, not {_given(value)}")
     if not value and not empty:
-        raise ValueError(f"{name} is a text that is not empty")
+        raise ValueError(f"{name} must not be empty")
 
 
 def any_of(name: str, value: Any, choices: Sequence[str]) -> None:
-    """It is one of a few texts; the message lists them."""
+    """Check for one of a few strings; the message lists them."""
     if not isinstance(value, str) or value not in choices:
         kind = ValueError if isinstance(value, str) else TypeError
-        raise kind(f"{name} is {_listed(choices)}, not {_given(value)}")
+        raise kind(f"{name} must be {_listed(choices)}, not {_given(value)}")
 
 
 def _listed(choices: Sequence[str]) -> str:
@@ -120,84 +120,86 @@ def _listed(choices: Sequence[str]) -> str:
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
-    """It is several texts, and not one: gives them."""
-    what = f"{name} is a list of texts"
+    """Check for an iterable of strings, not a single string; return them."""
+    what = f"{name} must be a list of strings"
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"{what}, not {_given(value)}")
     found = tuple(value)
     for one in found:
         if not isinstance(one, str):
-            raise TypeError(f"{what}, and {_given(one)} is none")
+            raise TypeError(f"{what}, but contains {_given(one)}")
     return found
 
 
 def several(name: str, value: Any, kind: Any, what: str) -> tuple[Any, ...]:
-    """They are several of some classes, and not one: gives them. What was given is not shown.
+    """Check for an iterable of instances, not a single instance; return them.
+
+    The message shows classes only, never values.
 
     Args:
-        name: what the argument is called.
-        value: what was given.
-        kind: the class of each, or several.
-        what: what they are called in the message.
+        name: the argument's name.
+        value: its value.
+        kind: the class of each element, or a union of classes.
+        what: the name of the elements in the message.
     """
-    what = f"{name} is a list of {what}"
+    what = f"{name} must be a list of {what}"
     if isinstance(value, str | bytes | Mapping | kind) or not isinstance(value, Iterable):
         raise TypeError(f"{what}, not {_class_of(value)}")
     found = tuple(value)
     for one in found:
         if not isinstance(one, kind):
-            raise TypeError(f"{what}, and {_class_of(one)} is none")
+            raise TypeError(f"{what}, but contains {_class_of(one)}")
     return found
 
 
 def arguments(name: str, value: Any) -> None:
-    """They are a program and its arguments, and not one string for a shell."""
-    what = f"{name} is a sequence of arguments"
+    """Check for a program and its arguments as a sequence, not a single shell string."""
+    what = f"{name} must be a sequence of arguments"
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise TypeError(f"{what}, not {_given(value)}")
     if not value:
         raise ValueError(f"{name} must name a program")
     for one in value:
         if not isinstance(one, str | os.PathLike):
-            raise TypeError(f"{what}, and {_given(one)} is none")
+            raise TypeError(f"{what}, but contains {_given(one)}")
 
 
 def a_flag(name: str, value: Any) -> None:
-    """It is True or False."""
+    """Check for a bool."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {_given(value)}")
+        raise TypeError(f"{name} must be True or False, not {_given(value)}")
 
 
 def a_moment(name: str, value: Any, *, none: bool = False) -> None:
-    """It is a datetime that knows its time zone."""
+    """Check for a datetime with a time zone."""
     if value is None and none:
         return
     if not isinstance(value, datetime):
-        raise TypeError(f"{name} is a datetime, not {_given(value)}")
+        raise TypeError(f"{name} must be a datetime, not {_given(value)}")
     if value.tzinfo is None or value.utcoffset() is None:
-        raise ValueError(f"{name} needs a time zone, such as datetime.now(UTC) has")
+        raise ValueError(f"{name} needs a time zone, as datetime.now(UTC) has")
 
 
 def a_function(
     name: str, value: Any, *, none: bool = False, streams: bool = False, sync: bool = False
 ) -> None:
-    """It can be called, and a call of it runs it.
+    """Check for a callable whose body runs when it is called.
 
     Args:
-        name: what the argument is called.
-        value: what was given.
-        none: None will do.
-        streams: so will an async generator function, since the caller iterates over the result.
-        sync: a coroutine function will not, since the caller does not await.
+        name: the argument's name.
+        value: its value.
+        none: accept None.
+        streams: accept an async generator function, because the caller iterates over the result.
+        sync: reject a coroutine function, because the caller does not await the result.
     """
     if value is None and none:
         return
     if not callable(value):
-        raise TypeError(f"{name} is a function, not {_given(value)}")
+        raise TypeError(f"{name} must be a function, not {_given(value)}")
     if (kind := _generator_kind(value, streams=streams)) is not None:
         raise TypeError(
-            f"{name} is a function that runs when it is called; this is {kind}, whose body would"
-            " never run: remove its yield, or iterate over it in a function of your own"
+            f"{name} must be a function that runs when it is called; this is {kind}, whose body"
+            " would never run: remove its yield, or iterate over it in a function of your own"
         )
     if sync and is_coroutine_function(value):
         raise TypeError(f"{name} is not awaited, and this is a coroutine function")
@@ -213,18 +215,19 @@ def _generator_kind(function: Any, *, streams: bool) -> str | None:
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether a call of it makes a coroutine, also through partial functions and ``__call__``."""
+    """Whether a call returns a coroutine; partial functions and ``__call__`` are followed."""
     return any(inspect.iscoroutinefunction(form) for form in _forms(function))
 
 
 def _forms(function: Any, *, through: bool = False) -> Iterator[Any]:
-    """A callable, and what a call of it calls: the inside of partials, bound methods, ``__call__``.
+    """Yield a callable and the functions that it wraps: partials, bound methods, ``__call__``.
 
-    A class is called to make an instance, so its ``__call__`` is not among them.
+    The ``__call__`` of a class is left out: calling a class makes an instance.
 
     Args:
         function: the callable.
-        through: also what `functools.wraps` names as decorated, unless the decorator awaits it.
+        through: also follow ``__wrapped__`` of `functools.wraps`, unless the decorator is a
+            coroutine function.
     """
     for _ in range(_NESTED):
         yield function
@@ -245,31 +248,31 @@ def _forms(function: Any, *, through: bool = False) -> Iterator[Any]:
 
 
 def _is_awaitable_generator(function: Any) -> bool:
-    # types.coroutine makes coroutines of generator functions.
+    # types.coroutine turns generator functions into coroutine functions.
     code = getattr(function, "__code__", None)
     return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 def a_mapping(name: str, value: Any, *, none: bool = False) -> None:
-    """It is a mapping of texts to anything."""
+    """Check for a mapping whose keys are strings."""
     if value is None and none:
         return
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is a mapping, not {_given(value)}")
+        raise TypeError(f"{name} must be a mapping, not {_given(value)}")
     for key in value:
         if not isinstance(key, str):
-            raise TypeError(f"{name} is a mapping of texts, and {_given(key)} is none")
+            raise TypeError(f"the keys of {name} must be strings, not {_given(key)}")
 
 
 def a_path(name: str, value: Any, *, none: bool = False) -> None:
-    """It is a path of the file system."""
+    """Check for a file system path."""
     if value is None and none:
         return
     if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} is a path, not {_given(value)}")
+        raise TypeError(f"{name} must be a path, not {_given(value)}")
     text = os.fspath(value)
     if not text or (isinstance(text, str) and "\0" in text):
-        raise ValueError(f"{name} is a path, not {_given(text)}")
+        raise ValueError(f"{name} must be a path, not {_given(text)}")
 
 
 def an_instance(
@@ -281,15 +284,16 @@ def an_instance(
     none: bool = False,
     secret: bool = False,
 ) -> None:
-    """It is of a class.
+    """Check for an instance of a class.
 
     Args:
-        name: what the argument is called.
-        value: what was given.
-        kind: the class, or several.
-        what: what it is called in the message.
-        none: None will do.
-        secret: what was given is not shown.
+        name: the argument's name.
+        value: its value.
+        kind: the class, or a union of classes.
+        what: the expected value in the message, such as "a Buffer".
+        none: accept None.
+        secret: show only the class of the value.
     """
     if not isinstance(value, kind) and not (value is None and none):
-        raise TypeError(f"{name} is {what}, not {_class_of(value) if secret else _given(value)}")
+        given = _class_of(value) if secret else _given(value)
+        raise TypeError(f"{name} must be {what}, not {given}")

@@ -1,6 +1,6 @@
-"""Bounds what a buffer holds in bytes, and lets producers wait for room in it.
+"""Limits the bytes in a buffer, and lets producers wait for room.
 
-A buffer counts what it takes in and gives out; what fills it asks first, or waits afterwards.
+A buffer counts its bytes here. A producer reserves room first, or waits for it afterwards.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ __all__ = ["ByteBudget"]
 class ByteBudget:
     """The bytes that one buffer may hold.
 
-    There are two ways to fill a buffer. A producer that can be held up *reserves* its bytes before
-    it adds them: in the order of the calls, so that a large item is not overtaken for ever by
-    small ones. A producer that cannot be held up *adds* them at once and waits for room before it
-    goes on, so that the buffer holds at most one item of each such producer beyond its limit.
+    A producer that can wait *reserves* its bytes before it adds an item. Reservations are granted
+    in the order of the calls, so small items cannot overtake a large one for ever. A producer that
+    cannot wait *adds* its bytes at once and waits for room before its next item, so the buffer
+    exceeds its limit by at most one item of each such producer.
 
-    An item that is larger than the limit is admitted when the buffer is empty: it would wait for
-    ever otherwise. What may not exist at all is the business of another limit.
+    An item that is larger than the limit is admitted when the buffer is empty; otherwise it would
+    wait for ever. Limits on the size of single items are checked elsewhere.
 
-    A budget belongs to one event loop. Nothing in it takes time, and a cancelled wait leaves
-    nothing behind.
+    A budget belongs to one event loop. A cancelled wait changes nothing.
 
     Args:
         limit: bytes.
@@ -42,7 +41,7 @@ class ByteBudget:
 
     @property
     def over(self) -> bool:
-        """Whether more is held than the limit."""
+        """Whether the buffer holds more than the limit."""
         return self.used > self.limit
 
     def fits(self, size: int) -> bool:
@@ -53,11 +52,11 @@ class ByteBudget:
         return self.used + size <= self.limit or not self.used
 
     def add(self, size: int) -> None:
-        """Count bytes that are in the buffer already."""
+        """Count bytes that have been added to the buffer."""
         self.used += size
 
     def try_reserve(self, size: int) -> bool:
-        """Count bytes if there is room for them now; False if there is none."""
+        """Count bytes if there is room for them now; otherwise return False."""
         if not self.fits(size):
             return False
         self.used += size
@@ -66,7 +65,7 @@ class ByteBudget:
     async def reserve(self, size: int) -> None:
         """Wait until there is room for this many bytes, and count them.
 
-        A call that is cancelled has reserved nothing.
+        A cancelled call reserves nothing.
         """
         if self.try_reserve(size):
             return
@@ -77,7 +76,7 @@ class ByteBudget:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self.release(size)  # admitted in the same turn of the loop in which it was ended
+                self.release(size)  # admitted and cancelled in the same loop iteration
             else:
                 turn.cancel()
                 if place in self._queue:
@@ -86,7 +85,7 @@ class ByteBudget:
             raise
 
     async def room(self) -> None:
-        """Wait until no more is held than the limit."""
+        """Wait until the buffer holds no more than the limit."""
         while self.over:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[waiter] = None
@@ -102,7 +101,7 @@ class ByteBudget:
         self._admit()
 
     def clear(self) -> None:
-        """The buffer was emptied."""
+        """Count the buffer as empty."""
         self.release(self.used)
 
     def _admit(self) -> None:

@@ -1,11 +1,10 @@
 """Serves an aiohttp application within limits on its connections.
 
-The runtime's WebSocket server and the dashboard use it. aiohttp takes any number of connections and
-waits for ever for the first request of each, so a client that sends half a request could hold every
-file descriptor of the process. Here a connection is *opening* until its client has shown who it is:
-that takes a request for the dashboard, and a welcome for a runtime. Opening connections are few,
-have a deadline, may send little, and make room for newcomers once they had time to show who they
-are.
+The runtime's WebSocket server and the dashboard use it. aiohttp accepts any number of connections
+and waits for ever for the first request of each, so clients that send incomplete requests could
+occupy every file descriptor of the process. Here a connection is *opening* until its client is
+known: after a complete request to the dashboard, or after the welcome of a runtime. The number of
+opening connections, their bytes and their time are limited, and old ones are dropped for new ones.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ _TOO_BIG = b"\x88\x02\x03\xf1"
 _GOODBYE = 1.0
 
 _BACKLOG = 1024
-"""Connections that wait for being accepted; the system takes the next ones only after a second."""
+"""Length of the listen queue. The system delays connections beyond it by a second."""
 
 _FRESH = 2.0
-"""Seconds for which an opening connection keeps its place among those of its own address.
+"""Seconds for which an opening connection is not dropped for another one of its address.
 
-A handshake takes milliseconds, on a server that a thousand clients reach at once about a second. So
-clients that come in a burst all come in, and what is dropped has stood still.
+A handshake takes milliseconds, or about a second on a server that a thousand clients reach at once.
+So a burst of clients is admitted, and only stalled connections are dropped.
 """
 
 
 class _Failures(logging.Filter):
-    """Drops the log records of malformed requests: a client's mistake, which may hold a token."""
+    """Drops the log records of malformed requests, which may contain a token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -64,18 +63,18 @@ class _Failures(logging.Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections a server takes, and what they may do while they are opening.
+    """Limits on the connections of a server.
 
     Attributes:
-        total: connections at a time. A newcomer beyond that is answered with HTTP 503.
-        per_address: the same for one address of clients.
-        opening: connections at a time whose client is not known yet. A newcomer beyond that drops
-            the oldest ones of the address that has most of them, but for those that are younger
-            than two seconds: they count only for ``total`` and ``per_address``.
+        total: connections at a time. Further connections are answered with HTTP 503.
+        per_address: the same for one client address.
+        opening: connections at a time whose client is not known yet. A further one drops the oldest
+            ones of the address that has most of them. Connections younger than two seconds are not
+            dropped: they count only for ``total`` and ``per_address``.
         opening_per_address: the same for one address.
-        opening_bytes: what an opening connection may send before its request is complete, and
+        opening_bytes: bytes that an opening connection may send before its request is complete, and
             again between a WebSocket's upgrade and its welcome.
-        request_timeout: seconds within which the first request has to be complete.
+        request_timeout: seconds within which the first request must be complete.
     """
 
     total: int = 1024
@@ -86,7 +85,7 @@ class ConnectionLimits:
     request_timeout: float = 30.0
 
     def within_descriptors(self) -> ConnectionLimits:
-        """These limits, lowered so that the process keeps file descriptors for other things."""
+        """These limits, lowered so that file descriptors remain for the rest of the process."""
         most = _descriptors()
         if most is None:
             return self
@@ -102,7 +101,7 @@ class ConnectionLimits:
 
 
 def _descriptors() -> int | None:
-    """How many file descriptors the process may open; ``None`` if there is no such limit."""
+    """The number of file descriptors that the process may open; ``None`` without a limit."""
     if sys.platform == "win32":
         return None
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -120,10 +119,10 @@ class _Slot:
 
 
 class ConnectionTable:
-    """Counts the connections of a server, in all and by address.
+    """Counts the connections of a server, in total and by address.
 
     Args:
-        limits: how many there may be.
+        limits: the limits to enforce.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -138,16 +137,16 @@ class ConnectionTable:
 
     @property
     def opening(self) -> int:
-        """How many are opening."""
+        """The number of opening connections."""
         return self._opening_total
 
     def admit(self, address: str, drop: Callable[[], None], *, now: float) -> _Slot | None:
-        """Make room for a connection that is opening; ``None`` if there is none.
+        """Reserve a slot for an opening connection; ``None`` if the limits allow none.
 
         Args:
-            address: of its client.
-            drop: ends it at once, when another one needs its place.
-            now: the time.
+            address: the address of its client.
+            drop: closes the connection at once; called when another one needs its slot.
+            now: the loop's time.
         """
         limits = self.limits
         while len(self._opening.get(address, ())) >= limits.opening_per_address:
@@ -160,7 +159,7 @@ class ConnectionTable:
             self._drop(address, now)
         if self._total >= limits.total and self._opening_total:
             busiest = self._busiest()
-            # No address keeps others out, however fast it connects.
+            # One address cannot displace another one, however fast it connects.
             self._drop(busiest, now, fresh=busiest != address)
         if self._total >= limits.total or self._of[address] >= limits.per_address:
             if not self._of[address]:
@@ -174,7 +173,7 @@ class ConnectionTable:
         return slot
 
     def settled(self, slot: _Slot) -> None:
-        """The client of a connection is known: it keeps its place."""
+        """Keep the slot, because the client of the connection is known."""
         theirs = self._opening.get(slot.address)
         if theirs is not None and slot in theirs:
             del theirs[slot]
@@ -183,7 +182,7 @@ class ConnectionTable:
                 del self._opening[slot.address]
 
     def ended(self, slot: _Slot) -> None:
-        """A connection has ended. Idempotent."""
+        """Free the slot of a connection that has ended. Idempotent."""
         if slot.ended:
             return
         slot.ended = True
@@ -197,7 +196,7 @@ class ConnectionTable:
         return max(self._opening, key=lambda address: len(self._opening[address]))
 
     def _drop(self, address: str, now: float, *, fresh: bool = False) -> bool:
-        """Drop the oldest opening connection of an address, if it has one that may be dropped."""
+        """Drop the oldest opening connection of an address; False if none may be dropped."""
         slot = next(iter(self._opening.get(address, ())), None)
         if slot is None or not (fresh or now - slot.since >= _FRESH):
             return False
@@ -207,13 +206,12 @@ class ConnectionTable:
 
 
 class LimitedProtocol(asyncio.Protocol):
-    """Stands before the HTTP protocol of a connection and keeps its limits.
+    """Wraps the HTTP protocol of a connection and enforces the limits.
 
     Args:
-        table: where the connection is counted.
+        table: counts the connection.
         make: makes the HTTP protocol.
-        secure: turns the connection, once it is counted, into one with TLS; without that it has
-            none.
+        secure: starts TLS on the connection after it has been counted; ``None`` for plain HTTP.
     """
 
     def __init__(
@@ -238,12 +236,12 @@ class LimitedProtocol(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<LimitedProtocol {self._inner!r}>"
 
-    # ------------------------------------------------------------------ what the server says
+    # ------------------------------------------------------------------ called by the server
 
     def upgrade(self) -> bool:
-        """The request is complete and becomes a WebSocket; False if there is no room for it.
+        """Count a complete request that becomes a WebSocket; False if the limits allow none.
 
-        From now on the WebSocket has a deadline of its own.
+        The request timeout ends here; the WebSocket has its own deadline.
         """
         if self._slot is None or self._slot.ended:
             return False
@@ -253,14 +251,14 @@ class LimitedProtocol(asyncio.Protocol):
         return True
 
     def settle(self) -> None:
-        """The client is known. Idempotent."""
+        """Lift the limits of opening connections, because the client is known. Idempotent."""
         self._opening = False
         self._stop_timer()
         if self._slot is not None:
             self._table.settled(self._slot)
 
     def adopt(self, transport: asyncio.Transport) -> None:
-        """Stand before the protocol of a connection that another server accepted."""
+        """Wrap the protocol of a connection that another server accepted."""
         self._inner = transport.get_protocol()  # type: ignore[assignment]
         self._transport = transport
         self._slot = self._admitted(transport)
@@ -271,10 +269,10 @@ class LimitedProtocol(asyncio.Protocol):
         now = asyncio.get_running_loop().time()
         return self._table.admit(client_address(transport), self._drop, now=now)
 
-    # ------------------------------------------------------------------ what the loop says
+    # ------------------------------------------------------------------ called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection in, or say that there are too many."""
+        """Admit the connection, or answer that there are too many."""
         self._transport = writing = cast(asyncio.Transport, transport)
         self._slot = self._admitted(transport)
         if self._slot is None:
@@ -290,7 +288,7 @@ class LimitedProtocol(asyncio.Protocol):
             self._secure(writing, self)
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """Let the HTTP protocol have the connection, which has TLS by now if it is to have it."""
+        """Pass the connection to the HTTP protocol, after the TLS handshake if there is one."""
         self._transport = transport
         self._inner = inner = self._make()
         inner.connection_made(transport)
@@ -299,7 +297,7 @@ class LimitedProtocol(asyncio.Protocol):
             inner.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what came, as long as there is room for it."""
+        """Pass data on to the HTTP protocol, within ``opening_bytes``."""
         if self._opening:
             if self._refused:
                 return
@@ -309,25 +307,25 @@ class LimitedProtocol(asyncio.Protocol):
                 return
         if self._inner is not None:
             self._inner.data_received(data)
-        else:  # the first bytes may come with the end of the TLS handshake
+        else:  # the first bytes may arrive together with the end of the TLS handshake
             self._early.append(data)
 
     def eof_received(self) -> bool | None:
-        """Pass on that the client sends no more."""
+        """Tell the HTTP protocol that the client sends no more."""
         return None if self._inner is None else self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass on that the client takes no more."""
+        """Tell the HTTP protocol to stop writing."""
         if self._inner is not None:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass on that the client takes more again."""
+        """Tell the HTTP protocol to write again."""
         if self._inner is not None:
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free its place."""
+        """Free the slot."""
         self._stop_timer()
         self._early.clear()
         if self._slot is not None:
@@ -339,9 +337,9 @@ class LimitedProtocol(asyncio.Protocol):
     # ------------------------------------------------------------------ ending it
 
     def _refuse(self) -> None:
-        """Say that the client sent too much, then read without keeping it until it hangs up.
+        """Answer that the client sent too much, then discard input until it disconnects.
 
-        A connection that is closed with unread data is reset, and the answer is lost with it.
+        Closing a connection with unread data resets it, and the answer would be lost.
         """
         assert self._transport is not None
         self._refused = True
@@ -361,11 +359,11 @@ class LimitedProtocol(asyncio.Protocol):
 
 
 def limited(transport: asyncio.BaseTransport | None, table: ConnectionTable) -> LimitedProtocol:
-    """What keeps the limits of a connection; it is put there if another server accepted it."""
+    """The `LimitedProtocol` of a connection; added here if another server accepted it."""
     made = LimitedProtocol(table, asyncio.Protocol)
     if transport is None:  # the connection was lost meanwhile
         return made
-    # No isinstance: the transports of uvloop are no subclasses of asyncio's.
+    # No isinstance: the transports of uvloop are not subclasses of asyncio's.
     stream = cast(asyncio.Transport, transport)
     protocol = stream.get_protocol()
     if isinstance(protocol, LimitedProtocol):
@@ -380,13 +378,13 @@ class Listener:
     Args:
         app: the application.
         table: counts the connections.
-        logger: takes what aiohttp's own protocol has to say.
-        ssl: makes it TLS.
-        keepalive: seconds that a connection is kept for another request.
+        logger: the logger of aiohttp's protocol.
+        ssl: the context for TLS; ``None`` for plain HTTP.
+        keepalive: seconds for which an idle connection stays open.
         shutdown: seconds that handlers may take to end.
 
     Attributes:
-        port: the port it listens on, once it was started.
+        port: the port that it listens on, after `start`.
     """
 
     def __init__(
@@ -414,7 +412,7 @@ class Listener:
         """Start the application and listen.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: the address is in use or cannot be bound.
         """
         if not any(isinstance(each, _Failures) for each in self._logger.filters):
             self._logger.addFilter(_Failures())
@@ -424,7 +422,7 @@ class Listener:
             logger=self._logger,
             keepalive_timeout=self._keepalive,
             shutdown_timeout=self._shutdown,
-            auto_decompress=False,  # nobody has to compress what is sent here
+            auto_decompress=False,  # clients of this server send no compressed bodies
         )
         await runner.setup()
         server = runner.server
@@ -446,7 +444,7 @@ class Listener:
         self.port = self._listening.sockets[0].getsockname()[1]
 
     def _secure(self, transport: asyncio.Transport, protocol: LimitedProtocol) -> None:
-        # Not by create_server(ssl=…): that tells of a connection only once its handshake is over.
+        # Not create_server(ssl=…), which reports a connection only after its TLS handshake.
         self._tasks.spawn(self._start_tls(transport, protocol), name="tls")
 
     async def _start_tls(self, transport: asyncio.Transport, protocol: LimitedProtocol) -> None:
@@ -463,7 +461,7 @@ class Listener:
         except (OSError, ValueError) as error:  # SSLError is an OSError
             self._logger.debug("a TLS handshake failed: %s", type(error).__name__)
         finally:
-            if secured is None:  # the loop does not tell the protocol
+            if secured is None:  # the loop does not call connection_lost
                 protocol.connection_lost(None)
                 transport.abort()
         if secured is not None:

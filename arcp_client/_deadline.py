@@ -1,6 +1,6 @@
-"""Shares one point in time among all steps of a close.
+"""Shares one deadline among all steps of a close.
 
-Each step gets what the steps before it left over, so the whole is bounded by what the caller asked.
+Each step gets the time that is left, so the steps together take no longer than the caller allowed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import math
 __all__ = ["SLACK", "Deadline"]
 
 SLACK = 0.1
-"""Seconds beyond a deadline for what was told to end at once: a few turns of the loop."""
+"""Seconds beyond a deadline for a cancelled task to end: a few iterations of the loop."""
 
 
 class Deadline:
-    """A moment on the running loop's clock.
+    """A point in time on the running loop's clock.
 
     Args:
-        seconds: from now; less than none counts as none.
+        seconds: from now; a negative number counts as 0.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -27,17 +27,17 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until then; 0 once it has passed."""
+        """Seconds until the deadline; 0 after it."""
         return max(self._at - self._loop.time(), 0.0)
 
     def share(self, at_most: float = math.inf) -> float:
-        """Seconds for one step: what is left, and not more than ``at_most``."""
+        """Seconds for one step: the time left, limited to ``at_most``."""
         return max(min(self.left, at_most), 0.0)
 
     def timeout(self, at_most: float = math.inf) -> asyncio.Timeout:
-        """As ``asyncio.timeout`` for one step.
+        """Like ``asyncio.timeout``, for one step.
 
-        What never suspends is done in any case. A step that may swallow its cancellation needs
-        `arcp_client._tasks.cancel_and_wait` instead: this one waits for it.
+        Code that never suspends always completes. For a step that may suppress its cancellation
+        use `arcp_client._tasks.cancel_and_wait`: this context would wait for it.
         """
         return asyncio.timeout(self.share(at_most))

@@ -8,7 +8,7 @@ __all__ = ["is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, seen from itself."""
+    """Whether the host is a loopback name or address."""
     if host == "localhost":
         return True
     try:

@@ -1,7 +1,7 @@
-"""Masks secrets in JSON values and in texts.
+"""Masks secrets in JSON values and in strings.
 
-Secrets are known by the name that they stand under, by the forms that they have in texts, and by
-their values. What none of these tells is not found: see `Scrubber`.
+A secret is recognised by its field's name, by its form in a string, or by its value. `Scrubber`
+lists the secrets that are not found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _set(words: str) -> frozenset[str]:
 _DEEPEST = 200
 _SHORT = 4
 
-# Names are taken apart: apiKey, api_key and X-Api-Key are the words api, key.
+# Names are split into words: apiKey, api_key and X-Api-Key are the words api, key.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET = _set(
     "password passwords passwd passphrase pwd secret secrets apikey apikeys authorization "
@@ -39,18 +39,18 @@ _SECRET = _set(
 )
 _CREDENTIAL = _set("credential credentials")
 _TOKEN = _set("token tokens auth")
-# Written in one, as in PGPASSWORD; or in more than they are, as in PassWord.
+# Words that are joined, as in PGPASSWORD, or split, as in PassWord.
 _ENDS_SECRET = ("password", "passwd", "passphrase", "secret", "apikey", "privatekey", "accesskey")
 _ENDS_CREDENTIAL = ("credential", "credentials")
 _KEYS = _set("key keys")
 _OF_KEYS = _set("api access private signing encryption session account master ssh deploy")
-# What only speaks of a secret: token_type, password_file, max_tokens (a number), cookie_name.
+# Names that contain such a word and hold no secret: token_type, password_file, max_tokens.
 _ABOUT = _set(
     "type url uri endpoint file path count limit usage used name names expires ttl required "
     "method scheme policy length size budget total in at"
 )
 _PUBLIC = _set("id scheme endpoint profile constraints type kind expires_at")
-"""Fields of a credential that say which one it is (§9.8)."""
+"""Fields of a credential that identify it (§9.8)."""
 
 _VALUES = _set("value values")
 
@@ -58,7 +58,7 @@ _HINTS = _set(
     "pass pwd secret token key auth cookie bearer basic jwt credential :// sk- gho_ ghp_ ghs_ ghu_"
     " github_pat_ xox akia asia eyj -----begin ?sig &sig signature"
 )
-"""Most texts hold none of these, and are looked at no further."""
+"""A string without any of these holds no secret. Most strings have none and are not searched."""
 
 _PEM = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END|\Z)", re.DOTALL)
 _KNOWN_FORMS = re.compile(
@@ -72,7 +72,7 @@ _PROSE = _set("authentication authorization scheme scheme. token token. tokens t
 _USERINFO = re.compile(r"(?<=://)[^\s/?#@:\"'<>]{0,256}:[^\s/?#@\"'<>]{1,1024}(?=@)")
 _QUERY = re.compile(r"(?<=[?&;])([\w.-]{1,80})=([^&#\s\"'<>;]{1,8192})")
 # name=value, name: value, "name": "value" (also where the quotes are escaped), --name value.
-# The value is looked for only behind a name that counts: so no text takes more than one pass.
+# The value is searched for only after a matching name, so a string takes one pass at most.
 _NAMED = re.compile(
     r"(?<![\w-])([\w-]{2,80})"
     r"((?:\\{0,4}[\"'])?[ \t]{0,4}(?:[:=]>|:=|[:=])[ \t]{0,4}|(?<=\w)[ \t]{1,4}(?=[^\s-]))"
@@ -85,7 +85,7 @@ _COUNT = re.compile(r"[0-9.,]{1,12}|true|false|null|None")
 
 
 class Scrubber:
-    """Masks secrets in JSON values; what it is given is never changed.
+    """Masks secrets in JSON values and returns new ones; the input is never changed.
 
     ::
 
@@ -95,26 +95,28 @@ class Scrubber:
 
     Masked are:
 
-    - whatever stands under a name such as ``password``, ``secret``, ``authorization``, ``cookie``,
-      ``api_key``, ``private_key``, and texts under ``token``, in any spelling (``apiKey``,
-      ``X-Api-Key``, ``PGPASSWORD``); of ``credentials`` all but what says which one it is; the
-      ``value`` beside such a ``name`` or ``key``, and in lists of pairs what stands behind it;
-    - in texts: ``name=value``, ``"name": "value"`` and ``<name>value</name>`` under such a name,
+    - every value of a field with a name such as ``password``, ``secret``, ``authorization``,
+      ``cookie``, ``api_key`` or ``private_key``, and strings of a field ``token``, in any spelling
+      (``apiKey``, ``X-Api-Key``, ``PGPASSWORD``); the fields of ``credentials`` except those that
+      identify one; the ``value`` of a record with such a ``name`` or ``key``, and the second
+      element of a pair with such a name;
+    - in strings: ``name=value``, ``"name": "value"`` and ``<name>value</name>`` with such a name,
       ``Bearer …`` and ``Basic …``, passwords in URLs, private keys in PEM, tokens of well-known
       forms (JWT, GitHub, Slack, AWS, ``sk-…``);
-    - the values of ``secrets``, wherever they stand, also in names, percent-encoded or in base64.
+    - the values of ``secrets`` in all places, names of fields included, also percent-encoded or in
+      base64.
 
-    Not found is what none of these tells: a password in prose, a secret that is compressed,
-    encrypted, split over two events, or part of data in base64. A transcript of a job that handles
-    secrets is for the eyes of those who may see them.
+    Other secrets are not found: a password in prose, and a secret that is compressed, encrypted,
+    split over two events, or part of data in base64. Show the transcript of a job that handles
+    secrets only to people who may see the secrets.
 
     Args:
-        secrets: values that are known to be secret. Those of fewer than 4 characters are masked
-            only where they stand alone.
+        secrets: values that are known to be secret. A value of fewer than 4 characters is masked
+            only where it is a whole word.
         names: further names whose values are secret, in any spelling.
 
     Raises:
-        TypeError: one text in place of several, or something else than texts.
+        TypeError: ``secrets`` or ``names`` is a single string, or contains other types.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Scrubber:
     ) -> None:
         values = [
             each.get_secret_value() if isinstance(each, SecretStr) else each
-            for each in check.several("secrets", secrets, SecretStr | str, "texts or SecretStr")
+            for each in check.several("secrets", secrets, SecretStr | str, "strings or SecretStr")
         ]
         self._values = _Values(values)
         self._names = frozenset(tuple(_words(name)) for name in check.texts("names", names))
@@ -132,11 +134,11 @@ class Scrubber:
         return self._walk(value, 0)
 
     def field(self, name: str, value: Any) -> Any:
-        """The value as it is shown under this name."""
+        """Mask the value of a field with this name."""
         return self._under(name, value, 0)
 
     def text(self, text: str) -> str:
-        """The text with its secrets masked."""
+        """The string with its secrets masked."""
         text = self._values.masked(text)
         if not self._names and not _hinted(text):
             return text
@@ -153,12 +155,12 @@ class Scrubber:
             return self.text(value)
         if not isinstance(value, dict | list | tuple):
             return value
-        if depth >= _DEEPEST:  # what is not looked at is not let through
+        if depth >= _DEEPEST:  # not searched, so masked
             return MASK
         if not isinstance(value, dict):
             return self._items(value, depth + 1)
         found: dict[Any, Any] = {}
-        # An environment, or headers, as records.
+        # Environment variables or headers as records.
         of = next((value[each] for each in ("name", "key") if self._kind(value.get(each))), None)
         for name, each in value.items():
             shown = self._name(name, found)
@@ -168,14 +170,14 @@ class Scrubber:
 
     def _items(self, values: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
         found, before = [], ""
-        if all(map(_is_pair, values)):  # headers, as lists
+        if all(map(_is_pair, values)):  # headers as pairs
             return [
                 [self._walk(name, depth + 1), self._under(name, each, depth + 1)]
                 for name, each in values
             ]
         for each in values:
             if isinstance(each, str) and before.startswith("-") and self._kind(before):
-                found.append(MASK)  # an argument list: --password, and what it is
+                found.append(MASK)  # an argument list: --password VALUE
             else:
                 found.append(self._walk(each, depth))
             before = each if isinstance(each, str) else ""
@@ -185,7 +187,7 @@ class Scrubber:
         if not isinstance(name, str):
             return name
         shown, n = self.text(name), 1
-        while shown in taken:  # two secrets, one mask: no field is lost for it
+        while shown in taken:  # two masked names would collide, and a field would be lost
             n += 1
             shown = f"{self.text(name)} ({n})"
         return shown
@@ -251,7 +253,7 @@ class Scrubber:
                     continue
                 start, end = bare.span()
                 if text[start:end].lower() == "bearer":
-                    continue  # what follows it is masked as such
+                    continue  # the string after it is masked as such
             counted = kind == "token" and _COUNT.fullmatch(text, start, end)
             if start == end or counted:
                 continue
@@ -265,7 +267,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _hinted(text: str) -> bool:
-    # A pass in C for each hint takes a tenth of one with a regular expression for all.
+    # One pass in C for each hint takes a tenth of the time of one regular expression for all.
     folded = text.lower() if text.isascii() else text.casefold()
     return any(hint in folded for hint in _HINTS)
 
@@ -275,7 +277,7 @@ def _bearer(found: re.Match[str]) -> str:
 
 
 def _basic(found: re.Match[str]) -> str:
-    """``basic training`` is two words; what reads ``name:password`` in base64 is none."""
+    """Mask ``Basic …`` if the rest decodes from base64 to ``name:password``, not prose."""
     value = found[2].rstrip("=")
     try:
         plain = base64.b64decode(value + "=" * (-len(value) % 4))
@@ -290,7 +292,7 @@ def _words(name: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _kind(name: str) -> str:
-    """``secret``, ``token`` or ``credential`` for a name whose value is one; else nothing."""
+    """``secret``, ``token`` or ``credential`` for a name whose value is one; else empty."""
     words = _words(name)
     if not words or words[-1] in _ABOUT:
         return ""
@@ -306,7 +308,7 @@ def _kind(name: str) -> str:
 
 
 class _Values:
-    """Finds known secrets in texts."""
+    """Finds known secrets in strings."""
 
     def __init__(self, values: list[str]) -> None:
         whole = [value for value in values if len(value) >= _SHORT]
@@ -323,18 +325,18 @@ class _Values:
 
 
 def _spellings(value: str) -> set[str]:
-    """The value as it may stand in a text."""
+    """The forms in which a string may contain the value."""
     data = value.encode("utf-8", "surrogatepass")
     found = {value, quote(value, safe="", errors="replace"), quote(value, errors="replace")}
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     found.add(escaped)
-    # Alone, or behind any number of other bytes: base64 then has one of three forms inside.
+    # Alone or after other bytes: inside base64 data the value has one of three forms.
     encoders: tuple[Callable[[bytes], bytes], ...] = (base64.b64encode, base64.urlsafe_b64encode)
     for encoder in encoders:
         for shift in range(3):
             text = encoder(b"\0" * shift + data).decode()
             inner = text[(0, 2, 3)[shift] :].rstrip("=")
-            # Its last character also holds bits of what follows.
+            # The last character also holds bits of the bytes after the value.
             inner = inner[:-1] if (len(data) + shift) % 3 else inner
             if len(inner) >= 8:
                 found.add(inner)

@@ -1,10 +1,10 @@
 """Decides which HTTP requests a server may answer: by host name, by origin, by wrong tokens.
 
-The runtime's WebSocket server and the dashboard use it. It knows neither of them.
+The runtime's WebSocket server and the dashboard use it; this module imports neither.
 
-A server on a developer's machine can be reached by every page that the developer's browser shows.
-The page of a name that was made to point to 127.0.0.1 (DNS rebinding) has an ``Origin`` that equals
-its ``Host``, so ``Host`` itself has to be a name that the operator knows.
+Every page in a developer's browser can reach a server on the developer's machine. With DNS
+rebinding, a page's own name resolves to 127.0.0.1, and its ``Origin`` equals its ``Host``. So
+``Host`` itself must be a loopback name or a name that the operator configured.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ADDRESSES = 1024
 
 
 def host_name(hosts: Sequence[str]) -> str | None:
-    """The name in the ``Host`` headers of a request, in lower case and without a port.
+    """The name in the ``Host`` header of a request, in lower case and without a port.
 
-    ``None`` unless there is exactly one header and it is well formed.
+    ``None`` unless the request has exactly one such header and it is well formed.
     """
     if len(hosts) != 1:
         return None
@@ -53,7 +53,7 @@ def host_name(hosts: Sequence[str]) -> str | None:
 
 
 def is_address(name: str) -> bool:
-    """Whether a host is an IP address, which nobody can make point elsewhere."""
+    """Whether a host is an IP address, which DNS cannot redirect."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -62,15 +62,15 @@ def is_address(name: str) -> bool:
 
 
 def on_loopback(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether a connection was made to a loopback address, or to a Unix socket."""
+    """Whether the server accepted the connection on a loopback address or a Unix socket."""
     name = None if transport is None else transport.get_extra_info("sockname")
     return not isinstance(name, tuple) or is_loopback(str(name[0]))
 
 
 def client_address(transport: asyncio.BaseTransport | None) -> str:
-    """The address that a client's connections are counted by.
+    """The address under which a client's connections are counted.
 
-    It is the network of 64 bits for IPv6, since one client has all of it.
+    For IPv6 it is the /64 network, because one client controls all of it.
     """
     peer = None if transport is None else transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
@@ -88,31 +88,31 @@ def client_address(transport: asyncio.BaseTransport | None) -> str:
 
 
 class AllowedHosts:
-    """The host names that a server is reached under: loopback names and those of its operator.
+    """The host names under which a server may be reached: loopback names and configured ones.
 
     Args:
         names: further names, such as that of a proxy, without scheme and port.
-        what: the argument that they come from, for messages.
+        what: the name of the argument, for messages.
 
     Raises:
-        ValueError: one is no host name.
+        ValueError: one of the names is not a host name.
     """
 
     def __init__(self, names: Iterable[str] = (), *, what: str = "allowed_hosts") -> None:
         self._names = frozenset(_checked(name, what) for name in names)
 
     def __bool__(self) -> bool:
-        """Whether the operator gave names."""
+        """Whether the operator configured names."""
         return bool(self._names)
 
     def __contains__(self, name: str) -> bool:
         return name in self._names or is_loopback(name)
 
     def own(self, origins: Iterable[str], host: str) -> bool:
-        """Whether all origins of a request are this server's own.
+        """Whether all origins of a request belong to this server.
 
-        An origin is that if it is the request's host, or a name of the operator: a proxy may have
-        changed the host. A page cannot choose its origin.
+        An origin belongs to it if it equals the request's host or is a configured name: a proxy
+        may have changed the host. A page cannot choose its origin.
         """
         return all(self._is_own(origin, host.lower()) for origin in origins)
 
@@ -134,8 +134,8 @@ def _checked(name: str, what: str) -> str:
     known = is_address(bare) or re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", bare)
     if not known:
         raise ValueError(
-            f"{what} has host names such as jobs.example, without scheme, port and path;"
-            f" {name!r:.80} is none"
+            f"{what}: {name!r:.80} is not a host name such as jobs.example, without scheme, port"
+            " and path"
         )
     return bare
 
@@ -150,15 +150,15 @@ class _Tries:
 
 
 class WrongTokens:
-    """Delays answers to wrong tokens, the longer the more of them an address has sent.
+    """Delays the answers to wrong tokens; each further one of an address doubles its delay.
 
-    The delay begins at 0.1 s and doubles up to 2 s. A minute without a wrong token clears it. At
-    most eight answers to one address wait at a time; until one of them is sent, further tokens of
-    that address are not even compared (`full`). So an address can try about four tokens a second.
-    Right tokens do not wait, and other addresses are not affected.
+    The delay begins at 0.1 s and grows to 2 s. A minute without a wrong token resets it. At most
+    eight answers to one address wait at a time; until one of them is sent, further tokens of that
+    address are refused without a comparison (`full`). So an address can try about four tokens a
+    second. Right tokens are not delayed, and other addresses are not affected.
 
     Args:
-        addresses: how many are remembered; the one that was quiet for longest is forgotten first.
+        addresses: number of addresses to remember; the least recently active one is dropped first.
     """
 
     def __init__(self, *, addresses: int = _ADDRESSES) -> None:
@@ -170,14 +170,14 @@ class WrongTokens:
         return len(self._tries)
 
     def full(self, address: str) -> bool:
-        """Whether no further token of this address may be compared now."""
+        """Whether eight answers to this address wait, so that no further token is compared."""
         if self._waiting >= _WAITING:
             return True
         tries = self._tries.get(address)
         return tries is not None and tries.waiting >= _AT_ONCE
 
     async def delay(self, address: str) -> None:
-        """Wait before a wrong token of this address is answered."""
+        """Wait before answering a wrong token of this address."""
         now = asyncio.get_running_loop().time()
         tries = self._tries.setdefault(address, _Tries())
         self._tries.move_to_end(address)

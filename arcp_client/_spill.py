@@ -22,20 +22,20 @@ _READ_AHEAD = 256 * 1024
 class SpillFile:
     """A queue of frames on disk.
 
-    The file is created when it is first needed, has no name and mode 0600, is used as a ring and
-    never grows beyond the limit of its budget. Its whole length counts, read or not, until it is
-    empty and is cut.
+    The file is created by the first frame, has no name and mode 0600, is used as a ring and never
+    grows beyond the limit of its budget. Its whole length counts until the queue is empty and the
+    file is truncated.
 
     Args:
-        budget: counts the bytes of this file, and of all files that share the budget.
+        budget: counts the bytes of all files that share it.
     """
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
         self._limit = budget.limit
-        self._length = 0  # of the file, as the budget counts it
+        self._length = 0  # of the file, as counted in the budget
         self._file: int | None = None
-        self._first = 0  # where the oldest frame begins, as if the file had no end
+        self._first = 0  # position of the oldest frame, before the wrap around the ring
         self._end = 0
         self._count = 0
         self._ahead = b""
@@ -50,7 +50,7 @@ class SpillFile:
         return self._end - self._first
 
     def append(self, frame: bytes) -> bool:
-        """Store a frame at the end. False if the budget or the disk has no room for it."""
+        """Append a frame. False if the budget or the disk has no room for it."""
         record = _HEAD.pack(len(frame)) + frame
         longer = max(min(self._end + len(record), self._limit) - self._length, 0)
         if self.size + len(record) > self._limit or self._budget.used + longer > self._limit:
@@ -69,13 +69,13 @@ class SpillFile:
         return True
 
     def pop(self) -> bytes:
-        """Take out the oldest frame.
+        """Remove and return the oldest frame.
 
         Raises:
-            IndexError: there is none.
+            IndexError: the queue is empty.
         """
         if not self._count:
-            raise IndexError("no frame is stored")
+            raise IndexError("the spill file is empty")
         (size,) = _HEAD.unpack(self._take(_HEAD.size))
         frame = self._take(size)
         self._count -= 1
@@ -84,13 +84,13 @@ class SpillFile:
         return frame
 
     def clear(self) -> None:
-        """Forget every frame, and give the disk its room back."""
+        """Drop every frame and truncate the file."""
         self._forget()
         if self._file is not None:
             os.ftruncate(self._file, 0)
 
     def close(self) -> None:
-        """Close the file. What is stored is gone."""
+        """Close the file and drop its frames."""
         self._forget()
         if self._file is not None:
             os.close(self._file)

@@ -1,4 +1,4 @@
-"""Turns the errors of SQLite and of decoding into the one error that names the file."""
+"""Converts the errors of SQLite and of decoding into a StorageError that names the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arcp_client.errors import ArcpError, StorageError
 __all__ = ["storage_errors"]
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError)
-# Of the disk, the system or another program: the file itself is as it should be.
+# Errors of the disk, the system or another program: the file itself is intact.
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -34,21 +34,21 @@ _PASSING = frozenset(
 
 @contextmanager
 def storage_errors(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Raise StorageError instead of everything that a file at fault makes code raise.
+    """Convert every error that an unusable file causes into StorageError.
 
-    For code that does nothing but read, write and decode that file. An OSError stays one: it
-    names the file by itself, and tells a directory that is missing from a file that is damaged.
+    For code that only reads, writes and decodes that file. OSErrors pass unchanged: they name the
+    file, and distinguish a missing directory from a damaged file.
 
     Args:
         path: the file.
-        what: what the file is, such as "event log".
+        what: the kind of file, such as "event log".
     """
     try:
         yield
     except ArcpError:
         raise
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: no UTF-8
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # no code: not UTF-8
         damaged = code & 0xFF not in _PASSING
         raise _at_fault(path, what, error, permanent=damaged) from error
     except _UNREADABLE as error:
@@ -63,6 +63,6 @@ def _at_fault(
         text = f"the {what} {file} cannot be used: {error}"
     elif isinstance(error, sqlite3.Error):
         text = f"the {what} {file} is damaged, or is no {what}: {error}"
-    else:  # what a damaged file holds is not for every log
-        text = f"the {what} {file} is damaged: it holds what was never written to it"
+    else:  # the error's text may quote secrets from the file
+        text = f"the {what} {file} is damaged: it contains values that this package never writes"
     return StorageError(text, path=file, permanent=permanent)

@@ -1,9 +1,9 @@
-"""Starts tasks, keeps them until they end, and reports how they failed.
+"""Starts tasks, keeps references to them until they end, and reports their failures.
 
-A bare ``asyncio.create_task`` may be garbage-collected half way and may fail unseen. `TaskOwner`
-keeps what it starts, reports every exception that nobody awaits, and ends all of it at once.
-`start` gives tasks the same beginning under every task factory, and `pass_on` tells a failure of
-user code from the end of the task or of the program.
+A task of a bare ``asyncio.create_task`` may be garbage-collected while it runs, and its exception
+may go unnoticed. `TaskOwner` keeps a reference to each task, reports exceptions that are not
+awaited, and cancels all tasks together. `start` makes tasks begin alike under every task factory.
+`pass_on` distinguishes a failure of user code from the end of the task or of the program.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def start(
     name: str | None = None,
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[T]:
-    """Create a task that begins in a later turn of the loop, whatever the loop's task factory.
+    """Create a task that begins in a later iteration of the loop, under every task factory.
 
-    A factory such as `asyncio.eager_task_factory` runs the beginning of a task while it is created.
-    Callers of this function may set what the task reads after they have created it.
+    A factory such as `asyncio.eager_task_factory` runs the first step while it creates the task.
+    With this function, a caller may set values that the task reads after the call.
 
     Args:
-        coro: what the task runs.
-        name: of the task.
-        context: what the task runs in; by default a copy of the caller's.
+        coro: the coroutine to run.
+        name: the task's name.
+        context: the task's context; by default a copy of the caller's.
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None:
@@ -50,7 +50,7 @@ def start(
 
 
 class _Beginning(Generic[T]):
-    """Delays a coroutine by a turn of the loop if it is stepped while its task is created."""
+    """Delays a coroutine by one iteration of the loop if its task is stepped during creation."""
 
     def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
         self._coro = coro
@@ -62,23 +62,23 @@ class _Beginning(Generic[T]):
         return await self._coro
 
     def closed(self, _task: asyncio.Task[T]) -> None:
-        """A task that is cancelled early never begins: then its coroutine is closed here."""
+        """Close the coroutine; a task that is cancelled before its first step never does."""
         self._coro.close()
 
 
 def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None:
-    """Raise what user code raised again if it is not a failure of that code.
+    """Re-raise an exception from user code if it is not a failure of that code.
 
-    To be called first in an ``except BaseException`` around a call of user code. KeyboardInterrupt
-    ends the program and a cancellation of the running task ends the task: both are raised again.
-    Everything else is a failure of the call: SystemExit, GeneratorExit, groups, exceptions of
-    foreign runtimes that derive from BaseException, and a CancelledError that nobody sent to this
+    Call it first in an ``except BaseException`` around a call of user code. It re-raises
+    KeyboardInterrupt, which ends the program, and a cancellation of the running task. All other
+    exceptions are failures of the call: SystemExit, GeneratorExit, groups, exceptions of foreign
+    runtimes that derive from BaseException, and a CancelledError without a cancellation of this
     task.
 
     Args:
-        error: what was raised.
-        task: the running task, taken before the call, where user code is awaited. It tells a
-            GeneratorExit that closes the caller from one that user code raised.
+        error: the exception.
+        task: where user code is awaited, the running task, taken before the call. It distinguishes
+            a GeneratorExit that closes the caller from one that user code raised.
     """
     if isinstance(error, Exception):
         return
@@ -93,7 +93,7 @@ def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None
 
 
 def as_exception(error: BaseException, what: str) -> Exception:
-    """What user code raised, as an Exception: one that is none is wrapped, and named."""
+    """The exception itself, or a RuntimeError with it as cause if it is not an Exception."""
     if isinstance(error, Exception):
         return error
     wrapped = RuntimeError(f"{what} raised {type(error).__name__}")
@@ -119,7 +119,7 @@ class TaskOwner:
 
     Args:
         name: prefix of every task's name.
-        on_failure: told of an exception that ended a task; by default it is logged as an ERROR.
+        on_failure: called with an exception that ended a task; by default it is logged as ERROR.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class TaskOwner:
         return len(self._tasks)
 
     def owns(self, task: asyncio.Task[Any]) -> bool:
-        """Whether it is one of these tasks, and has not ended."""
+        """Whether this owner started the task and it has not ended."""
         return task in self._tasks
 
     def spawn(self, coro: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T]:
-        """Start a coroutine as a task of this owner, in a later turn of the loop."""
+        """Start a coroutine as a task of this owner, in a later iteration of the loop."""
         task = start(coro, name=f"{self._name}:{name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -156,13 +156,13 @@ class TaskOwner:
             _log.error("task %s failed", task.get_name(), exc_info=error)
 
     async def close(self, *, deadline: Deadline | None = None) -> bool:
-        """Cancel all that runs, but for the caller's own task, and wait until it ended.
+        """Cancel all tasks except the caller's own, and wait until they have ended.
 
         Args:
-            deadline: when to wait no longer; what still runs then stays with this owner.
+            deadline: the end of the wait; tasks that still run then stay with this owner.
 
         Returns:
-            Whether all of it has ended.
+            Whether all of them have ended.
         """
         current = asyncio.current_task()
         ours = (task for task in tuple(self._tasks) if task is not current)
@@ -170,9 +170,10 @@ class TaskOwner:
 
 
 def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs beside this loop: nobody would wake it, and it would come in between.
+    """Whether the caller runs in another loop or thread while this loop runs.
 
-    Between two runs of a loop there is nothing to come in between of.
+    Such a caller would not be woken, and could interleave with the loop's own code. False while the
+    loop does not run.
     """
     try:
         return asyncio.get_running_loop() is not home
@@ -183,13 +184,14 @@ def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
 async def cancel_and_wait(
     tasks: Iterable[asyncio.Task[Any]], *, deadline: Deadline | None = None
 ) -> bool:
-    """Cancel tasks until they have ended, however often a task swallows a cancellation.
+    """Cancel tasks, repeatedly if they suppress cancellations, until they have ended.
 
-    Their exceptions stay with them. A cancellation of the caller is passed on after they ended.
+    Exceptions of the tasks are not retrieved. A cancellation of the caller is re-raised after the
+    tasks have ended.
 
     Args:
-        tasks: which.
-        deadline: when to wait no longer for those that do not end; by default never.
+        tasks: the tasks.
+        deadline: the end of the wait; by default there is none.
 
     Returns:
         Whether all of them have ended.

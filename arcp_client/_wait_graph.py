@@ -1,7 +1,7 @@
-"""Detects that a wait would close a circle of waits, and so would never end.
+"""Detects that a wait would close a cycle of waits, and so would never end.
 
-The client's lanes (`_dispatch`) and the lanes of ACP sessions (`acp`) both use it before a handler
-waits for a lane that may be waiting for that handler.
+The client's lanes (`_dispatch`) and the lanes of ACP sessions (`acp`) use it before a handler waits
+for a lane that may wait for that handler.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """`Client`: connects to a runtime, submits jobs and delivers events.
 
-The parts in ``_client`` do the work, and ``_client.wiring`` joins them.
-
 `_client.event_methods` has the methods that receive events, `_client.command_methods` those that
-send commands.
+send commands. The parts behind them are in ``_client``, and ``_client.wiring`` connects them.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ __all__ = ["Client"]
 
 
 class Client(EventMethods, CommandMethods):
-    """A client of one agent runtime, over as many links as it takes.
+    """A client of one agent runtime, with one session over successive links.
 
     ::
 
@@ -43,29 +41,29 @@ class Client(EventMethods, CommandMethods):
                 print(event)
             print((await job.result()).value)
 
-    Guarantees: every consumer gets every event once and in order; a lost link is made anew and
-    the session resumed from the last event received; what cannot be delivered arrives as a `Gap`;
-    only what was handled is acknowledged.
+    Guarantees: every consumer gets every event once and in order; after a lost link the client
+    reconnects and resumes the session after the last received event; events that cannot be
+    delivered are reported by a `Gap`; only processed events are acknowledged.
 
-    Use it from one event loop; what another one asks is refused. It may be made outside of one,
-    so that handlers can be registered at import time. Handlers see the context variables of the
-    code that registers them (D19). Keep a reference to it: one that is dropped without `close` is
-    reported with a ResourceWarning and ended (D20).
+    Use a client in one event loop; calls from another loop raise LocalProtocolError. It may be made
+    outside of a loop, so that handlers can be registered at import time. Handlers run with the
+    context variables of the code that registers them (D19). Keep a reference to the client: one
+    that is garbage-collected without `close` is ended, with a ResourceWarning (D20).
 
     Args:
         target: a ``ws://`` or ``wss://`` URL, a `Connector`, or an embedded ``Runtime``.
-        token: the bearer token (§6.1), or a function that gives it, sync or async; the function
-            is asked once more when the runtime refuses the token.
-        info: who the client says it is.
-        features: what to offer (§6.2); all that this package knows by default.
-        order: the order of registrations that do not choose one.
-        buffer: how much may wait for slow consumers.
+        token: the bearer token (§6.1), or a function that returns it, sync or async; the function
+            is called once more when the runtime refuses the token.
+        info: the client's identity in ``session.hello``.
+        features: the features to offer (§6.2); by default all that this package knows.
+        order: the default order of registrations.
+        buffer: limits on the events that wait for slow consumers.
         reconnect: delays and limits of reconnecting.
-        store: where to keep what lets another client, in this process or after a restart, go on
-            with the session; nowhere by default.
-        key: which of several sessions with the same target it is; one client at a time holds it.
-        timeouts: bounds on every wait.
-        dialect: the runtime's dialect, where it must not be recognised from its welcome.
+        store: keeps a checkpoint with which another client, in this process or after a restart,
+            resumes the session; none by default.
+        key: distinguishes sessions with the same target in a store; one client at a time holds it.
+        timeouts: limits on every wait.
+        dialect: the runtime's dialect; by default it is recognised from the welcome.
         handler_timeout: seconds that one handler call may take; no limit by default.
     """
 
@@ -118,53 +116,54 @@ class Client(EventMethods, CommandMethods):
         _warn: Callable[..., None] = warnings.warn,
         _log: logging.Logger = logging.getLogger("arcp_client.client"),  # noqa: B008
     ) -> None:
-        # There is none if the arguments made no sense.
+        # Missing if the constructor raised.
         lifecycle = getattr(self, "_lifecycle", None)
         if lifecycle is not None and lifecycle.forgotten:
             _warn(f"{self!r} was dropped without close()", ResourceWarning, source=self)
             _log.warning("%r was dropped without close(), which ends it", self)
             lifecycle.abandon()
 
-    # ------------------------------------------------------------------ its life
+    # ------------------------------------------------------------------ lifecycle
 
     async def connect(self) -> None:
-        """Open the session; returns once it is live. Further calls wait for the same.
+        """Open the session; returns once it is live. Concurrent calls wait for the same session.
 
-        With a store, the session of an earlier client is gone on with, and its open jobs are in
-        `open_jobs`. When nobody waits for the first link any more, because every call was
-        cancelled, the client is closed and nothing connects.
+        With a store, the client resumes the session of an earlier client, and `open_jobs` contains
+        its open jobs. If every waiting call is cancelled before the first link is live, the client
+        is closed.
 
         Raises:
             ConnectFailed: no session within ``Timeouts.open``; names the last cause.
             Unauthenticated: the runtime refused the token.
             StoreLocked: another client, in this or another process, holds the checkpoint.
             ClientClosed: the client was closed before.
-            LocalProtocolError: it lives in another event loop.
+            LocalProtocolError: the client belongs to another event loop.
         """
         await self._lifecycle.connect()
 
     async def connected(self) -> None:
-        """Wait until the session is live, whether for the first time or again.
+        """Wait until the session is live, for the first time or again.
 
         Raises:
-            ArcpError: it has ended; the reason.
+            ArcpError: the client has ended; the error is the reason.
         """
         await self._lifecycle.connected()
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """End the session (§6.7). Its jobs run on; see `Job.cancel` to end one.
+        """End the session (§6.7). Its jobs keep running; see `Job.cancel` to end one.
 
-        Some runtimes end them: `SessionInfo.jobs_run_on` is False there, and a warning names the
-        jobs that are open (S21).
+        Some runtimes end the jobs: `SessionInfo.jobs_run_on` is False there, and a warning names
+        the open jobs (S21).
 
-        Running handlers may finish what arrived; then the runtime is told, and everything here
-        ends. Idempotent, from any task, also inside a handler, which is then not waited for.
-        Nothing connects afterwards. With a store, the checkpoint is deleted.
+        Handlers process the events that have arrived. Then the client sends the goodbye and ends
+        all its tasks. The method is idempotent and may be called from any task. Called inside a
+        handler, it does not wait for that handler. A closed client does not connect again. With a
+        store, the checkpoint is deleted.
 
         Args:
-            timeout: seconds for all of it, ``Timeouts.close`` by default: handlers, goodbye and
-                transport share it. Slow handlers leave a quarter of it, at most one second, to the
-                goodbye. A store that does not let go in time is waited for up to a second more.
+            timeout: seconds that handlers, goodbye and transport share; ``Timeouts.close`` by
+                default. Slow handlers leave a quarter of it, at most one second, to the goodbye. A
+                slow store may take up to a second longer.
         """
         check.seconds("timeout", timeout, none=True)
         await self._lifecycle.leave(timeout, drain=True, tell=True)
@@ -172,20 +171,21 @@ class Client(EventMethods, CommandMethods):
     async def detach(self, *, timeout: float | None = None) -> None:
         """Drop the link without ending the session, so that it can be resumed within its window.
 
-        With a store, the checkpoint is kept: the next client continues from it. Runtimes that end
+        With a store, the checkpoint is kept, and the next client resumes from it. Runtimes that end
         jobs in `close` end them here, too (S21).
 
         Args:
-            timeout: seconds for all of it, shared as in `close`; ``Timeouts.close`` by default.
-                With 0 no handler is waited for: with a store, what is not finished comes again.
+            timeout: seconds that all steps share, as in `close`; ``Timeouts.close`` by default.
+                With 0 the client does not wait for handlers; with a store, unprocessed events are
+                delivered again to the next client.
         """
         check.seconds("timeout", timeout, none=True)
         await self._lifecycle.leave(timeout, drain=timeout != 0, tell=False)
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Wait until every handler is done with what had arrived when this was called.
+        """Wait until handlers have processed all events that had arrived at the time of the call.
 
-        Inside a handler, that handler is not waited for.
+        Called inside a handler, it does not wait for that handler.
 
         Raises:
             TimeoutError: handlers still run after ``timeout``, by default ``Timeouts.drain``.
@@ -203,37 +203,37 @@ class Client(EventMethods, CommandMethods):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After an exception nobody is interested in what handlers would still do.
+        # After an exception in the block, waiting events are not handled.
         failed = exc_type is not None
         keep = failed and self._engine.durable
         await self._lifecycle.leave(None, drain=not failed, tell=not keep)
 
-    # ------------------------------------------------------------------ how it stands
+    # ------------------------------------------------------------------ state
 
     @property
     def state(self) -> LinkState:
-        """Where the link stands now."""
+        """The present state of the link."""
         return self._states.now
 
     @property
     def states(self) -> Observable[LinkState]:
-        """Every change of `state`, beginning with the present one; completes at the end."""
+        """Every state of the link, beginning with the present one; completes after `Closed`."""
         return self._states.observable
 
     def on_state(self, hook: Callable[[LinkState], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, at every change of state; usable as a decorator.
 
-        Calls come one after another; nothing waits for them, so a hook may use the client.
+        Calls run one after another. The client does not wait for them, so hooks may use it.
         """
         self._states.hooks.add(hook)
         return hook
 
     @property
     def session(self) -> SessionInfo:
-        """What the last welcome agreed on (§6.2).
+        """The session as negotiated in the last welcome (§6.2).
 
         Raises:
-            LocalProtocolError: there was none yet.
+            LocalProtocolError: the client has not received a welcome yet.
         """
         info = self._engine.info
         if info is None:
@@ -242,14 +242,14 @@ class Client(EventMethods, CommandMethods):
 
     @property
     def resumed(self) -> bool:
-        """Whether the present link went on with an earlier session."""
+        """Whether the present link resumed an earlier session."""
         return self._engine.resumed
 
     def stats(self) -> Stats:
         """Counters since the client was made.
 
         Raises:
-            LocalProtocolError: the client lives in another event loop.
+            LocalProtocolError: the client belongs to another event loop.
         """
         self._lifecycle.check_loop()
         return self._engine.stats()
@@ -261,5 +261,6 @@ def _connector_for(target: str | Connector) -> Connector:
     if isinstance(target, Connector):
         return target
     raise TypeError(
-        f"target is a ws:// or wss:// URL, a Connector or a Runtime, not {type(target).__name__}"
+        "target must be a ws:// or wss:// URL, a Connector or a Runtime, not"
+        f" {type(target).__name__}"
     )

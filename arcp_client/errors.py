@@ -1,43 +1,43 @@
-"""Every exception that leaves the package, as one tree that says who is at fault.
+"""The exceptions of this package, as one tree ordered by cause.
 
 ::
 
     ArcpError
-    ├── LinkError                 the connection is at fault; the session may survive it
-    │   ├── LinkLost              (also a ConnectionError) it ended, cleanly or not
+    ├── LinkError                 the connection failed; the session may survive
+    │   ├── LinkLost              (also a ConnectionError) the connection ended
     │   ├── HeartbeatLost         (also a TimeoutError) two silent intervals (§6.4)
     │   ├── HandshakeTimeout      (also a TimeoutError) no welcome in time
     │   └── ConnectFailed         the first connect gave up; ``__cause__`` is the last reason
-    ├── ProtocolError             somebody broke the protocol
+    ├── ProtocolError             one side violated the protocol
     │   ├── LocalProtocolError    this side: a call that the session's state does not allow
     │   └── RemoteProtocolError   the peer: a frame that could not be understood
-    ├── SessionError              the session cannot go on, or not like this
+    ├── SessionError              the session cannot continue, or cannot make this call
     │   ├── Unauthenticated       the runtime refused the token
-    │   ├── ResumeExpired         the runtime no longer holds what a resume needs (§6.3)
+    │   ├── ResumeExpired         the runtime no longer holds the data for a resume (§6.3)
     │   ├── SessionClosed         the runtime ended the session
     │   ├── ClientClosed          this client was closed
     │   ├── StoreLocked           another client holds this checkpoint
     │   ├── BufferFull            a request inside a handler while every buffer is full
-    │   └── WouldDeadlock         waiting here would wait for itself
-    ├── RequestError              the runtime refused one request; ``code`` says why (§12)
+    │   └── WouldDeadlock         the wait would close a cycle of waits
+    ├── RequestError              the runtime refused one request; see ``code`` (§12)
     │   ├── PermissionDenied · AgentNotFound · AgentVersionNotFound · DuplicateKey
     │   ├── JobNotFound · InvalidRequest · LeaseSubsetViolation
     │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
-    │   ├── FeatureNotNegotiated  the runtime does not offer what the call needs (§6.2)
-    │   └── UnknownCode           any other code, kept as it came
+    │   ├── FeatureNotNegotiated  the runtime does not offer a required feature (§6.2)
+    │   └── UnknownCode           any other code, kept verbatim
     ├── JobError                  a job did not end in success
-    │   ├── JobFailed             the runtime said so: ``code``, ``retryable``, ``details``
+    │   ├── JobFailed             ``job.error``: see ``code``, ``retryable``, ``details``
     │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted
     │   ├── JobLost               the runtime no longer knows the job
-    │   ├── ResultIncomplete      its streamed result is not whole
-    │   └── ResultUnavailable     the job ended well, its value can no longer be had
+    │   ├── ResultIncomplete      the streamed result of the job is incomplete
+    │   └── ResultUnavailable     the job succeeded; its value is no longer available
     ├── StorageError              (also a ValueError) a store's or event log's file is unusable
-    ├── TranscriptError           a file that is no transcript, or a damaged one
+    ├── TranscriptError           a file is not a transcript, or is a damaged one
     ├── HandlerError              a handler raised; given to ``on_error`` hooks
     └── HandlerFailed             a handler with ``on_error="stop"`` raised and closed the client
 
-Nothing else is raised on purpose, apart from ``TypeError`` and ``ValueError`` for arguments that
-no call accepts, and ``asyncio.CancelledError`` for the caller's own cancellation.
+Apart from these, public functions raise only ``TypeError`` and ``ValueError`` for invalid
+arguments, and ``asyncio.CancelledError`` when the caller is cancelled.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ __all__ = [
 
 
 class ArcpError(Exception):
-    """Root of every error that this package raises on purpose.
+    """Base class of the errors of this package.
 
-    A traceback of one ends with what to do about it, and with the address of its page.
+    The traceback ends with the remedy and the address of the error's page.
     """
 
-    remedy: ClassVar[str] = "Look at the class of the error: each says what to do about it."
-    """What can be done about it, for people."""
+    remedy: ClassVar[str] = "Look at the page of the error's class, which describes the remedy."
+    """How to resolve the error, as text for people."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -107,14 +107,14 @@ class ArcpError(Exception):
 
     @property
     def help_url(self) -> str:
-        """The page of the docs on this class: what happened, and what to do about it."""
+        """Address of the documentation page on this class: its cause and its remedy."""
         own = type(self)
         while own.__module__.partition(".")[0] != __name__.partition(".")[0]:
-            own = own.__base__ or ArcpError  # a class of the user's is explained by its base
+            own = own.__base__ or ArcpError  # a user's subclass has the page of its base
         return f"{DOCS_URL}reference/errors/index.html#{own.__name__.lower()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default protocol calls cls(*args), which keyword-only constructors refuse.
+        # The default protocol calls cls(*args), which fails for keyword-only parameters.
         return _rebuild, (type(self), self.args, dict(self.__dict__))
 
 
@@ -129,11 +129,11 @@ def _rebuild(cls: type[ArcpError], args: tuple[Any, ...], state: dict[str, Any])
 
 
 class LinkError(ArcpError):
-    """The connection is at fault. The session and its jobs may well survive."""
+    """The connection failed. The session and its jobs may survive."""
 
     remedy: ClassVar[str] = (
-        "Nothing, as long as the client reconnects: it resumes its session by itself. Where one "
-        "leaves the client it has given up; look at its cause, and at ``Reconnect``."
+        "None while the client reconnects: it resumes its session automatically. If a call raises "
+        "it, the client has given up: look at ``__cause__``, and at ``Reconnect``."
     )
 
 
@@ -147,9 +147,8 @@ class LinkLost(LinkError, ConnectionError):
     """
 
     remedy: ClassVar[str] = (
-        "Nothing, as long as the client reconnects: it resumes its session by itself. If it "
-        "happens often, look at ``close_code``, or at ``exit_code`` and ``stderr`` of a child "
-        "process."
+        "None while the client reconnects: it resumes its session automatically. If it happens "
+        "often, look at ``close_code``, or at ``exit_code`` and ``stderr`` of a child process."
     )
 
     def __init__(
@@ -167,24 +166,24 @@ class LinkLost(LinkError, ConnectionError):
 
 
 class HeartbeatLost(LinkError, TimeoutError):
-    """Nothing was heard from the peer for two intervals (§6.4)."""
+    """The peer sent nothing for two heartbeat intervals (§6.4)."""
 
     remedy: ClassVar[str] = (
-        "Nothing, as long as the client reconnects. If it happens often, something on the way "
-        "drops idle connections, or one side's event loop is blocked for seconds."
+        "None while the client reconnects. If it happens often, a proxy drops idle connections, "
+        "or the event loop of one side is blocked for seconds."
     )
 
 
 class HandshakeTimeout(LinkError, TimeoutError):
-    """The peer took the connection and did not answer ``session.hello`` in time.
+    """The peer accepted the connection and did not answer ``session.hello`` in time.
 
     Attributes:
-        stderr: the tail of a child process's standard error: often it says what it waits for.
+        stderr: the tail of a child process's standard error, which often names the reason.
     """
 
     remedy: ClassVar[str] = (
-        "See whether a runtime of this protocol answers at that address; a slow one is given "
-        "more time with ``Timeouts(connect=…)``."
+        "Check that an ARCP runtime answers at that address. Give a slow one more time with "
+        "``Timeouts(connect=…)``."
     )
 
     def __init__(self, message: str, *, stderr: str = "") -> None:
@@ -196,14 +195,14 @@ class ConnectFailed(LinkError):
     """No connection could be made. ``__cause__`` is the last reason.
 
     Attributes:
-        permanent: for a first connect another try cannot help (a bad address, a wrong path, a
-            missing program). A client that was live before tries again all the same.
-        attempts: how many tries were made.
+        permanent: another attempt at the first connect cannot succeed (a bad address, a wrong path,
+            a missing program). A client that was live before retries nevertheless.
+        attempts: number of attempts.
     """
 
     remedy: ClassVar[str] = (
-        "See whether the runtime runs at that address, and read ``__cause__``. If ``permanent`` "
-        "is set, the address, path or program itself is wrong."
+        "Check that the runtime runs at that address, and read ``__cause__``. If ``permanent`` "
+        "is set, the address, path or program is wrong."
     )
 
     def __init__(self, message: str, *, permanent: bool = False, attempts: int = 1) -> None:
@@ -216,33 +215,33 @@ class ConnectFailed(LinkError):
 
 
 class ProtocolError(ArcpError):
-    """Somebody broke the protocol; the subclass says who."""
+    """One side violated the protocol: this one or the peer, by subclass."""
 
-    remedy: ClassVar[str] = "The subclass says which side is at fault."
+    remedy: ClassVar[str] = "See the subclass: LocalProtocolError or RemoteProtocolError."
 
 
 class LocalProtocolError(ProtocolError):
-    """A call that the session's present state does not allow."""
+    """The session's present state does not allow the call."""
 
     remedy: ClassVar[str] = (
-        "Call in another order: the message says what the call needs, such as a connection, a "
+        "Change the order of the calls: the message names the condition, such as a connection, a "
         "registration before ``connect()``, or a job that has not ended."
     )
 
 
 class RemoteProtocolError(ProtocolError):
-    """A frame of the peer that could not be understood. The link lives on.
+    """The peer sent a frame that could not be understood. The link stays up.
 
     Attributes:
         size: the frame's length in bytes.
         head: its first characters, escaped and masked, for a log line.
-        event_seq: its number, where that could be read.
-        job_id: the job that it is of, where that could be read.
+        event_seq: its event number, if it could be read.
+        job_id: the id of its job, if it could be read.
     """
 
     remedy: ClassVar[str] = (
-        "Nothing: the frame was passed over and the link lives on. If it recurs, report "
-        "``head`` to the maintainers of the runtime; ``arcp-client doctor`` examines it."
+        "None: the frame was skipped and the link stays up. If it recurs, report ``head`` to the "
+        "maintainers of the runtime; ``arcp-client doctor`` examines the runtime."
     )
 
     event_seq: int | None = None
@@ -258,32 +257,31 @@ class RemoteProtocolError(ProtocolError):
 
 
 class SessionError(ArcpError):
-    """The session cannot go on, or not like this."""
+    """The session cannot continue, or cannot make this call."""
 
-    remedy: ClassVar[str] = (
-        "Make a new client, or, if the subclass says so, change what it was given."
-    )
+    remedy: ClassVar[str] = "Make a new client, or change its arguments as the subclass describes."
 
 
 class Unauthenticated(SessionError):
     """The runtime refused the token (§6.1). Permanent, unless a provider has another one."""
 
     remedy: ClassVar[str] = (
-        "Give the token that this runtime knows, as ``Client(token=…)``. One that expires is "
-        "given as a function, which is asked again."
+        "Pass a token that this runtime accepts as ``Client(token=…)``. If tokens expire, pass a "
+        "function that returns one: the client calls it again."
     )
 
 
 class ResumeExpired(SessionError):
-    """The runtime no longer holds what a resume needs (RESUME_WINDOW_EXPIRED, §6.3).
+    """The runtime no longer holds the data for a resume (RESUME_WINDOW_EXPIRED, §6.3).
 
     Attributes:
-        permanent: hellos that ask for a new session were refused so, too; another cannot help.
+        permanent: the runtime refused hellos for a new session with the same code; another attempt
+            cannot succeed.
     """
 
     remedy: ClassVar[str] = (
-        "Connect anew; jobs run on and can be watched. Come back sooner than ``resume_window``, "
-        "or keep more on the runtime's side."
+        "Connect with a new client; the jobs keep running and can be watched. Reconnect within "
+        "``resume_window``, or raise the runtime's limits."
     )
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
@@ -295,20 +293,21 @@ class SessionClosed(SessionError):
     """The runtime ended the session."""
 
     remedy: ClassVar[str] = (
-        "Read the reason in the message, and make a new client. Jobs run on and can be watched."
+        "Read the reason in the message, and make a new client. The jobs keep running and can be "
+        "watched."
     )
 
 
 class ClientClosed(SessionError):
-    """The client was closed, here, while or before the call was made."""
+    """This client was closed before or during the call."""
 
-    remedy: ClassVar[str] = "Keep the client open until its results are in, or make a new one."
+    remedy: ClassVar[str] = "Keep the client open until its results arrive, or make a new one."
 
 
 class StoreLocked(SessionError):
     """Another client, in this process or another one, holds the checkpoint.
 
-    From ``connect()``, or, of a store that finds out later, as the end of a live client.
+    ``connect()`` raises it. If the store detects the other client later, it closes a live client.
     """
 
     remedy: ClassVar[str] = (
@@ -317,19 +316,19 @@ class StoreLocked(SessionError):
 
 
 class BufferFull(SessionError):
-    """A request made inside a handler while every buffer is full: its reply could not be read."""
+    """A handler made a request while every buffer was full, so its answer could not be read."""
 
     remedy: ClassVar[str] = (
-        "Make the handlers quicker, ask outside of handlers, or give ``Buffer`` more room."
+        "Make the handlers faster, make requests outside of handlers, or enlarge ``Buffer``."
     )
 
 
 class WouldDeadlock(SessionError):
-    """Waiting here would, directly or through other handlers, wait for this very handler."""
+    """A handler would wait for itself, directly or through other handlers."""
 
     remedy: ClassVar[str] = (
         "Wait outside of the handler: in a task of your own, or after the handler has returned. "
-        "A handler that need not hold up results is registered with ``barrier=False``."
+        "Register a handler that results need not wait for with ``barrier=False``."
     )
 
 
@@ -337,18 +336,18 @@ class WouldDeadlock(SessionError):
 
 
 class RequestError(ArcpError):
-    """The runtime refused one request. The session and all other requests go on.
+    """The runtime refused one request. The session and all other requests continue.
 
     Attributes:
-        code: the error code of §12, or what the runtime sent in its place.
+        code: the error code (§12), verbatim.
         message: the runtime's text.
-        retryable: the runtime's word on whether the same request may succeed later.
-        details: whatever the runtime added.
+        retryable: whether the same request may succeed later, as the runtime states.
+        details: further data from the runtime.
     """
 
     remedy: ClassVar[str] = (
-        "Look at ``code`` and ``message``; if ``retryable`` is set, the same request may "
-        "succeed later."
+        "Look at ``code`` and ``message``. If ``retryable`` is set, the same request may succeed "
+        "later."
     )
 
     default_code: ClassVar[str] = ""
@@ -371,7 +370,9 @@ class RequestError(ArcpError):
 class PermissionDenied(RequestError):
     """The principal may not do this, or the lease does not cover it."""
 
-    remedy: ClassVar[str] = "Ask as the principal that may do it, or widen the job's lease."
+    remedy: ClassVar[str] = (
+        "Use the token of a principal with that right, or widen the job's lease."
+    )
 
     default_code = "PERMISSION_DENIED"
 
@@ -380,7 +381,7 @@ class AgentNotFound(RequestError):
     """No agent of that name is registered."""
 
     remedy: ClassVar[str] = (
-        "See ``client.session.agents`` for the agents that there are; names are lower case."
+        "See ``client.session.agents`` for the registered agents; names are lower case."
     )
 
     default_code = "AGENT_NOT_AVAILABLE"
@@ -390,7 +391,7 @@ class AgentVersionNotFound(RequestError):
     """The agent exists, the version does not (§7.5)."""
 
     remedy: ClassVar[str] = (
-        "See ``client.session.agents`` for the versions that there are, or leave the version out."
+        "See ``client.session.agents`` for the available versions, or omit the version."
     )
 
     default_code = "AGENT_VERSION_NOT_AVAILABLE"
@@ -405,7 +406,7 @@ class DuplicateKey(RequestError):
 
 
 class JobNotFound(RequestError):
-    """The job does not exist, or this principal may not know of it."""
+    """The job does not exist, or this principal may not see it."""
 
     remedy: ClassVar[str] = (
         "See ``client.jobs()`` for the jobs that you may see. A runtime forgets jobs some time "
@@ -432,11 +433,11 @@ class LeaseSubsetViolation(RequestError):
 
 
 class RequestTimeout(RequestError, TimeoutError):
-    """No answer came before the request's deadline. Whether it took effect is unknown."""
+    """No answer arrived before the request's deadline. The request may have taken effect."""
 
     remedy: ClassVar[str] = (
-        "Look whether it took effect before you ask again; a submit with the same "
-        "``idempotency_key`` is safe. ``timeout=`` gives a slow runtime more time."
+        "Check whether the request took effect before you repeat it; a submit with the same "
+        "``idempotency_key`` is safe to repeat. ``timeout=`` gives a slow runtime more time."
     )
 
     default_code = "REQUEST_TIMEOUT"
@@ -446,18 +447,18 @@ class FeatureNotNegotiated(RequestError):
     """The runtime did not offer the feature that the call needs (§6.2)."""
 
     remedy: ClassVar[str] = (
-        "Do without it, or use a runtime that offers it: ``client.session.features`` has what "
-        "was agreed on."
+        "Avoid the call, or use a runtime that offers the feature: ``client.session.features`` "
+        "lists the negotiated ones."
     )
 
     default_code = "FEATURE_NOT_NEGOTIATED"
 
 
 class UnknownCode(RequestError):
-    """A refusal with a code that has no class of its own; ``code`` is verbatim."""
+    """The runtime refused a request with a code that has no class; ``code`` is verbatim."""
 
     remedy: ClassVar[str] = (
-        "Look at ``code``, ``message`` and ``details``: they are the runtime's own."
+        "Look at ``code``, ``message`` and ``details``, which come from the runtime."
     )
 
     default_code = "UNKNOWN"
@@ -467,13 +468,13 @@ class UnknownCode(RequestError):
 
 
 class JobError(ArcpError):
-    """A job did not end in success, or its result cannot be had.
+    """A job did not end in success, or its result is not available.
 
     Attributes:
-        job_id: which job.
+        job_id: the job's id.
     """
 
-    remedy: ClassVar[str] = "The subclass says whether another submit may help."
+    remedy: ClassVar[str] = "See the subclass, which describes whether to submit the job again."
 
     job_id: str | None = None
 
@@ -482,14 +483,15 @@ class JobFailed(JobError):
     """The runtime ended the job without success (``job.error``, §7.3).
 
     Attributes:
-        code: the error code of §12, or what the runtime sent in its place.
+        code: the error code (§12), verbatim.
         message: the runtime's text.
-        retryable: the runtime's word on whether a new submit may succeed.
-        details: whatever the runtime added.
+        retryable: whether a new submit may succeed, as the runtime states.
+        details: further data from the runtime.
     """
 
     remedy: ClassVar[str] = (
-        "Look at ``code``, ``message`` and ``details``; if ``retryable`` is set, submit it again."
+        "Look at ``code``, ``message`` and ``details``. If ``retryable`` is set, submit the job "
+        "again."
     )
 
     def __init__(
@@ -512,33 +514,33 @@ class JobFailed(JobError):
 class JobCancelled(JobFailed):
     """The job was cancelled (§7.4). Not an ``asyncio.CancelledError``."""
 
-    remedy: ClassVar[str] = "Somebody asked for it. Submit the job again if that was a mistake."
+    remedy: ClassVar[str] = "Submit the job again if the cancellation was a mistake."
 
 
 class JobTimedOut(JobFailed):
     """The job ran longer than its ``max_runtime`` (TIMEOUT)."""
 
-    remedy: ClassVar[str] = "Give it a longer ``max_runtime``, or less to do."
+    remedy: ClassVar[str] = "Submit the job with a longer ``max_runtime``, or with less work."
 
 
 class LeaseExpired(JobFailed):
-    """The job's lease ran out before it ended (§9.5)."""
+    """The job's lease expired before the job ended (§9.5)."""
 
-    remedy: ClassVar[str] = "Submit it again with a later ``expires_at``."
+    remedy: ClassVar[str] = "Submit the job again with a later ``expires_at``."
 
 
 class BudgetExhausted(JobFailed):
     """A budget counter of the job's lease was spent (§9.6)."""
 
-    remedy: ClassVar[str] = "Submit it again with a larger ``cost.budget`` in its lease."
+    remedy: ClassVar[str] = "Submit the job again with a larger ``cost.budget`` in its lease."
 
 
 class JobLost(JobError):
-    """The runtime no longer knows the job; how it ended is unknown."""
+    """The runtime no longer knows the job; its outcome is unknown."""
 
     remedy: ClassVar[str] = (
-        "Find out by its effects whether it did its work, then submit it again. A runtime with "
-        "a durable event log keeps jobs over a restart."
+        "Check by its effects whether the job did its work, then submit it again if necessary. A "
+        "runtime with a durable event log keeps jobs over a restart."
     )
 
     def __init__(self, message: str, *, job_id: str | None = None) -> None:
@@ -547,14 +549,14 @@ class JobLost(JobError):
 
 
 class ResultIncomplete(JobError):
-    """The job succeeded, but its streamed result is not what the runtime sent (§8.4).
+    """The job succeeded, but its streamed result is incomplete or inconsistent (§8.4).
 
-    Chunks never arrived or cannot be read, one came twice with different contents, they belong to
-    two results, or together they have another size than the runtime stated; the message says which.
+    The message names the reason: missing or unreadable chunks, a chunk that arrived twice with
+    different contents, chunks of two results, or another total size than the runtime stated.
 
     Attributes:
-        missing: the ``chunk_seq`` numbers that are missing below the last one seen.
-        partial: what did arrive, in order, joined; ``str`` if all chunks are text.
+        missing: the missing ``chunk_seq`` numbers below the last known one.
+        partial: the chunks that arrived, in order, joined; ``str`` if all chunks are text.
     """
 
     remedy: ClassVar[str] = "Use ``partial``, or submit the job again."
@@ -574,9 +576,9 @@ class ResultIncomplete(JobError):
 
 
 class ResultUnavailable(JobError):
-    """The job succeeded before this session saw it, and its value can no longer be had."""
+    """The job succeeded before this session received its end; its value is no longer available."""
 
-    remedy: ClassVar[str] = "Submit it again if the value is needed; the job did succeed."
+    remedy: ClassVar[str] = "The job succeeded. Submit it again only if you need the value."
 
     def __init__(self, message: str, *, job_id: str | None = None) -> None:
         super().__init__(message)
@@ -591,13 +593,13 @@ class StorageError(ArcpError, ValueError):
 
     Attributes:
         path: the file.
-        permanent: another try cannot help: what the file holds is at fault.
+        permanent: the file's contents are damaged, so another attempt cannot succeed.
     """
 
     remedy: ClassVar[str] = (
-        "If the disk is full or the file may not be written, mend that. Move a damaged file away, "
-        "together with its -wal and -shm files, and put a copy in its place, or none: then "
-        "sessions and jobs start anew."
+        "If the disk is full or the file is not writable, fix that. Move a damaged file away, "
+        "together with its -wal and -shm files, and restore a backup. Without one, a new file is "
+        "created, and earlier sessions and jobs are gone."
     )
 
     def __init__(self, message: str, *, path: str = "", permanent: bool = False) -> None:
@@ -607,15 +609,15 @@ class StorageError(ArcpError, ValueError):
 
 
 class TranscriptError(ArcpError):
-    """A file that should be a transcript is none, is of a later version, or is damaged.
+    """A file is not a transcript, has a later version, or is damaged.
 
     Attributes:
-        line: the number of the line that cannot be read, from 1; 0 if it is no single one.
+        line: the number of the unreadable line, from 1; 0 if the error concerns no single line.
     """
 
     remedy: ClassVar[str] = (
-        "Look at the line that it names. A file that was only cut off is read up to there "
-        "without an error."
+        "Look at the line that the message names. A file that is only truncated is read up to its "
+        "end without an error."
     )
 
     def __init__(self, message: str, *, line: int = 0) -> None:
@@ -627,7 +629,7 @@ class TranscriptError(ArcpError):
 
 
 class HandlerError(ArcpError):
-    """A handler raised. ``__cause__`` is what it raised; given to the client's ``on_error`` hooks.
+    """A handler raised. Given to the client's ``on_error`` hooks; ``__cause__`` is the exception.
 
     Attributes:
         event: the event that was being handled.
@@ -635,7 +637,8 @@ class HandlerError(ArcpError):
     """
 
     remedy: ClassVar[str] = (
-        "Mend the handler; ``__cause__`` is what it raised. The other handlers go on."
+        "Fix the handler; ``__cause__`` is the exception that it raised. Other handlers are not "
+        "affected."
     )
 
     def __init__(self, message: str, *, event: Any = None, handler: str = "") -> None:
@@ -645,11 +648,11 @@ class HandlerError(ArcpError):
 
 
 class HandlerFailed(ArcpError):
-    """A handler registered with ``on_error="stop"`` raised, and the client closed for it."""
+    """A handler registered with ``on_error="stop"`` raised, which closed the client."""
 
     remedy: ClassVar[str] = (
-        'Mend the handler; ``__cause__`` is what it raised. With ``on_error="skip"`` the client '
-        "would go on."
+        "Fix the handler; ``__cause__`` is the exception that it raised. With "
+        '``on_error="skip"`` the client continues.'
     )
 
 

@@ -1,6 +1,6 @@
-"""Typed events: what a session delivers to handlers, iterators and Observables, in arrival order.
+"""The typed events that a session delivers to handlers, iterators and Observables.
 
-Every event is an immutable value, and can be hashed, pickled and copied, and be a field of a
+Every event is an immutable value that can be hashed, pickled and copied, and used as a field of a
 pydantic model. ``match`` it by class and by field::
 
     match event:
@@ -9,9 +9,9 @@ pydantic model. ``match`` it by class and by field::
         case events.Progress(current=n, total=t):
             print(n, "of", t)
 
-An event *kind* that this package does not know arrives as `Unknown`; a field that a class does not
-have stays in `Event.raw`. What could not be delivered arrives as a `Gap`: nothing is ever missing
-in silence.
+An event of a *kind* that this package does not know arrives as `Unknown`; `Event.raw` keeps fields
+that a class does not have. Events that cannot be delivered are reported by a `Gap`: no event is
+dropped silently.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ __all__ = [
     "Unknown",
 ]
 
-# gc=False: an event holds only immutable values and what JSON can hold, so it is never part of a
-# cycle, and 50,000 waiting events do not wake the garbage collector.
+# gc=False: an event holds only immutable values and JSON values, so it is never part of a cycle,
+# and 50,000 waiting events do not trigger the garbage collector.
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of a session (§8.1).
 
     Attributes:
-        seq: position in the session's sequence (§8.3), ``None`` where the runtime gave none.
+        seq: position in the session's sequence (§8.3), ``None`` if the runtime sent none.
         id: the envelope's id.
         kind: the kind on the wire; ``"result"``, ``"error"`` and ``"gap"`` for `Completed`,
             `Failed` and `Gap`.
@@ -83,25 +83,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes of the envelope as it came."""
+        """Bytes of the envelope as received."""
         return len(self._frame)
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The whole envelope as it came, decoded anew at each call; empty for a `Gap`.
+        """The whole envelope as received, decoded at each call; empty for a `Gap`.
 
-        Secret values are masked in it.
+        Secret values are masked.
         """
         if not self._frame:
             return {}
         try:
             decoded = msgspec.json.decode(self._frame)
-        except ValueError:  # fields that nobody reads may hold what is hardly JSON
+        except ValueError:  # fields that this package does not read may hold invalid JSON
             text = self._frame.decode("utf-8-sig", "replace")
             decoded = json.loads(text, parse_int=_number, parse_float=_number)
         return decoded if isinstance(decoded, dict) else {}
 
-    def __hash__(self) -> int:  # fields may hold lists and dicts, which have none
+    def __hash__(self) -> int:  # fields may hold lists and dicts, which are not hashable
         return hash((type(self), self.seq, self.id, self.session_id, self.job_id))
 
     def __repr__(self) -> str:
@@ -113,15 +113,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The event's fields as plain JSON-ready values, for logs, files and responses.
+        """The event's fields as JSON-ready values, for logs, files and responses.
 
-        A value that is nested too deeply to be followed has a text in place of its depths.
+        In a value that is nested too deeply, a string replaces the deepest levels.
         """
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         del fields["_frame"]
         try:
             plain: dict[str, Any] = msgspec.to_builtins(fields)
-        except RecursionError:  # the frame was read where there was a little more room
+        except RecursionError:  # the stack is deeper here than where the frame was decoded
             plain = msgspec.to_builtins({name: _cut(value) for name, value in fields.items()})
         return plain
 
@@ -139,7 +139,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def _validate(cls, value: Any) -> Event:
-        """An event from an event or from what `to_dict` gave."""
+        """Return an event, made from its `to_dict` form if necessary."""
         if isinstance(value, cls):
             return value
         if not isinstance(value, dict):
@@ -147,7 +147,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         kind = value.get("kind")
         actual: type[Event] = cls
         if cls is Event:
-            # A body is what `Unknown` has: the kind may be known, and its class refused the body.
+            # `body` means `Unknown`, also with a known kind whose class rejected the body.
             known = KINDS.get(kind) if isinstance(kind, str) and "body" not in value else None
             actual = known or Unknown
         fixed = _FIXED.get(actual)
@@ -170,15 +170,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         classes: list[type[Event]] = [*KINDS.values(), Unknown]
         return {
             "title": "Event",
-            "description": "One event of a session; its kind says which.",
+            "description": "One event of a session; `kind` selects its class.",
             "anyOf": [_json_schema(each, whole) for each in classes],
         }
 
 
 _QUIET = frozenset({"kind", "session_id", "trace_id", "_frame"})
 _USUAL = frozenset({"id", "redelivered"})
+"""Fields that a repr omits when they are empty or false."""
 _DEEPEST = 200
-"""Not worth a word in a repr when empty or false."""
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 3
@@ -190,17 +190,17 @@ _frame_of = operator.attrgetter("_frame")
 
 
 def sizes(events: Iterable[Event]) -> Iterator[int]:
-    """The `Event.size` of each, for callers that look at every event there is."""
+    """The `Event.size` of each event, for callers that process every event."""
     return map(len, map(_frame_of, events))
 
 
 def envelope(event: Event) -> bytes:
-    """The envelope as it came, secret values masked; empty for a `Gap`."""
+    """The envelope as received, secret values masked; empty for a `Gap`."""
     return _frame_of(event)  # type: ignore[no-any-return]
 
 
 def _number(text: str) -> int | float | str:
-    """A number of the raw envelope; one that Python cannot hold stays a text."""
+    """Convert a number of the raw envelope; one that Python cannot represent stays a string."""
     try:
         return int(text)
     except ValueError:
@@ -224,7 +224,7 @@ def _short(value: Any) -> str:
 
 
 def _json_schema(cls: type[Event], whole: bool) -> dict[str, Any]:
-    """The JSON schema of `Event.to_dict` for one class; ``whole`` if every field is there."""
+    """The JSON schema of `Event.to_dict` for one class; with ``whole`` every field is required."""
     _, found = msgspec.json.schema_components((cls,))
     schema: dict[str, Any] = found[cls.__name__]
     properties = schema["properties"]
@@ -238,7 +238,7 @@ def _json_schema(cls: type[Event], whole: bool) -> dict[str, Any]:
 
 
 class Log(Event, frozen=True, kw_only=True, gc=False):
-    """A log line of the agent. ``level`` is lower case."""
+    """A log line of the agent. ``level`` is in lower case."""
 
     kind: str = "log"
     level: str = "info"
@@ -262,7 +262,7 @@ class ToolCall(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ToolResult(Event, frozen=True, kw_only=True, gc=False):
-    """What a tool call gave: ``result``, or ``error`` with ``code`` and ``message``."""
+    """The outcome of a tool call: ``result``, or ``error`` with ``code`` and ``message``."""
 
     kind: str = "tool_result"
     call_id: str = ""
@@ -271,7 +271,7 @@ class ToolResult(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Status(Event, frozen=True, kw_only=True, gc=False):
-    """The job, or the runtime, enters a phase."""
+    """A new phase of the job, or of the runtime."""
 
     kind: str = "status"
     phase: str = ""
@@ -279,7 +279,7 @@ class Status(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Metric(Event, frozen=True, kw_only=True, gc=False):
-    """A measurement. ``cost.*`` metrics in a budget's currency are charged to it (§9.6)."""
+    """A measurement. ``cost.*`` metrics in a budget's currency are charged to the budget (§9.6)."""
 
     kind: str = "metric"
     name: str = ""
@@ -289,7 +289,7 @@ class Metric(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ArtifactRef(Event, frozen=True, kw_only=True, gc=False):
-    """A reference to something that the agent made. ``byte_size`` is in bytes."""
+    """A reference to an artifact of the agent. ``byte_size`` is in bytes."""
 
     kind: str = "artifact_ref"
     uri: str = ""
@@ -308,7 +308,7 @@ class Delegate(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Progress(Event, frozen=True, kw_only=True, gc=False):
-    """How far the job is, in ``units``. Without ``total`` the end is not known (§8.2.1)."""
+    """The job's progress, in ``units``. Without ``total`` the end is not known (§8.2.1)."""
 
     kind: str = "progress"
     current: int | float = 0
@@ -318,9 +318,9 @@ class Progress(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ResultChunk(Event, frozen=True, kw_only=True, gc=False):
-    """A piece of a streamed result (§8.4), as it came; ``chunk_seq`` counts from 0.
+    """A chunk of a streamed result (§8.4), as received; ``chunk_seq`` counts from 0.
 
-    ``job.chunks()`` and ``job.result()`` put the pieces together.
+    ``job.chunks()`` and ``job.result()`` assemble the chunks.
     """
 
     kind: str = "result_chunk"
@@ -332,7 +332,7 @@ class ResultChunk(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Unknown(Event, frozen=True, kw_only=True, gc=False):
-    """An event of a kind that has no class here, or whose body did not fit its class."""
+    """An event of a kind without a class, or with a body that does not fit its class."""
 
     body: Any = None
 
@@ -342,10 +342,10 @@ class Completed(Event, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         value: the inline result.
-        result_id: names the chunks that make up the result.
-        result_size: the runtime's word on its size, in bytes.
-        summary: a text for people.
-        completed_at: when, by the runtime's clock.
+        result_id: the id of the result's chunks.
+        result_size: the size in bytes that the runtime states.
+        summary: text for people.
+        completed_at: time of completion, by the runtime's clock.
     """
 
     terminal: ClassVar[bool] = True
@@ -362,11 +362,11 @@ class Failed(Event, frozen=True, kw_only=True, gc=False):
     """The job ended without success (§7.3, §12).
 
     Attributes:
-        status: how it ended.
+        status: the job's final status.
         code: the error code.
         message: the runtime's text.
-        retryable: the runtime's word on whether a new submit may succeed.
-        details: whatever the runtime added.
+        retryable: whether a new submit may succeed, as the runtime states.
+        details: further data from the runtime.
     """
 
     terminal: ClassVar[bool] = True
@@ -384,10 +384,11 @@ class Gap(Event, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         first: the first missing number.
-        last: the last missing number; ``None`` if nobody can know it.
-        reason: ``lost`` by the runtime · ``unknown_end``: the session was started anew ·
-            ``not_retained``: older than what is kept for late iterators · ``overflow``: the
-            iterator was cut because nobody pulled it · ``undecodable``: received, not readable.
+        last: the last missing number; ``None`` if it cannot be known.
+        reason: ``lost`` by the runtime · ``unknown_end``: a new session replaced the old one ·
+            ``not_retained``: older than the replay buffer of late iterators · ``overflow``: the
+            iterator's queue was dropped because no item was requested · ``undecodable``: received,
+            but not readable.
     """
 
     kind: str = "gap"
@@ -414,6 +415,6 @@ KINDS: dict[str, type[Event]] = {
         Gap,
     )
 }
-"""Kind to class; any other kind is `Unknown`."""
+"""Event class by kind; any other kind is `Unknown`."""
 
 _FIXED = {cls: kind for kind, cls in KINDS.items()}

@@ -1,7 +1,7 @@
 """The handles of a job: its state, its events in order, its result.
 
 `Job` is a job that this client submitted, `JobView` a job that it watches. Both read a `JobRecord`,
-which the client keeps up to date.
+which the client updates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def _save(job: JobHandle, path: str | PathLike[str]) -> int:
     part = _beside(target)
     written = 0
     try:
-        with part.open("xb") as file:  # nothing that others laid there is written through
+        with part.open("xb") as file:  # never follows a link or file that another program put there
             async for chunk in job.chunks():
                 written += file.write(chunk)
             if not written:
@@ -50,9 +50,9 @@ async def _save(job: JobHandle, path: str | PathLike[str]) -> int:
 
 
 def _beside(target: Path) -> Path:
-    """Where a file is written before it gets its name."""
+    """The temporary path at which a file is written before it is renamed."""
     if target.exists() and not target.is_file():  # root could replace even a device
-        raise FileExistsError(errno.EEXIST, "it is no file that could be replaced", str(target))
+        raise FileExistsError(errno.EEXIST, "not a regular file", str(target))
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
 
 
@@ -63,10 +63,10 @@ def _as_bytes(value: Any) -> bytes:
 
 
 class JobHandle:
-    """A job of this client's session. Made by the client, never by hand.
+    """A job of this client's session. Only the client makes handles.
 
-    Iterating over it, ``async for event in job``, gives every event of the job in order, the
-    recent past first, and ends after the terminal event. Each iteration is independent.
+    Iterating over it, ``async for event in job``, gives every event of the job in order, beginning
+    with the replay buffer, and ends after the terminal event. Each iteration is independent.
     """
 
     def __init__(self, record: JobRecord) -> None:
@@ -79,7 +79,7 @@ class JobHandle:
 
     @property
     def agent(self) -> str:
-        """The agent that runs it, ``name@version`` once the runtime resolved it (§7.5)."""
+        """The agent that runs the job, ``name@version`` once the runtime resolved it (§7.5)."""
         return self._record.agent
 
     @property
@@ -89,7 +89,7 @@ class JobHandle:
 
     @property
     def lease(self) -> Lease:
-        """What the job may do, as the runtime granted it (§9)."""
+        """The lease that the runtime granted (§9)."""
         return self._record.lease
 
     @property
@@ -99,12 +99,12 @@ class JobHandle:
 
     @property
     def budget(self) -> Budget:
-        """What is left in each currency, as far as the runtime reported it (§9.6)."""
+        """The remaining amount in each currency, as reported by the runtime (§9.6)."""
         return dict(self._record.budget)
 
     @property
     def credentials(self) -> dict[str, Credential]:
-        """Provisioned credentials by id, always with the newest value (§9.8)."""
+        """Provisioned credentials by id, each with its newest value (§9.8)."""
         return dict(self._record.credentials)
 
     @property
@@ -114,7 +114,7 @@ class JobHandle:
 
     @property
     def children(self) -> list[str]:
-        """Ids of the jobs that it delegated to, as far as this session was told (§10)."""
+        """Ids of the jobs that it delegated to, as announced to this session (§10)."""
         return list(self._record.children)
 
     @property
@@ -144,7 +144,7 @@ class JobHandle:
     @overload
     def events(self, *kinds: Kind) -> EventIterator[Any]: ...
     def events(self, *kinds: Kind) -> EventIterator[Any]:
-        """Iterate over events of some kinds only; a `Gap` is given in any case.
+        """Iterate over events of some kinds only; a `Gap` is always given.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.
@@ -152,37 +152,37 @@ class JobHandle:
         return self._record.iterate(EventFilter(kinds))
 
     async def result(self) -> Result:
-        """Wait for the job's end and give its result; may be called often and late (§7.3, §8.4).
+        """Wait for the job's end and return its result, at any time and repeatedly (§7.3, §8.4).
 
         Returns after the handlers that match the job's earlier events have run, unless they were
-        registered with ``barrier=False``. A lost link does not end the wait. Half a character (an
-        unpaired surrogate) is U+FFFD in every text of the value, as in `chunks` and `save`.
+        registered with ``barrier=False``. A lost link does not end the wait. An unpaired surrogate
+        is U+FFFD in every string of the value, as in `chunks` and `save`.
 
         Raises:
-            JobFailed: the job ended without success, by subclass `JobCancelled`, `JobTimedOut`,
-                `LeaseExpired` or `BudgetExhausted`.
+            JobFailed: the job ended without success; the subclasses are `JobCancelled`,
+                `JobTimedOut`, `LeaseExpired` and `BudgetExhausted`.
             JobLost: the runtime no longer knows the job.
-            ResultIncomplete: chunks of the result are missing or unreadable, one came twice with
+            ResultIncomplete: chunks of the result are missing or unreadable, one arrived twice with
                 different contents, they belong to two results, or the size is not the one that the
                 runtime stated (S19).
-            ResultUnavailable: it succeeded, but its value can no longer be had.
-            ClientClosed: the client was closed meanwhile.
-            ArcpError: what else ended the client meanwhile, as in `Closed.cause`.
+            ResultUnavailable: the job succeeded, but its value is no longer available.
+            ClientClosed: the client was closed during the wait.
+            ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.
             WouldDeadlock: called in a handler that the result would wait for.
         """
         return await self._record.result()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The result's decoded chunks from the first one on, while they come (§8.4).
+        """Iterate over the result's decoded chunks, from the first one on, as they arrive (§8.4).
 
-        Nothing for a job with an inline result. A text may be cut inside a character; half of one
-        that stays alone is U+FFFD.
+        Yields nothing for a job with an inline result. A chunk may end inside a character. An
+        unpaired surrogate is U+FFFD.
 
         Raises:
-            ResultIncomplete: once the job has ended, at the first missing chunk, or at the end for
-                what else `result` calls incomplete.
-            JobError: any other one that `result` raises: the job failed or is lost.
-            ArcpError: the client was closed (`ClientClosed`), or what else ended it.
+            ResultIncomplete: once the job has ended, at the first missing chunk, or after the last
+                chunk for the other reasons that `result` lists.
+            JobError: any other error that `result` raises: the job failed or is lost.
+            ArcpError: the client was closed (`ClientClosed`), or ended for another reason.
         """
         record = self._record
         record.owner.check_loop()
@@ -191,14 +191,14 @@ class JobHandle:
         await record.outcome()
 
     async def save(self, path: str | PathLike[str]) -> int:
-        """Write a chunked result to a file while it comes; an inline one as text or JSON.
+        """Write a chunked result to a file as it arrives; an inline one as text or JSON.
 
         Returns the number of bytes written. The file appears under its name only when complete.
 
         Raises:
-            JobError: as `result` does, `ResultIncomplete` among them.
-            ArcpError: the client was closed (`ClientClosed`), or what else ended it.
-            OSError: it cannot be written, or is no file, such as a device or a directory.
+            JobError: as for `result`, including `ResultIncomplete`.
+            ArcpError: the client was closed (`ClientClosed`), or ended for another reason.
+            OSError: the file cannot be written, or the path is a device or a directory.
         """
         check.a_path("path", path)
         self._record.owner.check_loop()
@@ -206,7 +206,7 @@ class JobHandle:
 
     @property
     def notifications(self) -> Observable[Event]:
-        """The job's events from now on, as an Observable that completes with the terminal one."""
+        """The job's later events as an Observable, which completes with the terminal event."""
         job_id = self.id
 
         def mine(event: Event) -> bool:
@@ -225,13 +225,13 @@ class Job(JobHandle):
     """A job that this client submitted."""
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Ask the runtime to end it (§7.4).
+        """Ask the runtime to cancel the job (§7.4).
 
-        Returns once the runtime acknowledged it, or the job has ended in any way. A lost link
-        does not lose the request.
+        Returns once the runtime has acknowledged the request, or the job has ended. The request
+        survives a lost link.
 
         Raises:
-            PermissionDenied: this session may not cancel it.
+            PermissionDenied: this session may not cancel the job.
             RequestTimeout: no answer in time.
         """
         check.a_text("reason", reason, none=True, empty=True)
@@ -242,5 +242,5 @@ class JobView(JobHandle):
     """A job of another session, or of this one earlier, that this client watches (§7.6)."""
 
     async def unsubscribe(self) -> None:
-        """Watch it no longer. Its iterators end; events on their way may still come. Idempotent."""
+        """Stop watching. Its iterators end; events in transit may still arrive. Idempotent."""
         await self._record.owner.unwatch(self.id)

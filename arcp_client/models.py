@@ -1,7 +1,7 @@
-"""Frozen values that users build or are given: identities, leases, credentials, results.
+"""Frozen values that users build or receive: identities, leases, credentials, results.
 
-What a user builds is checked when it is built (pydantic); what came from a runtime was read
-tolerantly before, so these classes hold it as it is.
+Values that a user builds are validated (pydantic). Values from a runtime were decoded tolerantly
+before, so these classes keep them unchanged.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ __all__ = [
 ]
 
 Budget = Mapping[str, Decimal]
-"""Currency to amount; exact decimals, never binary floats."""
+"""Amounts by currency, as exact decimals, never binary floats."""
 
 JobStatus: TypeAlias = Literal["pending", "running", "success", "error", "cancelled", "timed_out"]
-"""Statuses of jobs (§7.3). A runtime may send others, which are passed on as they are."""
+"""Statuses of jobs (§7.3). Other statuses from a runtime are passed on unchanged."""
 
 LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
-"""Levels of an agent's log lines (§8.2). A runtime may send others, which are passed on."""
+"""Levels of an agent's log lines (§8.2). Other levels from a runtime are passed on unchanged."""
 
 
 class _Value(BaseModel):
-    # Built when first used: an application that sets no lease does not pay for leases.
+    # The validator is built on first use, so that an application without leases does not need it.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ClientInfo(_Value):
-    """Who the client says it is in ``session.hello`` (§6.2)."""
+    """The client's identity in ``session.hello`` (§6.2)."""
 
     name: Annotated[str, Field(min_length=1)] = "arcp-client"
     version: Annotated[str, Field(min_length=1)] = "0"
 
 
 class Lease(RootModel[dict[str, tuple[str, ...]]]):
-    """What a job may do: namespace to patterns (§9.2).
+    """The operations that a job may perform: patterns by namespace (§9.2).
 
     >>> Lease({"fs.read": ["/src/**"], "cost.budget": ["USD:5.00"]})["fs.read"]
     ('/src/**',)
@@ -66,7 +66,7 @@ class Lease(RootModel[dict[str, tuple[str, ...]]]):
 
     root: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
-    if TYPE_CHECKING:  # lists are made tuples
+    if TYPE_CHECKING:  # lists are converted to tuples
 
         def __init__(self, root: Mapping[str, list[str] | tuple[str, ...]] = ...) -> None: ...
 
@@ -74,7 +74,7 @@ class Lease(RootModel[dict[str, tuple[str, ...]]]):
     @classmethod
     def _named(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         if "" in value:
-            raise ValueError("a lease namespace is a name such as 'fs.read'")
+            raise ValueError("a lease namespace must be a name such as 'fs.read'")
         return value
 
     def __getitem__(self, namespace: str) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ class Lease(RootModel[dict[str, tuple[str, ...]]]):
         return self.root.get(namespace, default)
 
     def namespaces(self) -> Iterator[str]:
-        """The namespaces that the lease grants something in."""
+        """The namespaces for which the lease has patterns."""
         return iter(self.root)
 
 
 class LeaseConstraints(_Value):
-    """Bounds on a lease (§9.5). ``expires_at`` is a moment in UTC."""
+    """Bounds on a lease (§9.5). ``expires_at`` is a time in UTC."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -142,7 +142,7 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """Who the runtime says it is in ``session.welcome``."""
+    """The runtime's identity in ``session.welcome``."""
 
     name: str = ""
     version: str = ""
@@ -150,17 +150,18 @@ class RuntimeInfo:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What the last welcome agreed on (§6.2).
+    """The session as negotiated in the last welcome (§6.2).
 
     Attributes:
         id: the session's id.
-        runtime: the other end.
+        runtime: the runtime's identity.
         features: the negotiated features, the intersection of both lists.
         agents: the runtime's agent inventory.
         heartbeat_interval: seconds, ``None`` if heartbeats were not negotiated.
-        resume_window: seconds that the session outlives its link; ``None`` if not stated.
-        dialect: which variant of the protocol the runtime speaks.
-        jobs_run_on: jobs continue when the session is closed or detached (§6.7). False for a
+        resume_window: seconds for which the session can be resumed after its link is lost; ``None``
+            if not stated.
+        dialect: the runtime's variant of the protocol.
+        jobs_run_on: jobs keep running when the session is closed or detached (§6.7). False for a
             runtime that ends them.
     """
 
@@ -176,7 +177,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """One entry of ``client.jobs()`` (§6.6). What the runtime left out is ``None``."""
+    """One entry of ``client.jobs()`` (§6.6). Fields that the runtime omitted are ``None``."""
 
     job_id: str
     agent: str = ""
@@ -195,10 +196,10 @@ class Result:
     Attributes:
         value: the inline result; for a chunked one the joined chunks, ``str`` if every chunk was
             text, else ``bytes``.
-        result_id: set if the result came in chunks (§8.4).
-        size: bytes of a chunked result; else the runtime's word, if any.
-        summary: a text for people.
-        completed_at: when, by the runtime's clock.
+        result_id: the id of a chunked result (§8.4).
+        size: bytes of a chunked result; otherwise the size that the runtime stated, if any.
+        summary: text for people.
+        completed_at: time of completion, by the runtime's clock.
     """
 
     value: Any = None
@@ -215,10 +216,10 @@ class OpenJob:
     Attributes:
         job_id: its id.
         agent: name or name@version.
-        idempotency_key: what it was submitted under.
-        payload_hash: of what was submitted.
-        seen: envelope ids of its last events that were processed, the oldest first, where the
-            runtime may send them again under other numbers; 1,024 of all jobs at most.
+        idempotency_key: the key of its submit.
+        payload_hash: hash of the submit's payload.
+        seen: envelope ids of its last processed events, the oldest first, for runtimes that may
+            send them again under other numbers; at most 1,024 over all jobs.
     """
 
     job_id: str
@@ -230,7 +231,7 @@ class OpenJob:
 
 @dataclass(frozen=True, slots=True)
 class EndedJob:
-    """A job that had ended when a checkpoint was taken, and how; a text in JSON says it."""
+    """A job that had ended when a checkpoint was taken, with its outcome as JSON."""
 
     job_id: str
     agent: str
@@ -241,16 +242,16 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a client needs to go on after a restart. Never holds the bearer token.
+    """The data with which a client resumes after a restart. Never contains the bearer token.
 
     Attributes:
         session_id: the session to resume.
         resume_token: its newest token; a secret, so it is not in the repr.
-        mark: every event up to this number was processed.
+        mark: the watermark: every event up to this number was processed.
         processed: ranges above ``mark`` that were processed too, as (first, last).
-        reserved: no handler saw an event above this number.
+        reserved: no handler has received an event above this number.
         jobs: the jobs that had not ended.
-        ended: those that ended last, the oldest first: who asks again is told the same.
+        ended: the jobs that ended last, the oldest first; a repeated submit gets their outcomes.
     """
 
     session_id: str
@@ -264,21 +265,21 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counters of one client since it was made; seconds and events.
+    """Counters of one client since it was made; in seconds and events.
 
     Attributes:
-        received: events that the session took in, without repeats.
-        processed: events that every consumer is done with.
+        received: events that the session received, without repeats.
+        processed: events that every consumer has processed.
         queued: events that wait for a consumer or are being handled.
         spilled: events that wait in the spill file.
-        repeated: events that came again and were dropped.
+        repeated: repeated events that were dropped.
         gaps: `Gap` events delivered.
-        reconnects: times the link was made anew.
-        lag: seconds since the oldest waiting event came; 0.0 if none waits.
-        last_message: seconds since the runtime was last heard; ``None`` before the first time.
-        last_disconnect: why the last link ended.
-        silent: jobs that the runtime does not say to have ended, and of which nothing has come for
-            ``Timeouts.silence`` since a link was lost; a warning named each once.
+        reconnects: number of reconnects.
+        lag: seconds since the arrival of the oldest outstanding event; 0.0 without one.
+        last_message: seconds since the last message of the runtime; ``None`` before the first one.
+        last_disconnect: the error that ended the last link.
+        silent: jobs without an event for ``Timeouts.silence`` since a link was lost, which the
+            runtime does not report as ended; each was named in one warning.
     """
 
     received: int = 0

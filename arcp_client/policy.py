@@ -18,33 +18,33 @@ _MIB = 1024 * 1024
 
 
 class Order(enum.Enum):
-    """The order in which a registration's handlers run, one after another."""
+    """The order in which a registration's handler calls run."""
 
     SESSION = "session"
     """Arrival order over the whole session."""
 
     JOB = "job"
-    """Arrival order in each job; jobs side by side."""
+    """Arrival order within each job; jobs run concurrently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """How much may wait for the consumers of one client.
+    """Limits on the events that wait for the consumers of one client.
 
-    Consumers are handlers, iterators and Rx operators; the slowest one counts. What a late iterator
-    is given of a job's past does not count, nor do events that wait for a missing one.
+    Consumers are handlers, iterators and Rx operators; the slowest one counts. Events that a late
+    iterator gets from a replay buffer do not count, nor do events that wait for a missing one.
 
     Attributes:
-        soft: events at which the reader stops reading and TCP holds the peer, unless an answer is
-            awaited, or a running handler awaits a result, a chunk or an event.
-        hard: events up to which it then reads on in memory.
+        soft: events at which the reader stops reading, so that TCP slows the peer down, unless an
+            answer is awaited, or a running handler awaits a result, a chunk or an event.
+        hard: events up to which the reader then continues to read into memory.
         bytes: bytes of waiting frames that count as ``soft``, and as ``hard``. Events that a
-            running handler awaits are read into memory up to here, however many stand before them.
-            As many bytes of answers may wait for a runtime that takes nothing; beyond them the
-            reader stops until it does. If it takes nothing for two intervals of the heartbeat, the
-            link is given up.
-        spill: bytes of the temporary file that takes frames beyond ``hard``. When it is full the
-            reader stops, and what a handler awaits of it raises BufferFull.
+            running handler awaits are read into memory up to this limit, regardless of the number
+            of events before them. The same limit applies to outgoing frames other than requests:
+            above it the reader stops until the runtime reads again. If the runtime reads nothing
+            for two heartbeat intervals, the link is closed.
+        spill: bytes of the temporary file for frames beyond ``hard``. When it is full, the reader
+            stops, and a handler that awaits an event in the file gets BufferFull.
     """
 
     soft: int = 1024
@@ -57,7 +57,7 @@ class Buffer:
             check.a_number(f"Buffer.{name}", getattr(self, name), least=least)
         if not self.soft <= self.hard:
             raise ValueError(
-                f"Buffer.soft is at most Buffer.hard, not {self.soft} with {self.hard}"
+                f"Buffer.soft must be at most Buffer.hard, not {self.soft} with {self.hard}"
             )
 
 
@@ -69,14 +69,13 @@ class Timeouts:
         connect: one attempt to connect, up to the welcome.
         open: the first connect, all attempts together.
         request: the answer to one request.
-        close: an orderly end.
+        close: `Client.close` and `Client.detach`.
         drain: handlers that still run when the client drains.
-        stall: an iterator that stays full and unpulled while a result is awaited.
+        stall: a full iterator from which no item is requested while a result is awaited.
         deadlock: a wait of a handler's child task that closes a cycle.
-        silence: a job that this client waits for, of which nothing has come since a link was lost,
-            although its runtime does not say that it has ended. It is then named in
-            ``client.stats().silent`` and in a warning; the runtime is asked on. Runtimes that keep
-            events for a resume are believed without it.
+        silence: a job that this client waits for, without an event since a link was lost, while its
+            runtime does not report its end. After this time ``client.stats().silent`` and a warning
+            name the job; polling continues. Not used for runtimes that keep events for a resume.
     """
 
     connect: float = 10.0
@@ -95,22 +94,22 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnect:
-    """When and how a lost link is made anew.
+    """When and how the client reconnects.
 
-    A client that was live once goes on until its token is refused, after a provider of tokens was
-    asked again, or until ``stop`` says so. A wrong path, a login page, a foreign certificate or a
-    refused hello is tried again too, with its cause in ``client.state``: a deployment looks like
-    that for a while. The first connect is strict: there they are final. In both states a runtime
-    that refuses two hellos without a resume as expired is given up with ResumeExpired.
+    A client that was live once retries until its token is refused and the token provider has no
+    other one, or until ``stop`` ends the retries. A wrong path, a login page, an invalid
+    certificate and a refused hello are retried too, with the cause in ``client.state``, because
+    they occur during a deployment. In the first connect they are final. In both cases a runtime
+    that refuses two hellos without a resume as expired ends the client with ResumeExpired.
 
     Attributes:
         wait: a tenacity wait object; full jitter with a cap of 30 s by default.
         stop: a tenacity stop object for reconnects; never by default. The first connect gives up
             after ``Timeouts.open``.
-        reset_after: seconds that a link must live before the delays start from the beginning. One
-            that brought new events has proved its use: after it they do so in any case.
-        classify: given a failure, whether to try again; ``None`` for the built-in rule. It is not
-            asked about a refused token.
+        reset_after: seconds that a link must be live to reset the delays. A link that delivered new
+            events resets them in any case.
+        classify: a function that gets a failure and returns whether to retry; ``None`` for the
+            built-in rule. It is not called for a refused token.
     """
 
     wait: wait_base = field(
@@ -124,6 +123,6 @@ class Reconnect:
         for name in ("wait", "stop", "classify"):
             value = getattr(self, name)
             if not callable(value) and (name != "classify" or value is not None):
-                raise TypeError(f"Reconnect.{name} is a function, such as tenacity has")
+                raise TypeError(f"Reconnect.{name} must be a function, such as those of tenacity")
             check.a_function(f"Reconnect.{name}", value, none=True, sync=True)
         check.seconds("Reconnect.reset_after", self.reset_after)

@@ -1,18 +1,18 @@
-"""Rx operators whose handlers are coroutines, run in order.
+"""Rx operators that run async handlers in order.
 
 ::
 
     channel = EventChannel(cap=1024)
     channel.observable().pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
-    await channel.push(event)                       # waits while 1,024 are not done
+    await channel.push(event)                       # waits while 1,024 are outstanding
 
 ``ops.concat_map`` of RxPY starts all handlers at once unless it is wrapped in ``defer``, has no
-bound, lets an error overtake queued items and spends tens of microseconds on each. These operators
-keep its type, Observable in and Observable out, and not its machinery: one queue, and one task that
-exists while there is work and awaits the handler itself.
+limit, lets an error overtake queued items and takes tens of microseconds for each item. These
+operators have the same type, from Observable to Observable, and another implementation: one queue,
+and one task that exists while items are queued and awaits the handler.
 
-A coroutine function given to a plain ``subscribe`` is never awaited by RxPY; the observables of
-this module refuse it.
+RxPY never awaits a coroutine function that is passed to ``subscribe``; the observables of this
+module reject it.
 """
 
 from __future__ import annotations
@@ -79,53 +79,53 @@ def concat_map_async(
     item_timeout: float | None = None,
     isolate_context: bool = False,
 ) -> Callable[[Observable[T]], Observable[R]]:
-    """Handle items one after another: the next handler starts when the one before has ended.
+    """Handle items sequentially: each handler starts after the previous one has ended.
 
     ::
 
         source    ──a─b─c───────|
         handler   ──[a····][b··][c·]
-        result    ────────A────B───C|     results in order, the end after the last of them
+        result    ────────A────B───C|     results in order, the end after the last one
 
     Guarantees:
-        - At most one handler at a time, started in the order of arrival.
-        - ``on_next`` downstream is never re-entered, and is called on the event loop that the
-          subscription was made on, also if the source sends from other threads.
+        - At most one handler runs at a time; handlers start in the order of arrival.
+        - ``on_next`` downstream is never re-entered, and is called on the event loop of the
+          subscription, also if the source sends from other threads.
         - Exactly one terminal event, after the queue is empty, for completion and error alike.
-        - ``dispose()`` cancels the running handler, drops the queue, and nothing comes out after
-          it. It may be called more than once and from any thread. Called by the handler itself,
-          that handler runs on to its end.
-        - An observer that raises in ``on_next`` gets that exception as its ``on_error``, and the
+        - ``dispose()`` cancels the running handler and drops the queue; nothing is emitted after
+          it. It may be called more than once and from any thread. If the handler itself calls it,
+          the handler runs to its end.
+        - An observer that raises in ``on_next`` gets that exception in its ``on_error``, and the
           source is unsubscribed.
-        - The event loop gets its turn after ``slice_items`` items or ``slice_seconds``, whichever
-          comes first. No task and no timer exists while nothing is queued.
+        - The event loop runs other tasks after ``slice_items`` items or ``slice_seconds``,
+          whichever comes first. No task and no timer exists while nothing is queued.
 
-    A handler that raises, exceeds ``item_timeout``, or awaits something that gets cancelled has
-    failed, and ``on_error`` says what follows. Only ``dispose()``, and cancelling the task that
-    runs the handlers, stop the stream.
+    A handler fails if it raises, exceeds ``item_timeout``, or awaits something that is cancelled;
+    then ``on_error`` applies. Only ``dispose()``, or cancelling the task that runs the handlers,
+    stops the stream.
 
-    The queue has no bound of its own: put an `EventChannel` in front of it. A source that publishes
-    delivery tokens learns when each item is done, that is when its handler has ended and whatever
-    this package does further down with the result has ended as well.
+    The queue has no limit: put an `EventChannel` in front of it. An item is processed when its
+    handler has ended and the operators of this package further downstream have processed its
+    result. A source that publishes delivery tokens is notified then.
 
     Args:
-        handler: called with each item; what it returns is awaited if it can be.
-        on_error: ``"skip"`` logs the error (logger ``arcp_client.rx``) and goes on. ``"raise"``
-            ends the stream with it at once. A callable gets the item and the error, may be async,
-            and the stream goes on when it ended; what it raises itself is logged.
-        slice_items: items between two turns of the loop.
-        slice_seconds: time between two turns of the loop, apart from that of one handler.
-        item_timeout: seconds that one handler may take. It is cancelled then, and has failed with
-            a TimeoutError. Kept by one timer, which costs next to nothing an item.
+        handler: called with each item; an awaitable result is awaited.
+        on_error: ``"skip"`` logs the error (logger ``arcp_client.rx``) and continues. ``"raise"``
+            ends the stream with the error at once. A callable, which may be async, gets the item
+            and the error, and the stream continues after it; its own exceptions are logged.
+        slice_items: items between two yields to the loop.
+        slice_seconds: seconds between two yields to the loop, plus the time of one handler.
+        item_timeout: seconds after which a handler is cancelled and fails with TimeoutError. One
+            timer serves all items, so the cost of each is negligible.
         isolate_context: run each handler in a copy of the subscriber's context, and in a task of
-            its own, so that context variables set by one are not seen by the next. Without it all
-            handlers of one burst share a context. Costs a task an item.
+            its own, so that handlers do not see each other's context variables. Costs one task for
+            each item. By default all handlers of a burst share a context.
 
     Returns:
         An operator for ``pipe``. Subscribing to its result needs a running event loop.
 
     Raises:
-        ValueError, TypeError: arguments that make no sense.
+        ValueError, TypeError: an argument is invalid.
     """
     options = Options(handler, on_error, slice_items, slice_seconds, item_timeout, isolate_context)
 
@@ -174,28 +174,28 @@ def concat_map_async_by(
     item_timeout: float | None = None,
     isolate_context: bool = False,
 ) -> Callable[[Observable[T]], Observable[R]]:
-    """Handle items of one key one after another, and those of different keys side by side.
+    """Handle items of one key sequentially, and items of different keys concurrently.
 
     ::
 
         source    ──a1─b1─a2───b2──|
         lane a    ──[a1·····][a2··]
         lane b    ─────[b1·]───[b2·]
-        result    ──────────B1─A1─A2─B2|     in order within a key, as they end between keys
+        result    ──────────B1─A1─A2─B2|     in order within a key, by completion between keys
 
-    What `concat_map_async` guarantees holds here for each key; ``on_next`` downstream is serialised
-    over all of them, and the terminal event follows the last of all handlers. Ready keys take
-    turns. A key without work holds no memory.
+    The guarantees of `concat_map_async` hold for each key; ``on_next`` downstream is serialised
+    over all keys, and the terminal event follows the last handler of all keys. Ready keys take
+    turns. A key without queued items holds no memory.
 
-    With ``lanes`` at most so many handlers run at a time, with one exception against deadlock:
-    when all have been running for 100 ms without one of them ending, and keys wait, one more is
-    started, and another 100 ms later the next.
+    With ``lanes``, at most that many handlers run at a time, with one exception that prevents
+    deadlocks: when all lanes are busy, no handler has ended for 100 ms and keys wait, one more
+    handler is started, and so on every 100 ms.
 
     Args:
-        key: what decides the lane. If it raises, or its result cannot be hashed, the item has
-            failed as if its handler had.
+        key: selects the lane of an item. If it raises, or its result is not hashable, the item
+            fails as if its handler had raised.
         handler: as in `concat_map_async`.
-        lanes: bound on the handlers that run; None lets every key with work run.
+        lanes: limit of concurrent handlers; None for no limit.
         on_error: as in `concat_map_async`.
         slice_items: as in `concat_map_async`, for all keys together.
         slice_seconds: as in `concat_map_async`, for all keys together.
@@ -206,7 +206,7 @@ def concat_map_async_by(
         An operator for ``pipe``. Subscribing to its result needs a running event loop.
 
     Raises:
-        ValueError, TypeError: arguments that make no sense.
+        ValueError, TypeError: an argument is invalid.
     """
     check.a_function("key", key, sync=True)
     check.a_number("lanes", lanes, least=1, none=True)

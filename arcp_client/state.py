@@ -8,18 +8,18 @@ __all__ = ["Closed", "Connecting", "LinkState", "Live", "Reconnecting"]
 
 
 class LinkState:
-    """Where the link to the runtime stands: one of the classes below."""
+    """The state of the link to the runtime: one of the classes below."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Connecting(LinkState):
-    """The first link is being made.
+    """The client connects for the first time.
 
     Attributes:
-        attempt: counts from 1.
-        cause: why the last attempt failed; None at the first one.
+        attempt: number of the attempt, from 1.
+        cause: the failure of the last attempt; None at the first one.
     """
 
     attempt: int = 1
@@ -28,19 +28,19 @@ class Connecting(LinkState):
 
 @dataclass(frozen=True, slots=True)
 class Live(LinkState):
-    """The session is live. ``resumed`` is True if it went on after a drop or a restart."""
+    """The session is live. ``resumed`` is True if an earlier session was resumed."""
 
     resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reconnecting(LinkState):
-    """The link is gone; the next attempt comes after ``delay`` seconds.
+    """The link was lost; the next attempt starts after ``delay`` seconds.
 
     Attributes:
-        attempt: counts from 1 since the link was last stable.
-        delay: seconds to wait before it.
-        cause: why the link, or the last attempt, ended.
+        attempt: number of the next attempt, from 1 since the link was last stable.
+        delay: seconds before the next attempt.
+        cause: the failure of the link, or of the last attempt.
     """
 
     attempt: int
@@ -50,6 +50,6 @@ class Reconnecting(LinkState):
 
 @dataclass(frozen=True, slots=True)
 class Closed(LinkState):
-    """It is over. ``cause`` is None after a close or detach that the user asked for."""
+    """The client has ended. ``cause`` is None after `Client.close` or `Client.detach`."""
 
     cause: BaseException | None = None

@@ -1,4 +1,4 @@
-"""The package's version, and where its docs are."""
+"""The package's version, and the address of its documentation."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "token",
             self.token,
             (str, SecretStr, Callable),
-            "a text, a SecretStr, or a function that gives one",
+            "a string, a SecretStr, or a function that returns one",
             none=True,
             secret=True,
         )

@@ -1,6 +1,6 @@
 """Queues the items of one consumer within limits, without Rx.
 
-An item is *outstanding* from its acceptance until it is done: while it is queued, while the
+An item is *outstanding* from its acceptance until it is processed: while it is queued, while the
 consumer handles it, and while a delivery token holds it.
 """
 
@@ -24,17 +24,17 @@ Overflow: TypeAlias = Literal["wait", "drop_oldest", "drop_newest", "error", "co
 
 @dataclass(frozen=True, slots=True)
 class ChannelStats:
-    """What a channel has done so far. ``outstanding`` is in units of its ``size``, else in items.
+    """Counters of a channel. ``outstanding`` is in units of its ``size``, otherwise in items.
 
     Attributes:
-        outstanding: accepted and not yet done, including the item in hand.
+        outstanding: accepted and not yet processed, including the item that is being handled.
         queued: items in the channel's own queue, which may still be dropped or merged.
         waiting: calls of ``push`` that wait for room.
-        accepted: items taken, including those dropped or merged later.
-        dropped: items thrown away by ``drop_oldest`` or ``drop_newest``.
+        accepted: items accepted, including those dropped or merged later.
+        dropped: items dropped by ``drop_oldest`` or ``drop_newest``.
         merged: items replaced by a later one of the same key.
-        refused: items pushed after the end or after the subscriber left.
-        pauses: how often ``push`` had to wait.
+        refused: items pushed after the end or after the subscriber unsubscribed.
+        pauses: calls of ``push`` that had to wait.
     """
 
     outstanding: int
@@ -48,25 +48,25 @@ class ChannelStats:
 
 
 class Consumer(Protocol):
-    """What a buffer needs of the one who empties it."""
+    """The consumer of a buffer, which takes its items."""
 
     def wake(self) -> None:
-        """An item arrived although ``idle`` was set; ``idle`` is clear again."""
+        """Start to take items. The buffer has cleared ``idle``."""
 
     def on_error(self, error: Exception) -> None:
-        """No more items follow those that are queued, because of an error."""
+        """The source failed; the queued items are the last ones."""
 
     def on_completed(self) -> None:
-        """No more items follow those that are queued."""
+        """The source completed; the queued items are the last ones."""
 
 
 class Inbox:
-    """A queue, and whether its consumer sleeps.
+    """A queue, and whether its consumer is idle.
 
     ``take`` raises IndexError when the queue is empty.
     """
 
-    evicts = False  # whether what is queued may still be dropped or replaced
+    evicts = False  # whether queued items may still be dropped or replaced
     take: Callable[[], Any]
 
     def __init__(self) -> None:
@@ -75,11 +75,11 @@ class Inbox:
         self.idle = True
 
     def new_slot(self) -> Delivery | None:
-        """The delivery of the items that one drain takes, where they have no token of their own."""
+        """A shared delivery for the items of one drain that have no token of their own."""
         return None
 
     def clear(self) -> None:
-        """Give up every queued item."""
+        """Drop every queued item."""
         while self.queue:
             entry = self.take()
             if type(entry) is Held:
@@ -87,7 +87,7 @@ class Inbox:
 
 
 _NOTHING = object()
-_TURN = 64  # pushes that found no room, or had to look closer, between two turns of the loop
+_TURN = 64  # pushes off the fast path between two iterations of the loop
 
 
 def _weight_of(entry: Any) -> int:
@@ -95,8 +95,8 @@ def _weight_of(entry: Any) -> int:
 
 
 class _Slot(Delivery):
-    # The delivery of whichever item the consumer has in hand. Nearly always nobody else takes
-    # hold, so one object serves all items and a real delivery is made on demand.
+    # The delivery of the item that the consumer handles. Items are rarely held further downstream,
+    # so one object serves all items, and a real delivery is made on demand.
 
     __slots__ = ("_buffer", "_lent")
 
@@ -138,7 +138,7 @@ class _Weighed(Delivery):
 
 
 class Buffer(Inbox, abc.DisposableBase):
-    """The account and the queue of one channel. Disposed by its consumer when that leaves."""
+    """The queue and the counters of one channel. Its consumer disposes of it when unsubscribing."""
 
     def __init__(
         self,
@@ -172,14 +172,14 @@ class Buffer(Inbox, abc.DisposableBase):
             self.take = self._take_first
         elif size is not None:
             self.take = self._take_weighed
-        self.idle = False  # until a consumer is there to be woken
+        self.idle = False  # until a consumer is attached
         self.gate = -1
         self._regate()
 
     # ------------------------------------------------------------------ the consumer's side
 
     def attach(self, consumer: Consumer) -> bool:
-        """Take on the one and only consumer; False for every later one."""
+        """Attach the only consumer; False for every later one."""
         if self.claimed:
             return False
         self.claimed = True
@@ -188,7 +188,7 @@ class Buffer(Inbox, abc.DisposableBase):
         return True
 
     def start(self) -> None:
-        """Hand over what was pushed, and perhaps the end, before the consumer came."""
+        """Deliver the items, and possibly the end, from before the consumer was attached."""
         consumer = self.consumer
         if consumer is None:
             return
@@ -202,7 +202,7 @@ class Buffer(Inbox, abc.DisposableBase):
         return _Slot(self) if self._size is None else None
 
     def dispose(self) -> None:
-        """The consumer has gone: forget what is queued, let nobody wait, take no more."""
+        """Detach the consumer: drop the queue, end all waiting pushes, refuse further items."""
         if self.gone:
             return
         self.gone = True
@@ -227,7 +227,7 @@ class Buffer(Inbox, abc.DisposableBase):
         return entry
 
     def returned(self, _: bool = True, *, weight: int = 1) -> None:
-        """A lent item is done."""
+        """Count an item as processed that had left the queue with a token."""
         self.lent -= 1
         self.settle(weight)
         if self.blocked and self.consumer is not None:
@@ -235,7 +235,7 @@ class Buffer(Inbox, abc.DisposableBase):
             self.consumer.wake()
 
     def settle(self, weight: int) -> None:
-        """So much is done."""
+        """Reduce ``outstanding``, and let waiting pushes continue if there is room."""
         self.outstanding -= weight
         if self.waiters and self.outstanding <= self.low:
             self.grant()
@@ -243,10 +243,10 @@ class Buffer(Inbox, abc.DisposableBase):
     # ------------------------------------------------------------------ the producer's side
 
     async def push(self, item: Any) -> bool:
-        """Accept an item, waiting for room if that is the policy."""
+        """Accept an item, and wait for room if the overflow policy waits."""
         self._calls += 1
         if not self._calls % _TURN:
-            await asyncio.sleep(0)  # a channel that drops would starve its consumer otherwise
+            await asyncio.sleep(0)  # otherwise pushes that never wait would starve the consumer
         taken = self.offer(item, self.cap)
         if taken is not None:
             return taken
@@ -275,7 +275,7 @@ class Buffer(Inbox, abc.DisposableBase):
         return True
 
     def put(self, item: Any) -> None:
-        """Accept an item when ``outstanding < gate`` has shown that there is room."""
+        """Accept an item after the check ``outstanding < gate``."""
         self.outstanding += 1
         self.accepted += 1
         self.queue.append(item)
@@ -289,7 +289,7 @@ class Buffer(Inbox, abc.DisposableBase):
             self.consumer.wake()
 
     def offer(self, item: Any, limit: int) -> bool | None:
-        """Accept or refuse an item at once; None means that it has to wait for room."""
+        """Accept or refuse an item at once; None if it must wait for room."""
         if self.ended or self.gone:
             self._refused += 1
             return False
@@ -316,7 +316,7 @@ class Buffer(Inbox, abc.DisposableBase):
         return False
 
     def end(self, error: Exception | None) -> None:
-        """No more items. Those queued are still handed over, then the end is."""
+        """Refuse further items; deliver the queued ones, then the end."""
         if self.ended:
             return
         self.ended = True
@@ -326,7 +326,7 @@ class Buffer(Inbox, abc.DisposableBase):
             self._end(self.consumer)
 
     def grant(self) -> None:
-        """Give the room there is to those who wait, in the order they came."""
+        """Give free room to waiting pushes, in the order of the calls."""
         while self.waiters:
             room, weight = self.waiters[0]
             if not (self.ended or self.gone or self._fits(weight, self.cap)):
@@ -338,7 +338,7 @@ class Buffer(Inbox, abc.DisposableBase):
         self._regate()
 
     def stats(self) -> ChannelStats:
-        """The account as it stands."""
+        """The current counters."""
         return ChannelStats(
             outstanding=self.outstanding,
             queued=len(self.queue),
@@ -357,7 +357,7 @@ class Buffer(Inbox, abc.DisposableBase):
 
     def _fits(self, weight: int, limit: int) -> bool:
         held = self.outstanding + self._reserved
-        # An item larger than the whole bound is let through alone: it would wait for ever.
+        # An item larger than the whole limit is accepted alone; otherwise it would wait for ever.
         return held + weight <= limit or held == 0 or weight <= 0
 
     def _admit(self, item: Any, weight: int) -> None:
@@ -371,7 +371,7 @@ class Buffer(Inbox, abc.DisposableBase):
             if old is not _NOTHING:
                 self._merged += 1
                 self.settle(_weight_of(old))
-            self.queue[key] = entry  # at the end: what comes out keeps rising in sequence
+            self.queue[key] = entry  # at the end, so items leave in the order of their pushes
         self.accepted += 1
         if self.idle:
             self.rouse()
@@ -383,7 +383,7 @@ class Buffer(Inbox, abc.DisposableBase):
             consumer.on_error(self.error)
 
     def _regate(self) -> None:
-        # What the fast path of push compares `outstanding` with; -1 sends it the long way.
+        # The fast path of push compares `outstanding` with the gate; -1 disables the fast path.
         plain = self._size is None and self._key is None
         open_ = not (self.ended or self.gone or self.waiters)
         self.gate = self.cap - self._reserved if plain and open_ else -1

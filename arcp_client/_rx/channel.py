@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class EventChannel(Generic[T]):
-    """A bounded queue whose items come out of an observable, and which waits until they are done.
+    """A bounded queue that emits its items from an observable, and tracks their processing.
 
     ::
 
@@ -28,10 +28,11 @@ class EventChannel(Generic[T]):
         observable()  ──a─b─c─────d──e──
         done          ────────────a─b─c─d    a handler ended, or on_next returned
 
-    *Outstanding* is what was accepted and is not done: queued, in a handler, or held further down
-    by `concat_map_async`, `concat_map_async_by` or `stream`. It never exceeds ``cap``.
+    An item is *outstanding* from its acceptance until it is done: while it is queued, in a handler,
+    or held further downstream by `concat_map_async`, `concat_map_async_by` or `stream`. At most
+    ``cap`` are outstanding.
 
-    What happens to an item for which there is no room:
+    ``overflow`` selects the treatment of an item for which there is no room:
 
     ============== ==============================================================================
     wait           ``push`` waits until no more than ``low`` are outstanding, in the order of the
@@ -44,26 +45,27 @@ class EventChannel(Generic[T]):
                    pushed without pause may be late for ever: for progress and metrics only
     ============== ==============================================================================
 
-    With ``drop_oldest`` and ``coalesce`` an item leaves the queue only when it can start. Behind
-    other operators than this package's, that means one item at a time.
+    With ``drop_oldest`` and ``coalesce`` an item leaves the queue only when its handler can start.
+    If another operator than those of this package subscribes, items leave one at a time.
 
-    A handler that awaits ``push`` on the channel it is fed from waits for itself once that is full:
-    it uses ``push_nowait``.
+    A handler that awaits ``push`` on the channel that feeds it deadlocks when the channel is full;
+    use ``push_nowait`` there.
 
-    The observable is *unicast*: one subscriber, ever; what was pushed before it came is kept for
-    it. Once it has gone, pushes return False. Everything but construction happens on the event loop
-    of the subscriber; other threads use ``loop.call_soon_threadsafe(channel.push_nowait, item)``.
+    The observable is *unicast*: it accepts one subscriber in its lifetime, which also gets the
+    items pushed before. After that subscriber has unsubscribed, pushes return False. All methods
+    must be called on the event loop of the subscriber; other threads use
+    ``loop.call_soon_threadsafe(channel.push_nowait, item)``.
 
     Args:
-        cap: bound on what is outstanding, in items, or in units of ``size``.
-        low: where waiting pushes go on; half of ``cap`` by default.
-        hard_cap: bound for ``push_nowait`` under ``wait`` and ``coalesce``; ``cap`` by default.
+        cap: limit of outstanding items, or of their total ``size``.
+        low: outstanding items at which waiting pushes continue; half of ``cap`` by default.
+        hard_cap: limit for ``push_nowait`` under ``wait`` and ``coalesce``; ``cap`` by default.
         overflow: see above.
-        key: what ``coalesce`` goes by; required there and refused elsewhere.
-        size: the size of an item. One that is larger than ``cap`` is let through alone.
+        key: the key function of ``coalesce``; required there and rejected elsewhere.
+        size: the size of an item. One that is larger than ``cap`` is accepted alone.
 
     Raises:
-        ValueError: bounds that contradict each other, or ``key`` without ``coalesce``.
+        ValueError: the limits contradict each other, or ``key`` is given without ``coalesce``.
     """
 
     def __init__(
@@ -84,19 +86,21 @@ class EventChannel(Generic[T]):
         low = cap // 2 if low is None else low
         hard_cap = cap if hard_cap is None else hard_cap
         if overflow not in get_args(Overflow):
-            raise ValueError(f"overflow is one of {get_args(Overflow)}, not {overflow!r}")
+            raise ValueError(f"overflow must be one of {get_args(Overflow)}, not {overflow!r}")
         if not 0 <= low < cap <= hard_cap:
             raise ValueError(f"not 0 <= low < cap <= hard_cap: {low}, {cap}, {hard_cap}")
         if (key is not None) != (overflow == "coalesce"):
-            raise ValueError("key belongs to overflow='coalesce', and the other way round")
+            raise ValueError("overflow='coalesce' requires key, and key requires it")
         self._buffer = Buffer(cap, low, hard_cap, overflow, key, size)
 
     async def push(self, item: T) -> bool:
-        """Accept an item, waiting for room if the channel waits. Safe to cancel: then not accepted.
+        """Accept an item; with ``wait`` and ``coalesce``, wait for room.
+
+        A cancelled call has not accepted the item.
 
         Returns:
-            False if the item was not taken: it was dropped, the channel has ended, or its
-            subscriber has gone. Such items are counted in `stats`.
+            False if the item was not accepted: it was dropped, the channel has ended, or its
+            subscriber has unsubscribed. `stats` counts such items.
 
         Raises:
             BufferFull: there is no room and ``overflow="error"``.
@@ -112,10 +116,10 @@ class EventChannel(Generic[T]):
         return await buffer.push(item)
 
     def push_nowait(self, item: T) -> bool:
-        """Accept an item at once or not at all; under ``wait`` up to ``hard_cap``.
+        """Accept an item at once or not at all; with ``wait`` and ``coalesce`` up to ``hard_cap``.
 
         Returns:
-            False if the item was not taken; see `push`.
+            False if the item was not accepted; see `push`.
 
         Raises:
             BufferFull: there is no room and ``overflow="error"``.
@@ -127,21 +131,21 @@ class EventChannel(Generic[T]):
         return buffer.offer(item, buffer.hard) or False
 
     def complete(self) -> None:
-        """End the observable after what was accepted. Waiting pushes return False. Idempotent."""
+        """End the observable after the accepted items. Waiting pushes return False. Idempotent."""
         self._buffer.end(None)
 
     def fail(self, error: Exception) -> None:
-        """End the observable with an error, after what was accepted; else as `complete`."""
+        """End the observable with an error, after the accepted items; otherwise like `complete`."""
         self._buffer.end(error)
 
     def observable(self) -> Observable[T]:
-        """What was pushed, for one subscriber. Subscribe on a running event loop.
+        """The pushed items, for one subscriber. Subscribe on a running event loop.
 
-        A second subscriber gets a LocalProtocolError in its ``on_error``, or raised from
-        ``subscribe`` if it has none; put ``ops.share()`` behind the first for more.
+        A second subscriber gets a LocalProtocolError in its ``on_error``, or from ``subscribe`` if
+        it has none; use ``ops.share()`` for several subscribers.
         """
         return Unicast(self._buffer)
 
     def stats(self) -> ChannelStats:
-        """What was accepted, dropped and is outstanding, as of now."""
+        """The channel's current counters."""
         return self._buffer.stats()

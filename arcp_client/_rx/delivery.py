@@ -1,8 +1,8 @@
-"""Delivery tokens: tell a source that an item was processed, and not only queued.
+"""Tells a source when an item is processed, by means of delivery tokens.
 
 ``on_next`` returns as soon as an operator has queued the item, before the handler has run. So a
 source may publish a `Delivery` around ``on_next``. An operator that queues the item holds the token
-and releases it when the item is done. Synchronous operators in between (map, filter) need no
+and releases it when the item is processed. Synchronous operators in between (map, filter) need no
 change.
 """
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class Delivery:
-    """One item under way, and how many still hold it.
+    """One item in transit, with a count of its holders.
 
     Args:
-        done: called once, when the last holder has released, with True if every one of them
-            processed the item and False if one gave it up (its subscription was disposed).
+        done: called once, when the last holder releases, with True if every holder processed the
+            item and False if one dropped it (its subscription was disposed).
     """
 
     __slots__ = ("_done", "_holders", "_processed")
@@ -33,12 +33,12 @@ class Delivery:
         self._processed = True
 
     def hold(self) -> Delivery:
-        """Keep the item open. Release what this returns, on the event loop's thread."""
+        """Add a holder. Release the returned delivery on the event loop's thread."""
         self._holders += 1
         return self
 
     def release(self, processed: bool = True) -> None:
-        """End one hold; False says that the item was given up."""
+        """Remove a holder; ``processed=False`` means that it dropped the item."""
         if not processed:
             self._processed = False
         self._holders -= 1
@@ -47,7 +47,7 @@ class Delivery:
 
 
 class Held:
-    """An item in a queue together with the delivery that it keeps open."""
+    """An item in a queue, together with the delivery that it holds."""
 
     __slots__ = ("item", "token")
 
@@ -75,7 +75,7 @@ _per_thread = _PerThread()
 
 
 def current_here() -> Current:
-    """This thread's current delivery. Keep it: looking it up costs more than using it."""
+    """This thread's current delivery. Cache it: the lookup costs more than its use."""
     return _per_thread.current
 
 
@@ -89,10 +89,10 @@ def emit(here: Current, token: Delivery | None, on_next: Callable[[T], None], it
 
 
 def publish(token: Delivery, on_next: Callable[[T], None], item: T) -> None:
-    """Deliver one item under a token of its own.
+    """Deliver one item with a token of its own.
 
-    ``done`` of the token is called before this returns if nobody took hold of it, else when the
-    last holder released. What ``on_next`` raises comes out of here, after the release.
+    The token calls ``done`` before this function returns if no operator holds it, otherwise when
+    the last holder releases. An exception of ``on_next`` is raised after the release.
     """
     token.hold()
     try:

@@ -31,14 +31,14 @@ OnError: TypeAlias = Literal["skip", "raise"] | Callable[[T, Exception], object]
 
 
 def name_of(handler: object) -> str:
-    """What a handler is called in messages; of a partial function, the function's name."""
+    """The name of a handler in messages; of a partial, the name of its function."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return getattr(handler, "__qualname__", None) or type(handler).__qualname__
 
 
 class Options(msgspec.Struct, Generic[T, R], frozen=True):
-    """How handlers run. Checked when the operator is made, not when it is subscribed to."""
+    """How handlers run. Validated when the operator is made, not at subscription."""
 
     handler: Callable[[T], Awaitable[R] | R]
     on_error: OnError[T] = "skip"
@@ -46,7 +46,7 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
     slice_seconds: float = 0.005
     item_timeout: float | None = None
     isolate: bool = False
-    is_async: bool = False  # this and the name are the handler's
+    is_async: bool = False  # computed from the handler, like the name
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -54,7 +54,9 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
         if callable(self.on_error):
             check.a_function("on_error", self.on_error)
         elif self.on_error not in ("skip", "raise"):
-            raise ValueError(f'on_error is "skip", "raise" or a function, not {self.on_error!r}')
+            raise ValueError(
+                f'on_error must be "skip", "raise" or a function, not {self.on_error!r}'
+            )
         check.a_number("slice_items", self.slice_items, least=1)
         check.seconds("slice_seconds", self.slice_seconds, above=True)
         check.seconds("item_timeout", self.item_timeout, above=True, none=True)
@@ -64,9 +66,9 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
 
 
 class Watchdog:
-    """One timer for one drain task: it follows the running handler instead of being set anew.
+    """Limits the time of each handler call of a drain task with a single timer.
 
-    Setting a timeout for each item would cost more than most handlers do.
+    Setting a timer for each item would cost more than most handlers.
     """
 
     __slots__ = ("_loop", "_seconds", "_started", "_task", "_timer", "fired")
@@ -80,14 +82,14 @@ class Watchdog:
         self.fired = False
 
     def begin(self, task: asyncio.Task[Any]) -> None:
-        """A handler starts in this task."""
+        """Start to measure a handler call in this task."""
         self._task = task
         self._started = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_at(self._started + self._seconds, self._check)
 
     def end(self) -> bool:
-        """The handler ended; True if it had been cancelled for the time it took."""
+        """End the measurement; True if the call exceeded its time and was cancelled."""
         task, self._task = self._task, None
         fired, self.fired = self.fired, False
         if fired and task is not None:
@@ -95,7 +97,7 @@ class Watchdog:
         return fired
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -113,12 +115,12 @@ class Watchdog:
 
 
 class HandlerSink(Emitter[T, R]):
-    """A sink whose items go through a handler. Subclasses decide which item is next.
+    """A sink that calls a handler for each item. Subclasses select the next item.
 
     Attributes:
-        context: what drain tasks start with, a copy each.
-        outlives_cancel: a cancellation of the drain task is a failure of the handler that runs,
-            and the stream goes on. For an owner that disposes of the sink when it must end.
+        context: the context of drain tasks; each gets a copy.
+        outlives_cancel: a cancellation of the drain task counts as a failure of the running
+            handler, and the stream continues. For owners that dispose of the sink to end it.
     """
 
     outlives_cancel = False
@@ -127,36 +129,36 @@ class HandlerSink(Emitter[T, R]):
         super().__init__(down)
         self.options = options
         self._owner = TaskOwner("arcp_client.rx")
-        # Handlers see the context of the subscriber, not that of whoever pushed while they slept.
+        # Handlers get the context of the subscriber, not that of the code that pushed the item.
         self.context = contextvars.copy_context()
         self._inner: dict[asyncio.Task[Any], asyncio.Task[Any]] = {}
 
     def spawn(self, drain: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a drain task. It ends by itself; only one that never began can be cancelled."""
-        # A copy: with an eager task factory the drain starts in here, and may come back here.
+        """Start a drain task. It ends when no items are left."""
+        # A copy: an eager task factory runs the drain inside this call, which may call it again.
         task = self.context.copy().run(self._owner.spawn, drain)
         task.add_done_callback(self.drained)
         return task
 
     def drained(self, task: asyncio.Task[None]) -> None:
-        """A drain task ended."""
+        """Finish the stream if a drain task ended with a cancellation or a failure."""
         if task.cancelled():
             self.interrupted(None, asyncio.CancelledError())
         elif (error := task.exception()) is not None:
-            # Nobody drains here any more: whoever waits must not wait for ever.
+            # No task drains the queue any more, so the stream ends rather than stalls.
             self.finish(self._wrapped(f"ended by {type(error).__name__}", None, error))
 
     def watchdog(self) -> Watchdog | None:
-        """A watchdog for a new drain, if items have a time limit."""
+        """Make the watchdog of a new drain, if items have a time limit."""
         seconds = self.options.item_timeout
         return None if seconds is None else Watchdog(self._loop, seconds)
 
     def runs_in(self, task: asyncio.Task[Any]) -> bool:
-        """Whether handlers are run by this task itself."""
+        """Whether this task runs handlers itself."""
         return self._owner.owns(task) or task in self._inner
 
     def cancel(self, task: asyncio.Task[Any]) -> bool:
-        """Cancel a drain, unless the call comes from the handler that it runs."""
+        """Cancel a drain task, unless the caller is the handler that it runs."""
         try:
             current = asyncio.current_task()
         except RuntimeError:
@@ -172,7 +174,7 @@ class HandlerSink(Emitter[T, R]):
         result = context.run(self.options.handler, item)
         if not inspect.isawaitable(result):
             return result
-        # Unowned on purpose: it is awaited right here, and its error is the handler's.
+        # No TaskOwner: the task is awaited here, and its error is the handler's.
         inner = start(_awaited(result), context=context)
         drain = asyncio.current_task()
         assert drain is not None
@@ -191,19 +193,19 @@ class HandlerSink(Emitter[T, R]):
         watchdog: Watchdog | None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Handle what ``take`` gives until the sink stops, or ``dry`` says that there is no more.
+        """Handle the items from ``take`` until the sink stops or ``dry`` returns False.
 
-        One function for all lanes, and long: it is what every event passes through, and a call
-        costs as much as the rest of a turn. ``after`` does its own slicing, so without it a slice
-        is kept here.
+        All lanes share this function. It is long because every event passes through it, and a
+        function call costs as much as the rest of the loop. It limits its slice of the loop's time
+        itself, unless ``after`` is given, which does that.
         """
         options, here = self.options, self.here
         handler: Any = self.isolated if options.isolate else options.handler
         is_async = options.is_async or options.isolate
         on_next = self.down.on_next
         task: Any = asyncio.current_task()
-        plain: type = type(None)  # a type of results that is known not to be awaitable
-        clock = time.monotonic  # not the loop's: some loops stop theirs for the length of a turn
+        plain: type = type(None)  # the last result type that was not awaitable
+        clock = time.monotonic  # not the loop's: some loops cache their time for one iteration
         slice_items = options.slice_items if after is None else math.inf
         slice_seconds = options.slice_seconds if after is None else math.inf
         left, until = slice_items, clock() + slice_seconds
@@ -231,10 +233,10 @@ class HandlerSink(Emitter[T, R]):
                         plain = type(result)
                 if watchdog is not None and watchdog.end():
                     raise self._overdue()
-            except BaseException as error:  # noqa: BLE001  # what is no failure is raised again
+            except BaseException as error:  # noqa: BLE001  # pass_on re-raises what is not a failure
                 if watchdog is not None and watchdog.end() and not task.cancelling():
                     error = self._overdue(error)
-                if not isinstance(error, asyncio.CancelledError):  # failed() looks closer at it
+                if not isinstance(error, asyncio.CancelledError):  # failed() treats it
                     pass_on(error, task)
                 done = await self.failed(item, error)
             else:
@@ -265,7 +267,7 @@ class HandlerSink(Emitter[T, R]):
         return error
 
     async def failed(self, item: T, error: BaseException) -> bool:
-        """Apply ``on_error`` to what a handler raised. False: its work was cut off, not done."""
+        """Apply ``on_error`` to an exception of a handler. False if the stream was cancelled."""
         if isinstance(error, asyncio.CancelledError):
             if await self._outlived():
                 failure: Exception = self._wrapped("was cancelled in its own task", item, error)
@@ -301,36 +303,37 @@ class HandlerSink(Emitter[T, R]):
             if self._cut_off(item, cancelled):
                 return False
             log.exception("on_error of handler %s was cancelled", self.options.name)
-        except BaseException as error:  # noqa: BLE001  # a broken hook does not end the stream
+        except BaseException as error:  # noqa: BLE001  # a failing hook does not end the stream
             pass_on(error, task)
             log.exception("on_error of handler %s failed", self.options.name)
         return True
 
     async def _outlived(self) -> bool:
-        """Whether this task was cancelled, and its stream is to go on all the same."""
+        """Whether this task was cancelled and its stream continues nevertheless."""
         task = asyncio.current_task()
         if not self.outlives_cancel or task is None or not task.cancelling():
             return False
         while task.cancelling():
             task.uncancel()
-        # At the end of a program every task is cancelled, the owner's too: it is heard first.
+        # At the end of a program every task is cancelled. The owner's task runs first and disposes
+        # of this sink.
         for _ in range(3):
             await asyncio.sleep(0)
         return not self.stopped
 
     def _cut_off(self, item: T, cancelled: asyncio.CancelledError) -> bool:
-        # A cancellation is ours if we were disposed or if the drain itself was cancelled. Any
-        # other came from something that the handler awaited, and is an error like all others.
+        # The cancellation ends the stream if the sink was disposed or the drain task was cancelled.
+        # Any other came from an awaitable of the handler, and is a failure like all others.
         task = asyncio.current_task()
         if not self.stopped and task is not None and task.cancelling():
             self.interrupted(item, cancelled)
         return self.stopped
 
     def interrupted(self, item: T | None, cancelled: asyncio.CancelledError) -> None:
-        """Somebody cancelled a drain task from outside: end the stream rather than leave it."""
+        """End the stream, because its drain task was cancelled from outside."""
         if self.stopped:
             return
-        if self.down.on_error is None:  # nearly always the end of the program: no traceback
+        if self.down.on_error is None:  # usually the end of the program: no traceback
             log.warning("handler %s was cancelled from outside", self.options.name)
             self.stop()
             self.halt()
@@ -344,7 +347,7 @@ class HandlerSink(Emitter[T, R]):
         return failure
 
     def _observer_failed(self, error: BaseException) -> None:
-        # In on_next. Left alone it would kill the drain and leave the stream stuck.
+        # An exception in on_next would otherwise end the drain task and stall the stream.
         if isinstance(error, asyncio.CancelledError):
             error = self._wrapped("has an observer that was cancelled", None, error)
         elif not isinstance(error, Exception):
@@ -355,7 +358,7 @@ class HandlerSink(Emitter[T, R]):
         self.finish(error)
 
     async def pause(self) -> None:
-        """Let the loop have its turn between two items."""
+        """Yield to the event loop between two items."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:

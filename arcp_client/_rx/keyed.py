@@ -27,9 +27,9 @@ __all__ = ["Keyed"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_STALL = 0.1  # seconds without an end, all lanes taken and keys waiting, until one more starts
-_LONG = 16  # from here on a backlog is a deque: an empty one takes 600 bytes, list.pop(0) is O(n)
-_MOST = 64  # workers started in one turn of the loop
+_STALL = 0.1  # seconds until one more handler starts if none ends, all lanes run and keys wait
+_LONG = 16  # a longer backlog is a deque: an empty deque takes 600 bytes, list.pop(0) is O(n)
+_MOST = 64  # workers started in one iteration of the loop
 
 
 class Keyed(HandlerSink[T, R]):
@@ -45,18 +45,18 @@ class Keyed(HandlerSink[T, R]):
         super().__init__(options, down)
         self._key = key
         self._bound: float = math.inf if lanes is None else lanes
-        self._limit = self._bound  # the bound, or what a stall made of it
+        self._limit = self._bound  # the bound, raised during a stall
         self._lanes: dict[Hashable, list[Any] | deque[Any] | None] = {}
         self._ready: deque[Any] = deque()  # key, item, key, item: two slots are less than a tuple
         self._workers: set[asyncio.Task[None]] = set()
         self._behind = 0  # items in all backlogs
-        self._awake = 0  # workers that will take from _ready without being told
+        self._awake = 0  # workers that will take from _ready on their own
         self._running = 0  # handlers
-        self._ends = 0  # of handlers, so far
+        self._ends = 0  # handler calls that have ended
         self._ends_seen = 0
         self._growth = 1
         self._tick_due = False
-        self._left, self._until = 0, 0.0  # of this turn's slice, for all workers together
+        self._left, self._until = 0, 0.0  # rest of this iteration's slice, for all workers
         self._stall: asyncio.TimerHandle | None = None
         self._last_end = 0.0
 
@@ -73,8 +73,8 @@ class Keyed(HandlerSink[T, R]):
         self._accept(item, item if token is None else Held(item, token.hold()))
 
     def wake(self) -> None:
-        # What has left an evicting buffer can no longer be dropped or merged, so only as much is
-        # taken from it as can start: one item may wait here.
+        # An item that has left an evicting buffer can no longer be dropped or merged. So items are
+        # taken only when they can start; at most one waits here.
         inbox, ready = self.inbox, self._ready
         while inbox.queue and not (inbox.evicts and (ready or self._behind)):
             entry = inbox.take()
@@ -169,7 +169,8 @@ class Keyed(HandlerSink[T, R]):
             watchdog.close()
 
     async def _dry(self) -> bool:
-        # Go on after a turn of the loop, unless another worker does, or none may.
+        # Continue after one iteration of the loop, unless another worker is awake or the limit is
+        # reached.
         if self._awake or self._running >= self._limit:
             self._staff(0)
             return False
@@ -186,14 +187,14 @@ class Keyed(HandlerSink[T, R]):
             self._lanes[key] = None
 
     def _relax(self) -> None:
-        # A handler ended: what was started beyond the bound is not started again.
+        # A handler ended: lower the limit again, down to the bound.
         self._limit = max(self._bound, min(self._limit, self._running))
         self._last_end = self._loop.time()
 
     def _forget(self, key: Hashable) -> None:
         self._lanes.pop(key, None)
         if not self._lanes:
-            self._lanes.clear()  # an emptied dict keeps its table, a cleared one does not
+            self._lanes.clear()  # frees the table, which pop() keeps
             self._no_stall()
             if self.ended:
                 self.exhausted()
@@ -201,7 +202,7 @@ class Keyed(HandlerSink[T, R]):
     # ------------------------------------------------------------------ how many workers
 
     def _staff(self, wanted: int) -> None:
-        # Start workers for what is ready, as far as the bound allows.
+        # Start workers for ready keys, within the limit.
         room = self._limit - self._running - self._awake
         for _ in range(int(min(wanted, room, len(self._ready) // 2))):
             self._awake += 1
@@ -221,7 +222,7 @@ class Keyed(HandlerSink[T, R]):
         self._tick_due = False
         if not self._ready or self._awake or self.stopped:
             return
-        # If none ended since the last time, they take long: start the others faster.
+        # If no handler ended since the last tick, handlers are slow: start workers faster.
         slow = self._ends_seen == self._ends
         self._ends_seen = self._ends
         self._growth = min(self._growth * 2, _MOST) if slow else 1

@@ -43,7 +43,8 @@ class Serial(HandlerSink[T, R]):
 
     async def _dry(self) -> bool:
         if not self.ended:
-            # Events tend to come one a turn, and a turn costs less than a new task.
+            # Events often arrive one per loop iteration, and waiting for one costs less than a new
+            # task.
             await self.pause()
             if self.pending():
                 return True

@@ -32,7 +32,7 @@ log = logging.getLogger("arcp_client.rx")
 
 
 class Downstream(Generic[T]):
-    """The callbacks behind one ``subscribe``, whichever way they were given."""
+    """The callbacks of one ``subscribe``, given as an observer or as functions."""
 
     __slots__ = ("on_completed", "on_error", "on_next")
 
@@ -57,7 +57,7 @@ class Downstream(Generic[T]):
             self.on_completed = on_completed
 
     def end(self, error: Exception | None) -> None:
-        """Deliver the terminal event. What the observer raises is logged: nobody is behind it."""
+        """Deliver the terminal event. Exceptions of the observer are logged."""
         try:
             if error is None:
                 if self.on_completed is not None:
@@ -68,7 +68,7 @@ class Downstream(Generic[T]):
                 log.error("a stream ended with an error that nobody handles", exc_info=error)
         except BaseException as failure:  # an observer is user code
             pass_on(failure)
-            if failure is error:  # RxPY's observers raise it if nobody else takes it
+            if failure is error:  # RxPY's default on_error raises it
                 log.error("a stream ended with an error that nobody handles", exc_info=error)
             else:
                 log.error("an observer failed in its terminal event", exc_info=failure)
@@ -78,9 +78,9 @@ class Sink(abc.DisposableBase, Generic[T]):
     """Base of the consumers. A subclass empties ``inbox`` when it is woken.
 
     Attributes:
-        inbox: what arrived and was not started.
-        ended: the source has ended; what it sent before may still be queued.
-        stopped: nothing more comes out, since it ended or was disposed.
+        inbox: items that have arrived and not been started.
+        ended: the source has ended; earlier items may still be queued.
+        stopped: the sink has ended or was disposed, and emits nothing more.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Sink(abc.DisposableBase, Generic[T]):
     # ------------------------------------------------------------------ for the subclass
 
     def wake(self) -> None:
-        """Start to empty the inbox. ``inbox.idle`` has been cleared."""
+        """Start to empty the inbox. The caller has cleared ``inbox.idle``."""
         raise NotImplementedError
 
     def exhausted(self) -> None:
@@ -105,11 +105,11 @@ class Sink(abc.DisposableBase, Generic[T]):
         raise NotImplementedError
 
     def pending(self) -> bool:
-        """Whether something is queued."""
+        """Whether items are queued."""
         return bool(self.inbox.queue)
 
     def halt(self) -> None:
-        """Cancel what runs, except the caller's own task. May be called more than once."""
+        """Cancel running handlers, except in the caller's own task. Idempotent."""
 
     # ------------------------------------------------------------------ the source's side
 
@@ -132,7 +132,7 @@ class Sink(abc.DisposableBase, Generic[T]):
         return self
 
     def on_next(self, item: T) -> None:
-        """Queue one item, and keep its delivery open."""
+        """Queue one item, and hold its delivery."""
         if threading.get_ident() != self._thread:
             if not self.stopped:
                 self._loop.call_soon_threadsafe(self.on_next, item)
@@ -147,7 +147,7 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.wake()
 
     def feed(self, items: Iterable[T]) -> None:
-        """Queue many items at once, of a source on the loop's own thread without deliveries."""
+        """Queue many items at once, on the loop's thread and without deliveries."""
         if self.ended or self.stopped:
             return
         inbox = self.inbox
@@ -157,11 +157,11 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.wake()
 
     def on_error(self, error: Exception) -> None:
-        """The source failed. Passed on once everything before it is done."""
+        """The source failed. The error is passed on after all earlier items are processed."""
         self._source_ended(error)
 
     def on_completed(self) -> None:
-        """The source completed. Passed on once everything before it is done."""
+        """The source completed. The end is passed on after all earlier items are processed."""
         self._source_ended(None)
 
     def _source_ended(self, error: Exception | None) -> None:
@@ -179,12 +179,12 @@ class Sink(abc.DisposableBase, Generic[T]):
     # ------------------------------------------------------------------ the end
 
     def dispose(self) -> None:
-        """Leave the source, drop what is queued, cancel what runs. Idempotent, from any thread."""
+        """Unsubscribe, drop the queue, cancel running handlers. Idempotent, from any thread."""
         self.stopped = True
         if threading.get_ident() == self._thread:
             self._dispose()
             return
-        with contextlib.suppress(RuntimeError):  # a closed loop runs nothing that needs an end
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no handler runs
             self._loop.call_soon_threadsafe(self._dispose)
 
     def _dispose(self) -> None:
@@ -196,7 +196,7 @@ class Sink(abc.DisposableBase, Generic[T]):
                 raise
 
     def stop(self) -> None:
-        """Leave the source and drop what is queued; what runs goes on."""
+        """Unsubscribe and drop the queue; running handlers continue."""
         self.stopped = True
         if not self._closed:
             self._closed = True
@@ -204,7 +204,7 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.drop()
 
     def drop(self) -> None:
-        """Give up what is queued. A channel's buffer has done so itself."""
+        """Drop the queue. A channel's buffer drops its own in `Buffer.dispose`."""
         self.inbox.clear()
 
     def _detach(self) -> None:
@@ -235,8 +235,8 @@ class Emitter(Sink[T], Generic[T, R]):
 
 
 class _Relay(Emitter[T, T]):
-    # Hands a channel's items to any observer as they come. A channel that evicts is handed over
-    # one item at a time, since what has left the buffer can no longer be dropped or merged.
+    # Passes a channel's items to any observer. If the channel evicts, items pass one at a time,
+    # because an item that has left the buffer can no longer be dropped or merged.
 
     _slot: Delivery | None = None
 
@@ -270,7 +270,7 @@ class _Relay(Emitter[T, T]):
 
 
 class Unicast(Observable[T_out]):
-    """The observable of one channel: the first subscriber gets everything, any other an error."""
+    """The observable of one channel: the first subscriber gets all items, any other an error."""
 
     def __init__(self, buffer: Buffer) -> None:
         super().__init__()
@@ -287,7 +287,7 @@ class Unicast(Observable[T_out]):
         """Attach the one subscriber, on the running event loop.
 
         Raises:
-            LocalProtocolError: there is or was one already, and no ``on_error`` to tell it to.
+            LocalProtocolError: there is or was a subscriber, and ``on_error`` is not given.
         """
         down = Downstream(on_next, on_error, on_completed)
         if not self.backing.claimed:
@@ -319,6 +319,6 @@ class Piped(Observable[T_out]):
         *,
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        """Start to handle what the source sends, on the running event loop."""
+        """Start to handle the source's items, on the running event loop."""
         sink = self._sink(Downstream(on_next, on_error, on_completed))
         return sink.connect(self._source, scheduler)

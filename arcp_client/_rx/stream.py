@@ -44,7 +44,7 @@ class _StreamSink(Sink[T], Generic[T]):
         token = self.here.token
         if token is not None:
             token.hold().release(False)
-        self.error = BufferFull(f"{self._maxsize} items wait and nobody asks for them")
+        self.error = BufferFull(f"{self._maxsize} items wait and none is requested")
         self.ended = True
         self._detach()
 
@@ -58,14 +58,14 @@ class _StreamSink(Sink[T], Generic[T]):
 
     def halt(self) -> None:
         self.error = None
-        self._let_go(processed=False)
+        self._release_current(processed=False)
         self.wake()
 
     async def next(self) -> T:
-        """The next item; asking for it says that the one before is done."""
+        """Return the next item; the call marks the previous one as processed."""
         if self._waiter is not None:
             raise LocalProtocolError("another task already waits for the next item")
-        self._let_go(processed=True)
+        self._release_current(processed=True)
         inbox = self.inbox
         while not self.stopped:
             try:
@@ -96,7 +96,7 @@ class _StreamSink(Sink[T], Generic[T]):
         finally:
             self._waiter = None
 
-    def _let_go(self, *, processed: bool) -> None:
+    def _release_current(self, *, processed: bool) -> None:
         token, self._in_hand = self._in_hand, None
         if token is not None:
             token.release(processed)
@@ -117,7 +117,7 @@ class Stream(AsyncIterator[T]):
         return await self._sink.next()
 
     async def aclose(self) -> None:
-        """Unsubscribe. What was buffered is dropped, and a waiting ``__anext__`` ends."""
+        """Unsubscribe. Buffered items are dropped, and a waiting ``__anext__`` ends."""
         self._sink.dispose()
 
     async def __aenter__(self) -> Stream[T]:
@@ -138,26 +138,26 @@ def stream(observable: Observable[T], *, maxsize: int = 1024) -> Stream[T]:
     ::
 
         source        ──a─b────c──|
-        async for     ──a····b···c|      each item when it is asked for
+        async for     ──a····b···c|      each item when it is requested
 
-    Guarantees: every item in order, or an error that says otherwise. At most ``maxsize`` items
-    wait. An item counts as done when the next one is asked for, so a source that listens for it (an
-    `EventChannel`, the client's ``notifications``) is held back or informed accordingly. Directly
-    on an `EventChannel` nothing is buffered here at all and the channel's own bound applies.
+    Guarantees: every item in order, or an error. At most ``maxsize`` items wait. An item is
+    processed when the next one is requested; a source with delivery tokens (an `EventChannel`, the
+    client's ``notifications``) applies back-pressure accordingly. Directly on an `EventChannel` the
+    stream buffers nothing, and the channel's own limit applies.
 
     Leaving the loop by ``break`` and dropping the iterator unsubscribes; so do ``aclose()`` and
     leaving ``async with``. A cancelled ``__anext__`` loses no item. After the end, and after
     ``aclose()``, iteration stops.
 
     Args:
-        observable: any observable; its items may come from other threads.
-        maxsize: how many items may wait before the stream gives up.
+        observable: any observable; its items may arrive from other threads.
+        maxsize: number of waiting items above which the stream ends with BufferFull.
 
     Raises:
-        BufferFull: from the iteration, after the items that were buffered: more than ``maxsize``
-            waited, and the subscription ended there.
-        Exception: from the iteration, after the items before it: whatever the source ended with.
-        LocalProtocolError: from the iteration, two tasks ask for the next item at once.
+        BufferFull: from the iteration, after the buffered items: more than ``maxsize`` waited, and
+            the subscription ended there.
+        Exception: from the iteration, after all earlier items: the error of the source.
+        LocalProtocolError: from the iteration, two tasks request the next item at once.
         ValueError: ``maxsize`` is below 1.
     """
     check.an_instance("observable", observable, Observable, "an Observable")

@@ -159,5 +159,5 @@ async def test_host_names_that_are_allowed_are_served_and_no_others(directory: P
 
 def test_a_host_that_is_no_name_is_refused(directory: Path) -> None:
     said = refused(directory, "--allow-host", "https://agents.example")
-    assert "--allow-host has host names such as jobs.example" in said
+    assert "is not a host name such as jobs.example" in said
     assert "has no --allow-host" in refused(directory, "--stdio", "--allow-host", "a.example")

@@ -64,7 +64,9 @@ def test_a_buffer_that_could_hold_nothing_is_refused(fields: dict[str, int]) -> 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Timeouts)])
 def test_a_timeout_is_a_positive_number(name: str) -> None:
     for value in (0, -1, NAN):
-        with pytest.raises(ValueError, match=rf"Timeouts\.{name} is a number of seconds above 0"):
+        with pytest.raises(
+            ValueError, match=rf"Timeouts\.{name} must be a finite number of seconds above 0"
+        ):
             Timeouts(**{name: value})
     assert getattr(Timeouts(**{name: 0.001}), name) == 0.001
 
@@ -108,5 +110,5 @@ def test_the_delays_and_the_end_of_reconnecting_are_tenacity_objects() -> None:
 )
 def test_what_cannot_steer_a_retry_is_refused(fields: dict[str, Any]) -> None:
     (name,) = fields
-    with pytest.raises((TypeError, ValueError), match=rf"Reconnect\.{name} is "):
+    with pytest.raises((TypeError, ValueError), match=rf"Reconnect\.{name} must be "):
         Reconnect(**fields)

@@ -46,7 +46,7 @@ def test_every_argument_of_a_client_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", list(inspect.signature(AcpLimits).parameters))
 def test_limits_say_which_of_them_is_wrong(name: str) -> None:
     for value in ("5", -1, 0, NAN, INFINITE, [5]):
-        with pytest.raises((TypeError, ValueError), match=rf"AcpLimits\.{name} is ") as caught:
+        with pytest.raises((TypeError, ValueError), match=rf"AcpLimits\.{name} must be ") as caught:
             AcpLimits(**{name: value})
         assert type(caught.value) in (TypeError, ValueError)
 

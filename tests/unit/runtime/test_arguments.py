@@ -105,7 +105,7 @@ def test_an_event_log_says_which_argument_is_wrong(cls: Any, name: str) -> None:
 @pytest.mark.parametrize("name", list(inspect.signature(Limits).parameters))
 def test_limits_say_which_of_them_is_wrong(name: str) -> None:
     for value in ("5", -1, NAN, INFINITE, [5]):
-        with pytest.raises((TypeError, ValueError), match=rf"Limits\.{name} is ") as caught:
+        with pytest.raises((TypeError, ValueError), match=rf"Limits\.{name} must be ") as caught:
             Limits(**{name: value})
         assert type(caught.value) in (TypeError, ValueError)
 

@@ -139,9 +139,9 @@ async def test_a_malformed_origin_is_foreign(
 
 @pytest.mark.parametrize("hosts", ["jobs.example", 5, [1]], ids=str)
 def test_allowed_hosts_are_a_list_of_texts(hosts: Any) -> None:
-    with pytest.raises(TypeError, match="allowed_hosts is a list of texts"):
+    with pytest.raises(TypeError, match="allowed_hosts must be a list of strings"):
         Runtime().serve(allowed_hosts=hosts)
-    with pytest.raises(TypeError, match="allowed_hosts is a list of texts"):
+    with pytest.raises(TypeError, match="allowed_hosts must be a list of strings"):
         Runtime().add_routes(web.Application(), allowed_hosts=hosts)
 
 
