@@ -11,7 +11,7 @@ import msgspec
 from pydantic import SecretStr
 from reactivex import Observable
 
-from arcp_client._dispatch.assembler import Assembler, Log
+from arcp_client._dispatch.assembler import Assembler, ChunkStore
 from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph
 from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
@@ -63,7 +63,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     wait_graph: WaitGraph
     barriers: Callable[[str], Iterable[tuple[Lane, int]]]
     own_call: Callable[[str], HandlerCall | None]
-    chunk_log: Callable[[str], Log | None]
+    chunk_log: Callable[[str], ChunkStore | None]
     exact_sizes: Callable[[], bool]
     lossy: Callable[[], bool]
     cancel: Callable[[str, str | None], Awaitable[None]]

@@ -15,6 +15,7 @@ from arcp_client._dialects._silent_resume import SilentResume
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.plans import (
+    AwaitSilence,
     AwaitTerminal,
     Backoff,
     EventsLost,
@@ -27,7 +28,6 @@ from arcp_client._protocol.plans import (
     Resubmit,
     Step,
     Subscribe,
-    Watch,
     recover,
 )
 from arcp_client._protocol.session import Session
@@ -81,7 +81,7 @@ def steps(peer: Peer, needs: Recover, status: str) -> Iterator[str]:
         lossy = lossy and not isinstance(step, EventsLost)  # a loss is announced once
         if words:
             yield words
-        if isinstance(step, Watch | AwaitTerminal | GiveUp):
+        if isinstance(step, AwaitSilence | AwaitTerminal | GiveUp):
             return
         answer = {ListJobs: status, Subscribe: status, Resubmit: "job"}.get(type(step))
 
@@ -99,7 +99,7 @@ def in_words(step: Step, *, lossy: bool) -> str:
             return "look it up in the listing"
         case Resubmit():
             return "submit again under its key"
-        case Watch():
+        case AwaitSilence():
             return "watch"
         case AwaitTerminal():
             return "await its end"

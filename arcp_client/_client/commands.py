@@ -17,7 +17,7 @@ from arcp_client._protocol.pending import Request
 from arcp_client._wire import names as wire
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import new_id, new_trace_id, now_text, time_text
-from arcp_client._wire.messages import Cancel, JobFilter, ListJobs, Ping, Subscribe
+from arcp_client._wire.messages import Cancel, JobFilter, ListJobsMessage, Ping, SubscribeMessage
 from arcp_client._wire.replies import JobPage
 from arcp_client.errors import JobLost, JobNotFound, RemoteProtocolError
 from arcp_client.job import Job, JobView
@@ -85,7 +85,7 @@ class Commands:
             return JobView(known)
         start = from_seq if history else None
         try:
-            subscribe = Subscribe(job_id=job_id, history=history, from_event_seq=start)
+            subscribe = SubscribeMessage(job_id=job_id, history=history, from_event_seq=start)
         except Malformed as error:
             raise ValueError(f"watch: {error}") from None
         request = Request(
@@ -132,7 +132,7 @@ class Commands:
             wanted = JobFilter(status=status or None, agent=agent, created_after=created_after)
         except Malformed as error:
             raise ValueError(f"jobs: {error}") from None
-        listing = ListJobs(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
+        listing = ListJobsMessage(filter=wanted if wanted != JobFilter() else None, limit=_PAGE)
         seen: set[str] = set()
         while True:
             payload = listing.wire()

@@ -21,7 +21,7 @@ from arcp_client._client.consumers import Consumers
 from arcp_client._client.jobs import JobTable
 from arcp_client._client.states import States
 from arcp_client._deadline import Deadline
-from arcp_client._dispatch.assembler import Log
+from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._link.acks import Acknowledger
 from arcp_client._link.driver import Driver
 from arcp_client._link.durability import Durability
@@ -301,7 +301,7 @@ class SessionEngine:
         """Events that wait until a restart could know of them."""
         return self._durability.held if self._durability is not None else 0
 
-    def chunk_log(self, job_id: str) -> Log | None:
+    def chunk_log(self, job_id: str) -> ChunkStore | None:
         """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
         return self._durability.log_for(job_id) if self._durability is not None else None
 

@@ -14,8 +14,7 @@ from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._wire import names
-from arcp_client._wire.messages import Request as Message
-from arcp_client._wire.messages import Unsubscribe
+from arcp_client._wire.messages import Message, Unsubscribe
 
 __all__ = ["BoundJobs"]
 

@@ -9,7 +9,7 @@ import msgspec
 from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._wire.leases import flattened
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Message
 
 __all__ = ["LeaseNames"]
 

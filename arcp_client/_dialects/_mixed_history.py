@@ -19,7 +19,7 @@ from arcp_client._protocol.peer import Incoming, Peer, Received, View, skipped
 from arcp_client._protocol.pending import Request
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, instant
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Message
 
 __all__ = ["LONGEST", "PAUSE", "MixedHistory"]
 

@@ -16,7 +16,7 @@ from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._protocol.recovery import OWN_TIMEOUT
 from arcp_client._wire import names
-from arcp_client._wire.messages import Subscribe
+from arcp_client._wire.messages import SubscribeMessage
 from arcp_client._wire.replies import Subscribed
 from arcp_client.errors import ArcpError, LinkLost
 
@@ -156,7 +156,7 @@ class SilentResume(Peer):
     def _subscribe(self, job: JobState, now: float) -> None:
         if self.hears_by_subscribing and self.view.negotiated.offers(names.SUBSCRIPTIONS):
             # What it said between the resume's replay and the subscription is in its history.
-            message = Subscribe(
+            message = SubscribeMessage(
                 job_id=job.job_id, history=True, from_event_seq=self.view.receiver.cursor or None
             )
             self.view.pending.add(

@@ -9,7 +9,7 @@ from arcp_client._dialects._dialect import Deviation
 from arcp_client._protocol.peer import Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._wire import names
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Message
 
 __all__ = ["REFUSALS", "Uncorrelated"]
 

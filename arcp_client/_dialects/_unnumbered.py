@@ -15,10 +15,10 @@ import msgspec
 from arcp_client._protocol.jobs import JobState
 from arcp_client._protocol.peer import Incoming, Peer, Received, View, skipped
 from arcp_client._protocol.pending import Request
-from arcp_client._protocol.reassembly import SETTLE, Hole, Reassembly, Verdict
+from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Reassembly, Verdict
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Message
 
 __all__ = ["TolerantReassembly", "Unnumbered"]
 
@@ -261,7 +261,7 @@ class TolerantReassembly(Reassembly[T]):
         """Never: a resume of these runtimes loses more than it brings."""
         return False
 
-    def expire(self, now: float) -> Iterator[Hole | T]:
+    def expire(self, now: float) -> Iterator[LostNumbers | T]:
         """Give up what did not come in time."""
         self._asked, self._answered = self.cursor, True
         yield from super().expire(now)
@@ -272,7 +272,7 @@ class TolerantReassembly(Reassembly[T]):
         The next number, whatever it is, follows.
         """
         for item in self.abandon():
-            if not isinstance(item, Hole):
+            if not isinstance(item, LostNumbers):
                 yield item
         self._rebased = True
 

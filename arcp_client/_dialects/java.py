@@ -12,7 +12,7 @@ from arcp_client._dialects._mixed_history import MixedHistory
 from arcp_client._protocol.peer import Next
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, EventFrame, fingerprint
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Message
 from arcp_client._wire.names import text_of
 
 __all__ = ["Java"]

@@ -13,8 +13,7 @@ from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._protocol.peer import Incoming
 from arcp_client._wire import names
-from arcp_client._wire.messages import Bye
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Bye, Message
 from arcp_client._wire.names import text_of
 
 __all__ = ["Python"]

@@ -11,8 +11,7 @@ from arcp_client._dialects._lease_names import LeaseNames
 from arcp_client._dialects._silent_resume import SilentResume
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._wire import names
-from arcp_client._wire.messages import Bye
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Bye, Message
 
 __all__ = ["Ruby"]
 

@@ -20,7 +20,7 @@ from arcp_client._wire.halves import TextJoiner
 from arcp_client.errors import ArcpError, ResultIncomplete
 from arcp_client.events import ResultChunk
 
-__all__ = ["Assembler", "Log"]
+__all__ = ["Assembler", "ChunkStore"]
 
 _logger = logging.getLogger("arcp_client.dispatch")
 
@@ -30,7 +30,7 @@ _PADDING = 2
 """Bytes of a chunk in base64 that a runtime which estimates counts too many."""
 
 
-class Log(Protocol):
+class ChunkStore(Protocol):
     """Where chunks outlive the process."""
 
     def append(self, chunk: ResultChunk) -> None:
@@ -58,13 +58,13 @@ class Assembler:
         self,
         job_id: str,
         *,
-        log: Callable[[], Log | None] = lambda: None,
+        log: Callable[[], ChunkStore | None] = lambda: None,
         exact: Callable[[], bool] = lambda: False,
     ) -> None:
         self.job_id = job_id
         self._exact = exact
         self._find_log = log
-        self._log: Log | None = None
+        self._log: ChunkStore | None = None
         self.result_id: str | None = None
         self.size = 0
         self._file: IO[bytes] = io.BytesIO()

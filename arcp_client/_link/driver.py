@@ -16,13 +16,13 @@ from arcp_client._protocol.session import Session
 from arcp_client.errors import ArcpError, ClientClosed, LinkLost, RemoteProtocolError
 from arcp_client.events import Event, Gap
 
-__all__ = ["Driver", "Outlet"]
+__all__ = ["Driver", "LinkOutlet"]
 
 
 _log = logging.getLogger("arcp_client.link")
 
 
-class Outlet(Protocol):
+class LinkOutlet(Protocol):
     """The link that is up, as the driver sees it."""
 
     def send(self, effect: actions.Send) -> None:
@@ -52,7 +52,7 @@ class Driver:
         self._publish = publish
         self._tell = tell
         self._loop = asyncio.get_running_loop()
-        self._link: Outlet | None = None
+        self._link: LinkOutlet | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._carrying = False
         self._turn: float | None = None
@@ -89,7 +89,7 @@ class Driver:
 
     # -- the link
 
-    def attach(self, link: Outlet) -> None:
+    def attach(self, link: LinkOutlet) -> None:
         """A link is up."""
         self._link = link
 

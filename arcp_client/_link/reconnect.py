@@ -36,7 +36,7 @@ from arcp_client.policy import Reconnect, Timeouts
 from arcp_client.state import Connecting, LinkState, Reconnecting
 from arcp_client.transports.base import Connector, Transport
 
-__all__ = ["Backoff", "Credential", "ReconnectManager", "TokenSource", "may_retry"]
+__all__ = ["BearerToken", "ReconnectManager", "RetryDelays", "TokenSource", "may_retry"]
 
 _log = logging.getLogger("arcp_client.link")
 
@@ -78,7 +78,7 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
     return isinstance(failure, LinkError | SessionClosed)
 
 
-class Backoff:
+class RetryDelays:
     """Delays between attempts, from a policy; starts anew after a link that was of use.
 
     Args:
@@ -110,7 +110,7 @@ class Backoff:
         return max(float(self._policy.wait(state)), 0.0)
 
 
-class Credential:
+class BearerToken:
     """The bearer token, or where to get it; asked for anew once after the runtime refused it.
 
     Args:
@@ -200,13 +200,13 @@ class ReconnectManager:
         self.last_failure: BaseException | None = None
         self._connector = connector
         self._driver = driver
-        self._credential = Credential(token)
+        self._credential = BearerToken(token)
         self._policy = policy
         self._timeouts = timeouts
         self._ingress = ingress
         self._changed = changed
         self._loop = asyncio.get_running_loop()
-        self._backoff = Backoff(policy)
+        self._backoff = RetryDelays(policy)
         self._live_since: float | None = None
         self._events_before = 0
         self._fresh_at_once = True  # nothing is to be waited for: the runtime answers

@@ -18,7 +18,7 @@ from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame, encode
 from arcp_client._wire.ids import new_id, new_prefixed_id
 from arcp_client._wire.messages import Auth, Capabilities, Hello, ResumeBlock
-from arcp_client._wire.replies import Refusal, Welcome, read_refusal, read_welcome, reply_to
+from arcp_client._wire.replies import ErrorReply, Welcome, read_refusal, read_welcome, reply_to
 from arcp_client.errors import (
     ArcpError,
     RemoteProtocolError,
@@ -159,7 +159,7 @@ class Handshake:
         self._resumed = False
         self._resume.left(now)
 
-    def _refused(self, refusal: Refusal, peer: Peer) -> ArcpError:
+    def _refused(self, refusal: ErrorReply, peer: Peer) -> ArcpError:
         # Before the first welcome it is not known how this runtime refuses a resume.
         step = self._resume.refused(refusal, peer if self.spoken is not None else None)
         if step is not Next.GIVE_UP:
@@ -245,7 +245,7 @@ class ResumeState:
         self._clear()
         return resumed
 
-    def refused(self, refusal: Refusal, peer: Peer | None) -> Next:
+    def refused(self, refusal: ErrorReply, peer: Peer | None) -> Next:
         """The next step after a refused hello. On `Next.FRESH` the caller calls `forget`."""
         presented, self._presented = self._presented, False
         if not presented:
@@ -291,5 +291,5 @@ class ResumeState:
         self._clear()
 
 
-def _text(refusal: Refusal) -> str:
+def _text(refusal: ErrorReply) -> str:
     return f"{refusal.code}: {refusal.message}" if refusal.message else refusal.code

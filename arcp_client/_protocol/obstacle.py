@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-__all__ = ["LINKS", "STEPS", "Finding", "Obstacle"]
+__all__ = ["LINKS", "STEPS", "Conclusion", "Obstacle"]
 
 LINKS: Final = 2
 """Links that must end at one place before it is skipped."""
@@ -17,7 +17,7 @@ STEPS: Final = 16
 """Places that may be skipped in a row without a received frame between them."""
 
 
-class Finding(enum.Enum):
+class Conclusion(enum.Enum):
     """The conclusion from the end of a link."""
 
     FIRST = "first"
@@ -39,19 +39,19 @@ class Obstacle:
         self._passed_to = ("", -1)
         self._steps = 0
 
-    def met(self, session_id: str, cursor: int) -> Finding:
+    def met(self, session_id: str, cursor: int) -> Conclusion:
         """A link ended for a refused frame after everything up to the cursor was received."""
         place = (session_id, cursor)
         self._links = self._links + 1 if place == self._place else 1
         self._place = place
         if self._links < LINKS:
-            return Finding.FIRST
+            return Conclusion.FIRST
         behind = place == self._passed_to
         self._steps = self._steps + 1 if behind else 1
         self._links = 0
         if self._steps > STEPS:
-            return Finding.NO_WAY
-        return Finding.BEHIND_PASSED if behind else Finding.SAME_PLACE
+            return Conclusion.NO_WAY
+        return Conclusion.BEHIND_PASSED if behind else Conclusion.SAME_PLACE
 
     def passed(self, session_id: str, cursor: int) -> None:
         """The place was dealt with; the cursor is where the next link begins."""

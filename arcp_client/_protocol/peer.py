@@ -23,8 +23,7 @@ from arcp_client._protocol.plans import Means, Recover
 from arcp_client._protocol.reassembly import Reassembly
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
-from arcp_client._wire.messages import Close
-from arcp_client._wire.messages import Request as Message
+from arcp_client._wire.messages import Close, Message
 
 __all__ = ["FrameReceiver", "Incoming", "Next", "Peer", "Received", "View", "skipped"]
 

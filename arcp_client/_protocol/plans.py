@@ -30,6 +30,7 @@ __all__ = [
     "PATIENCE",
     "QUIET",
     "TRIES",
+    "AwaitSilence",
     "AwaitTerminal",
     "Backoff",
     "EventsLost",
@@ -44,7 +45,6 @@ __all__ = [
     "Step",
     "StepRefused",
     "Subscribe",
-    "Watch",
     "await_outcome",
     "expect_first_event",
     "recover",
@@ -95,7 +95,7 @@ class Backoff(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Watch(msgspec.Struct, frozen=True):
+class AwaitSilence(msgspec.Struct, frozen=True):
     """Wait until the job has been silent for a time. The answer: whether an event arrived.
 
     Attributes:
@@ -137,7 +137,7 @@ Step = (
     | ListJobs
     | Resubmit
     | Backoff
-    | Watch
+    | AwaitSilence
     | AwaitTerminal
     | EventsLost
     | ReleaseTerminal
@@ -223,7 +223,7 @@ def await_outcome(job: JobState, means: Means, *, status: str, history: bool) ->
 
 def expect_first_event(job: JobState, means: Means) -> Plan:
     """Recover an accepted job if it stays silent: its acceptance may be a repetition."""
-    yield Watch(PATIENCE, until_first=True)
+    yield AwaitSilence(PATIENCE, until_first=True)
     yield from _Ladder(job, means, Recover(history=True)).climb()
 
 
@@ -234,7 +234,7 @@ def watch_cancelled(job: JobState, means: Means) -> Plan:
     """
     means = msgspec.structs.replace(means, subscribe=False)
     ladder = _Ladder(job, means, Recover(history=False))
-    yield Watch(PATIENCE)
+    yield AwaitSilence(PATIENCE)
     yield from ladder.go_on((yield from ladder.look()))
 
 
@@ -274,7 +274,7 @@ class _Ladder:
                 yield GiveUp(names.STATUS_CANCELLED, "cancelled before it began")
             if not self.watch:
                 return
-            if (yield Watch(quiet, self.confirmed and not self.job.cancelled)):
+            if (yield AwaitSilence(quiet, self.confirmed and not self.job.cancelled)):
                 quiet = QUIET
                 continue
             quiet = min(2 * quiet, LONGEST_QUIET)

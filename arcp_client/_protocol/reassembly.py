@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["AGREEING", "REACH", "SETTLE", "Hole", "Ranges", "Reassembly", "Verdict"]
+__all__ = ["AGREEING", "REACH", "SETTLE", "LostNumbers", "Ranges", "Reassembly", "Verdict"]
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Verdict(enum.Enum):
     """Too far ahead: the number is ignored."""
 
 
-class Hole(msgspec.Struct, frozen=True):
+class LostNumbers(msgspec.Struct, frozen=True):
     """Numbers that were given up."""
 
     first: int
@@ -260,7 +260,7 @@ class Reassembly(Generic[T]):
         asked = self._answered and self._asked == self.cursor
         return self.missing and asked and self._settled(now)
 
-    def expire(self, now: float) -> Iterator[Hole | T]:
+    def expire(self, now: float) -> Iterator[LostNumbers | T]:
         """Give up the holes that a resume did not fill: each hole, then the items behind it."""
         if not self.expires(now):
             return
@@ -275,7 +275,7 @@ class Reassembly(Generic[T]):
         """Give up the next number and return it. Call `release` afterwards."""
         return self._give_up(self.cursor + 1).last
 
-    def abandon(self) -> Iterator[Hole | T]:
+    def abandon(self) -> Iterator[LostNumbers | T]:
         """Return every hole and the items behind it, in order, because the session is over."""
         for seq in sorted(self._held):
             if seq > self.cursor:
@@ -295,8 +295,8 @@ class Reassembly(Generic[T]):
         """Whether the hole was requested, and no link has been resumed since."""
         return self._asked == self.cursor and not self._answered
 
-    def _give_up(self, last: int) -> Hole:
-        hole = Hole(self.cursor + 1, last)
+    def _give_up(self, last: int) -> LostNumbers:
+        hole = LostNumbers(self.cursor + 1, last)
         self._lost.append(hole.first, hole.last)
         if len(self._lost) > REMEMBERED:
             self._lost.forget_first()

@@ -18,7 +18,7 @@ from arcp_client._protocol.dedup import Deduplication
 from arcp_client._protocol.jobs import Jobs, JobState
 from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.peer import Incoming, Peer, Received
-from arcp_client._protocol.reassembly import Hole, Ranges, Verdict
+from arcp_client._protocol.reassembly import LostNumbers, Ranges, Verdict
 from arcp_client._wire import names
 from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload, TypedEvent
 from arcp_client._wire.build import BUILDERS, rotated_credential, terminal_event, to_event
@@ -133,7 +133,7 @@ class Receiver:
         missing = self.cursor + 1
         refetched = histories and self._reassembly.refetches
         for item in self._reassembly.abandon():
-            if isinstance(item, Hole):
+            if isinstance(item, LostNumbers):
                 continue
             frame, data = item
             job = self._jobs.get(frame.job_id)
@@ -308,7 +308,7 @@ class Receiver:
         if reassembly.refetches and reassembly.missing:
             self._probe(now)
         for item in reassembly.expire(now):
-            if isinstance(item, Hole):
+            if isinstance(item, LostNumbers):
                 self.gap(item.first, item.last, "lost")
             else:
                 self._deliver(*item)

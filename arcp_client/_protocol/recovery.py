@@ -21,6 +21,7 @@ from arcp_client._protocol.plans import (
     PATIENCE,
     QUIET,
     TRIES,
+    AwaitSilence,
     AwaitTerminal,
     Backoff,
     EventsLost,
@@ -35,7 +36,6 @@ from arcp_client._protocol.plans import (
     Step,
     StepRefused,
     Subscribe,
-    Watch,
     await_outcome,
     expect_first_event,
     recover,
@@ -44,9 +44,7 @@ from arcp_client._protocol.plans import (
 from arcp_client._protocol.receiver import Receiver
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
-from arcp_client._wire.messages import Cancel
-from arcp_client._wire.messages import ListJobs as ListJobsMessage
-from arcp_client._wire.messages import Subscribe as SubscribeMessage
+from arcp_client._wire.messages import Cancel, ListJobsMessage, SubscribeMessage
 from arcp_client._wire.replies import Accepted, JobPage, Subscribed
 from arcp_client.errors import (
     ArcpError,
@@ -209,7 +207,7 @@ class Recovery:
         running = job.recovering
         if running is None:
             self._start(peer, job, watch_cancelled, now)
-        elif isinstance(running.step, Watch):
+        elif isinstance(running.step, AwaitSilence):
             running.deadline = now + PATIENCE
 
     def begin(self, peer: Peer, job: JobState, needs: Recover, now: float) -> None:
@@ -283,7 +281,7 @@ class Recovery:
         assert running is not None
         if isinstance(running.step, AwaitTerminal):
             running.deadline = now + PATIENCE
-        elif isinstance(running.step, Watch):
+        elif isinstance(running.step, AwaitSilence):
             if running.step.until_first:
                 running.plan.close()
                 job.recovering = None
@@ -333,7 +331,7 @@ class Recovery:
             if running.deadline is None or now < running.deadline:
                 continue
             running.deadline = None
-            if isinstance(running.step, Watch):
+            if isinstance(running.step, AwaitSilence):
                 self._go_on(job, now, running.came)
             elif isinstance(running.step, AwaitTerminal) and self._is_link_silent(running, now):
                 running.probes += 1
@@ -355,7 +353,7 @@ class Recovery:
         for job, running in self._running():
             job.recovering = None
             running.plan.close()
-            watched = isinstance(running.step, Watch) and running.step.confirmed
+            watched = isinstance(running.step, AwaitSilence) and running.step.confirmed
             job.interrupted = None if watched else running
             if isinstance(running.step, Subscribe) and running.step.hold_terminal:
                 # The resume may bring its stored end, which must not look like the whole of it.
@@ -415,7 +413,7 @@ class Recovery:
                 return False
             case GiveUp(status, why):
                 self._give_up(job, _no_outcome(job.job_id, status, why), status, now)
-            case Backoff(seconds) | Watch(seconds):
+            case Backoff(seconds) | AwaitSilence(seconds):
                 running.deadline = now + seconds
             case AwaitTerminal():
                 running.probes, running.waits_since = 0, now

@@ -25,7 +25,7 @@ from arcp_client._protocol.exchange import Exchange, error_of
 from arcp_client._protocol.handshake import Handshake, Recognise
 from arcp_client._protocol.jobs import Jobs
 from arcp_client._protocol.negotiated import Negotiated
-from arcp_client._protocol.obstacle import Finding, Obstacle
+from arcp_client._protocol.obstacle import Conclusion, Obstacle
 from arcp_client._protocol.peer import Peer, View
 from arcp_client._protocol.pending import PendingRequests, Request
 from arcp_client._protocol.receiver import Receiver
@@ -274,11 +274,11 @@ class Session:
             return
         session_id = self._negotiated.session_id
         finding = self._obstacle.met(session_id, self._receiver.cursor)
-        if finding is Finding.NO_WAY:
+        if finding is Conclusion.NO_WAY:
             self.end(refusal)
-        elif finding is not Finding.FIRST:
+        elif finding is not Conclusion.FIRST:
             # Plans begin behind the replay: then it is the answers to them that end links.
-            behind = finding is Finding.BEHIND_PASSED
+            behind = finding is Conclusion.BEHIND_PASSED
             if not (behind and self._recovery.unfetchable(refusal, now)):
                 self._receiver.step_over(now)
                 self._stepped = True

@@ -17,7 +17,7 @@ from reactivex import abc
 from arcp_client._rx.delivery import Delivery, Held
 from arcp_client.errors import BufferFull
 
-__all__ = ["Buffer", "ChannelStats", "Consumer", "Inbox", "Overflow"]
+__all__ = ["BufferConsumer", "ChannelBuffer", "ChannelStats", "Inbox", "Overflow"]
 
 Overflow: TypeAlias = Literal["wait", "drop_oldest", "drop_newest", "error", "coalesce"]
 
@@ -47,7 +47,7 @@ class ChannelStats:
     pauses: int
 
 
-class Consumer(Protocol):
+class BufferConsumer(Protocol):
     """The consumer of a buffer, which takes its items."""
 
     def wake(self) -> None:
@@ -94,13 +94,13 @@ def _weight_of(entry: Any) -> int:
     return cast(_Weighed, entry.token).weight if type(entry) is Held else 1
 
 
-class _Slot(Delivery):
+class _InHand(Delivery):
     # The delivery of the item that the consumer handles. Items are rarely held further downstream,
     # so one object serves all items, and a real delivery is made on demand.
 
     __slots__ = ("_buffer", "_lent")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: ChannelBuffer) -> None:
         super().__init__(buffer.returned)
         self._buffer = buffer
         self._lent: Delivery | None = None
@@ -126,7 +126,7 @@ class _Slot(Delivery):
 class _Weighed(Delivery):
     __slots__ = ("_buffer", "weight")
 
-    def __init__(self, buffer: Buffer, weight: int) -> None:
+    def __init__(self, buffer: ChannelBuffer, weight: int) -> None:
         super().__init__(buffer.returned)
         self._buffer = buffer
         self.weight = weight
@@ -137,7 +137,7 @@ class _Weighed(Delivery):
             self._buffer.returned(weight=self.weight)
 
 
-class Buffer(Inbox, abc.DisposableBase):
+class ChannelBuffer(Inbox, abc.DisposableBase):
     """The queue and the counters of one channel. Its consumer disposes of it when unsubscribing."""
 
     def __init__(
@@ -162,7 +162,7 @@ class Buffer(Inbox, abc.DisposableBase):
         self.ended = False
         self.gone = False
         self.error: Exception | None = None
-        self.consumer: Consumer | None = None
+        self.consumer: BufferConsumer | None = None
         self.waiters: deque[tuple[asyncio.Future[None], int]] = deque()
         self._reserved = 0
         self.accepted = self._dropped = self._merged = self._refused = self._pauses = 0
@@ -178,7 +178,7 @@ class Buffer(Inbox, abc.DisposableBase):
 
     # ------------------------------------------------------------------ the consumer's side
 
-    def attach(self, consumer: Consumer) -> bool:
+    def attach(self, consumer: BufferConsumer) -> bool:
         """Attach the only consumer; False for every later one."""
         if self.claimed:
             return False
@@ -199,7 +199,7 @@ class Buffer(Inbox, abc.DisposableBase):
             self._end(consumer)
 
     def new_slot(self) -> Delivery | None:
-        return _Slot(self) if self._size is None else None
+        return _InHand(self) if self._size is None else None
 
     def dispose(self) -> None:
         """Detach the consumer: drop the queue, end all waiting pushes, refuse further items."""
@@ -376,7 +376,7 @@ class Buffer(Inbox, abc.DisposableBase):
         if self.idle:
             self.rouse()
 
-    def _end(self, consumer: Consumer) -> None:
+    def _end(self, consumer: BufferConsumer) -> None:
         if self.error is None:
             consumer.on_completed()
         else:

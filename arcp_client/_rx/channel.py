@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, get_args
 from reactivex import Observable
 
 from arcp_client import _arguments as check
-from arcp_client._rx.buffer import Buffer, ChannelStats, Overflow
+from arcp_client._rx.buffer import ChannelBuffer, ChannelStats, Overflow
 from arcp_client._rx.sink import Unicast
 
 __all__ = ["EventChannel"]
@@ -91,7 +91,7 @@ class EventChannel(Generic[T]):
             raise ValueError(f"not 0 <= low < cap <= hard_cap: {low}, {cap}, {hard_cap}")
         if (key is not None) != (overflow == "coalesce"):
             raise ValueError("overflow='coalesce' requires key, and key requires it")
-        self._buffer = Buffer(cap, low, hard_cap, overflow, key, size)
+        self._buffer = ChannelBuffer(cap, low, hard_cap, overflow, key, size)
 
     async def push(self, item: T) -> bool:
         """Accept an item; with ``wait`` and ``coalesce``, wait for room.

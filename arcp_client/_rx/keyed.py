@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
-from arcp_client._rx.buffer import Buffer
+from arcp_client._rx.buffer import ChannelBuffer
 from arcp_client._rx.delivery import Held
 from arcp_client._rx.handling import HandlerSink, Options
 from arcp_client._rx.sink import Downstream
@@ -119,7 +119,7 @@ class Keyed(HandlerSink[T, R]):
     def _release(self, entry: Any, done: bool) -> None:
         if type(entry) is Held:
             entry.token.release(done)
-        elif isinstance(self.inbox, Buffer):
+        elif isinstance(self.inbox, ChannelBuffer):
             self.inbox.settle(1)
 
     # ------------------------------------------------------------------ a worker

@@ -17,7 +17,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from arcp_client import _arguments as check
-from arcp_client._rx.buffer import Buffer, Inbox
+from arcp_client._rx.buffer import ChannelBuffer, Inbox
 from arcp_client._rx.delivery import Delivery, Held, current_here, emit
 from arcp_client._tasks import as_exception, pass_on
 from arcp_client.errors import LocalProtocolError
@@ -204,7 +204,7 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.drop()
 
     def drop(self) -> None:
-        """Drop the queue. A channel's buffer drops its own in `Buffer.dispose`."""
+        """Drop the queue. A channel's buffer drops its own in `ChannelBuffer.dispose`."""
         self.inbox.clear()
 
     def _detach(self) -> None:
@@ -241,7 +241,7 @@ class _Relay(Emitter[T, T]):
     _slot: Delivery | None = None
 
     def wake(self) -> None:
-        buffer = cast(Buffer, self.inbox)
+        buffer = cast(ChannelBuffer, self.inbox)
         slot = self._slot = self._slot or buffer.new_slot()
         on_next = self.down.on_next
         while not self.stopped:
@@ -272,7 +272,7 @@ class _Relay(Emitter[T, T]):
 class Unicast(Observable[T_out]):
     """The observable of one channel: the first subscriber gets all items, any other an error."""
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: ChannelBuffer) -> None:
         super().__init__()
         self.backing = buffer
 

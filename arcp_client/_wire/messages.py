@@ -47,15 +47,15 @@ __all__ = [
     "Close",
     "Hello",
     "JobFilter",
-    "ListJobs",
+    "ListJobsMessage",
     "Message",
+    "Part",
     "Ping",
     "Pong",
-    "Request",
     "Resume",
     "ResumeBlock",
     "Submit",
-    "Subscribe",
+    "SubscribeMessage",
     "Unsubscribe",
     "parse_agent",
     "parse_amount",
@@ -95,7 +95,7 @@ def parse_amount(text: str) -> tuple[str, Decimal]:
     return match[1], Decimal(match[2])
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all messages and their parts.
 
     Attributes:
@@ -157,12 +157,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def _required(cls: type[Message]) -> tuple[str, ...]:
+def _required(cls: type[Part]) -> tuple[str, ...]:
     return tuple(field.name for field in msgspec.structs.fields(cls) if field.required)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Message):
+    if isinstance(value, Part):
         return value.wire()
     if isinstance(value, SecretStr):
         return value.get_secret_value()
@@ -171,13 +171,13 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-class Request(Message, frozen=True, kw_only=True):
+class Message(Part, frozen=True, kw_only=True):
     """Base of request payloads."""
 
     type: ClassVar[str]
 
 
-class Auth(Message, frozen=True, kw_only=True):
+class Auth(Part, frozen=True, kw_only=True):
     """The bearer token (§6.1), masked in every repr."""
 
     readers = {"scheme": text, "token": secret}
@@ -186,7 +186,7 @@ class Auth(Message, frozen=True, kw_only=True):
     token: SecretStr = SecretStr("")
 
 
-class Capabilities(Message, frozen=True, kw_only=True):
+class Capabilities(Part, frozen=True, kw_only=True):
     """Encodings and features of one side (§6.2)."""
 
     readers = {"encodings": texts, "features": texts}
@@ -195,7 +195,7 @@ class Capabilities(Message, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
 
 
-class ResumeBlock(Message, frozen=True, kw_only=True):
+class ResumeBlock(Part, frozen=True, kw_only=True):
     """What a resume presents inside a hello."""
 
     readers = {"session_id": _MAYBE_TEXT, "resume_token": secret, "last_event_seq": _SEQ}
@@ -227,11 +227,11 @@ def _client(value: Any) -> ClientInfo:
     )
 
 
-def _part(kind: type[Message]) -> Reader:
+def _part(kind: type[Part]) -> Reader:
     return lambda value: value if isinstance(value, kind) else kind.read(value)
 
 
-class Hello(Request, frozen=True, kw_only=True):
+class Hello(Message, frozen=True, kw_only=True):
     """``session.hello`` (§6.2); with ``resume`` it requests to resume a session (§6.3)."""
 
     type = names.HELLO
@@ -287,7 +287,7 @@ class Hello(Request, frozen=True, kw_only=True):
         return payload
 
 
-class Resume(Request, frozen=True, kw_only=True):
+class Resume(Message, frozen=True, kw_only=True):
     """``session.resume``, the specification's own form (§6.3)."""
 
     type = names.RESUME
@@ -308,7 +308,7 @@ class Resume(Request, frozen=True, kw_only=True):
     capabilities: Capabilities | None = None
 
 
-class Ping(Request, frozen=True, kw_only=True):
+class Ping(Message, frozen=True, kw_only=True):
     """``session.ping`` (§6.4)."""
 
     type = names.PING
@@ -318,7 +318,7 @@ class Ping(Request, frozen=True, kw_only=True):
     sent_at: str | None = None
 
 
-class Pong(Request, frozen=True, kw_only=True):
+class Pong(Message, frozen=True, kw_only=True):
     """``session.pong`` (§6.4)."""
 
     type = names.PONG
@@ -328,7 +328,7 @@ class Pong(Request, frozen=True, kw_only=True):
     received_at: str | None = None
 
 
-class Ack(Request, frozen=True, kw_only=True):
+class Ack(Message, frozen=True, kw_only=True):
     """``session.ack`` (§6.5)."""
 
     type = names.ACK
@@ -337,7 +337,7 @@ class Ack(Request, frozen=True, kw_only=True):
     last_processed_seq: int
 
 
-class JobFilter(Message, frozen=True, kw_only=True):
+class JobFilter(Part, frozen=True, kw_only=True):
     """Selects the jobs to list (§6.6). An absent field matches any job, and so does an empty
     ``status``.
     """
@@ -349,7 +349,7 @@ class JobFilter(Message, frozen=True, kw_only=True):
     created_after: datetime | None = None
 
 
-class ListJobs(Request, frozen=True, kw_only=True):
+class ListJobsMessage(Message, frozen=True, kw_only=True):
     """``session.list_jobs`` (§6.6)."""
 
     type = names.LIST_JOBS
@@ -372,7 +372,7 @@ class ListJobs(Request, frozen=True, kw_only=True):
         return {**payload, "filter": chosen} if chosen else payload
 
 
-class Close(Request, frozen=True, kw_only=True):
+class Close(Message, frozen=True, kw_only=True):
     """``session.close`` (§6.7)."""
 
     type = names.CLOSE
@@ -381,7 +381,7 @@ class Close(Request, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Bye(Request, frozen=True, kw_only=True):
+class Bye(Message, frozen=True, kw_only=True):
     """``session.bye``, the name of ``session.close`` in other dialects."""
 
     type = names.BYE
@@ -428,7 +428,7 @@ def _end(value: Any) -> str:
     return value
 
 
-class Submit(Request, frozen=True, kw_only=True):
+class Submit(Message, frozen=True, kw_only=True):
     """``job.submit`` (§7.1).
 
     ``idempotency_key`` has the bounds of the reference runtime, ``max_runtime_sec`` those of a
@@ -462,7 +462,7 @@ class Submit(Request, frozen=True, kw_only=True):
         return payload
 
 
-class _OfJob(Request, frozen=True, kw_only=True):
+class _OfJob(Message, frozen=True, kw_only=True):
     readers = {"job_id": _NAME}
 
     job_id: str
@@ -477,7 +477,7 @@ class Cancel(_OfJob, frozen=True, kw_only=True):
     reason: str = "client.cancel"
 
 
-class Subscribe(_OfJob, frozen=True, kw_only=True):
+class SubscribeMessage(_OfJob, frozen=True, kw_only=True):
     """``job.subscribe`` (§7.6)."""
 
     type = names.SUBSCRIBE
@@ -500,7 +500,7 @@ class Unsubscribe(_OfJob, frozen=True, kw_only=True):
     type = names.UNSUBSCRIBE
 
 
-REQUESTS: dict[str, type[Request]] = {
+REQUESTS: dict[str, type[Message]] = {
     message.type: message
     for message in (
         Hello,
@@ -508,12 +508,12 @@ REQUESTS: dict[str, type[Request]] = {
         Ping,
         Pong,
         Ack,
-        ListJobs,
+        ListJobsMessage,
         Close,
         Bye,
         Submit,
         Cancel,
-        Subscribe,
+        SubscribeMessage,
         Unsubscribe,
     )
 }

@@ -35,8 +35,8 @@ from arcp_client.models import (
 
 __all__ = [
     "Accepted",
+    "ErrorReply",
     "JobPage",
-    "Refusal",
     "Subscribed",
     "Welcome",
     "read_accepted",
@@ -102,7 +102,7 @@ class JobPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ErrorReply(msgspec.Struct, frozen=True):
     """An error that answers a request or ends a session (§12)."""
 
     code: str
@@ -206,12 +206,12 @@ def read_jobs(frame: ControlFrame) -> JobPage:
     return JobPage(tuple(jobs), _text(frame.payload.get("next_cursor")))
 
 
-def read_refusal(frame: ControlFrame) -> Refusal:
+def read_refusal(frame: ControlFrame) -> ErrorReply:
     """Read code, text and ``retryable``; a missing ``retryable`` follows from the code (§12)."""
     payload = frame.payload
     code = _text(payload.get("code")) or ""
     retryable = payload.get("retryable")
-    return Refusal(
+    return ErrorReply(
         code=code or names.INTERNAL_ERROR,
         message=_text(payload.get("message")) or "",
         # Whether a retry can help follows only from a code that the runtime sent.

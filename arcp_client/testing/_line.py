@@ -12,10 +12,10 @@ from arcp_client.errors import LinkLost
 from arcp_client.testing._played import Frame
 from arcp_client.transports.base import Transport
 
-__all__ = ["Line"]
+__all__ = ["ScriptedLink"]
 
 
-class Line:
+class ScriptedLink:
     """One link of a scripted runtime. What is done with frames is for its subclasses to say.
 
     Args:

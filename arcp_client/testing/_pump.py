@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from arcp_client._tasks import TaskOwner
 
-__all__ = ["Direction", "Link", "Weather"]
+__all__ = ["Direction", "ProxiedLink", "Weather"]
 
 Direction: TypeAlias = Literal["up", "down"]
 Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -84,7 +84,7 @@ class Weather:
         return fuse.left, True
 
 
-class Link:
+class ProxiedLink:
     """One connection through the proxy: two streams, passed on to each other."""
 
     def __init__(self, weather: Weather, *, client: Stream, server: Stream) -> None:

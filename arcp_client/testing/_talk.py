@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from arcp_client._dialects import Forms
 from arcp_client._wire import names as wire
 from arcp_client._wire.ids import new_prefixed_id, new_trace_id, now_text
-from arcp_client.testing._line import Line
+from arcp_client.testing._line import ScriptedLink
 from arcp_client.testing._played import Frame, PlayedJob, PlayedSession
 from arcp_client.testing._script import Answer, Drop, Later, Raw, Refuse, Withhold
 from arcp_client.transports.base import Transport
@@ -50,7 +50,7 @@ class Host(Protocol):
         """Keep what this dialect would not have understood."""
 
 
-class Talk(Line):
+class Talk(ScriptedLink):
     """One link, from its first frame to its last.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 from arcp_client._tasks import TaskOwner
-from arcp_client.testing._pump import Direction, Link, Weather
+from arcp_client.testing._pump import Direction, ProxiedLink, Weather
 
 __all__ = ["Fault", "FaultyProxy", "port_of"]
 
@@ -90,7 +90,7 @@ class FaultyProxy:
             self._target_host, self._target_port = target, port
         self._weather = Weather(passed=self._passed, burnt=self._burnt)
         self._tasks = TaskOwner("proxy")
-        self._links: set[Link] = set()
+        self._links: set[ProxiedLink] = set()
         self._silent: set[socket.socket] = set()
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -304,7 +304,7 @@ class FaultyProxy:
             self._links.discard(link)
             self._changed()
 
-    async def _link(self, accepted: socket.socket) -> Link | None:
+    async def _link(self, accepted: socket.socket) -> ProxiedLink | None:
         upstream = None
         try:
             upstream = await asyncio.open_connection(self._target_host, self._target_port)
@@ -316,7 +316,7 @@ class FaultyProxy:
             if isinstance(error, OSError):
                 return None  # the server is down, or the client has already gone
             raise
-        return Link(self._weather, client=client, server=upstream)
+        return ProxiedLink(self._weather, client=client, server=upstream)
 
     def _end(self, closed: list[asyncio.Future[None]]) -> asyncio.Task[None]:
         self.cuts += len(closed)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from arcp_client.errors import LinkLost, RemoteProtocolError
 from arcp_client.transports._ending import again
 
-__all__ = ["Inbox"]
+__all__ = ["FrameInbox"]
 
 _HIGH = 1024 * 1024
 _LOW = 256 * 1024
 _OVERHEAD = 128  # fixed cost of an item, so that many tiny frames count too
 
 
-class Inbox:
+class FrameInbox:
     """Holds items that have arrived and have not been received yet.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
-from arcp_client.transports._inbox import Inbox
+from arcp_client.transports._inbox import FrameInbox
 from arcp_client.transports._lines import LineSplitter, one_line
 from arcp_client.transports.base import MAX_FRAME
 
@@ -52,7 +52,7 @@ class StdioServerTransport:
         self._loop = asyncio.get_running_loop()
         self._max_line = max_line
         self._splitter = LineSplitter(max_line)
-        self._inbox = Inbox(pause=self._pause, resume=self._resume)
+        self._inbox = FrameInbox(pause=self._pause, resume=self._resume)
         self._write_failure: LinkLost | None = None
         self._unwritten = 0
         self._waiters: set[asyncio.Future[None]] = set()

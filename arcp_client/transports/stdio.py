@@ -18,7 +18,7 @@ from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
-from arcp_client.transports._inbox import Inbox
+from arcp_client.transports._inbox import FrameInbox
 from arcp_client.transports._lines import LineSplitter, one_line
 from arcp_client.transports._own_stdio import StdioServerTransport
 from arcp_client.transports.base import MAX_FRAME
@@ -52,7 +52,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._room: set[asyncio.Future[None]] = set()
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
-        self.inbox = Inbox(pause=self._pause, resume=self._resume)
+        self.inbox = FrameInbox(pause=self._pause, resume=self._resume)
         self.exited: asyncio.Future[None] = self._loop.create_future()
         self.released: asyncio.Future[None] = self._loop.create_future()
         self.process: asyncio.SubprocessTransport | None = None

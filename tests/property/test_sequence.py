@@ -10,7 +10,7 @@ from arcp_client._dialects._unnumbered import TolerantReassembly
 from arcp_client._protocol.reassembly import (
     AGREEING,
     SETTLE,
-    Hole,
+    LostNumbers,
     Ranges,
     Reassembly,
     Verdict,
@@ -29,7 +29,7 @@ class Ordered(RuleBasedStateMachine):
         self.now = 0.0
         self.given: list[int] = []
         self.late: list[int] = []
-        self.holes: list[Hole] = []
+        self.holes: list[LostNumbers] = []
         self.sent: set[int] = set()
         self.reach = 0  # the highest number that was believed
         self.refused: list[int] = []
@@ -38,7 +38,7 @@ class Ordered(RuleBasedStateMachine):
 
     def take(self, items: object) -> None:
         for item in items:  # type: ignore[attr-defined]
-            if isinstance(item, Hole):
+            if isinstance(item, LostNumbers):
                 self.holes.append(item)
             else:
                 self.given.append(item)
@@ -149,14 +149,14 @@ class Distrusted(RuleBasedStateMachine):
         )
         self.now = 0.0
         self.given: list[tuple[int, str]] = []
-        self.holes: list[Hole] = []
+        self.holes: list[LostNumbers] = []
         self.first: dict[str, int] = {}
         self.beyond = 0
         self.waiting_since: float | None = None
 
     def take(self, items: object) -> None:
         for item in items:  # type: ignore[attr-defined]
-            (self.holes if isinstance(item, Hole) else self.given).append(item)
+            (self.holes if isinstance(item, LostNumbers) else self.given).append(item)
 
     @rule(number=NUMBERS, name=st.integers(min_value=0, max_value=40))
     def arrives(self, number: int, name: int) -> None:

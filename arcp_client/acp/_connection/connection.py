@@ -26,7 +26,7 @@ from arcp_client.acp._connection.calls import Outcome, Settle
 from arcp_client.acp._connection.early_updates import EarlyUpdates
 from arcp_client.acp._connection.hooks import ClientHooks
 from arcp_client.acp._connection.jsonrpc import JsonRpcPeer
-from arcp_client.acp._connection.lane import HERE, AttachedSession, Inside, SessionLane
+from arcp_client.acp._connection.lane import HERE, AttachedSession, Inside, UpdateLane
 from arcp_client.acp._connection.messages import Id
 from arcp_client.acp._decode import Misshapen, as_value, decode
 from arcp_client.acp._handlers import Handlers
@@ -133,7 +133,7 @@ class AgentConnection:
         params: Any,
         *,
         timeout: Any = _DEFAULT,
-        lane: SessionLane | None = None,
+        lane: UpdateLane | None = None,
         arrived: Callable[[Outcome], None] | None = None,
         abandon: bool = True,
     ) -> bytes:

@@ -16,7 +16,7 @@ from arcp_client._budget import ByteBudget
 from arcp_client._tasks import TaskOwner
 from arcp_client.acp._connection.calls import Arrive, PendingCalls
 from arcp_client.acp._connection.messages import Id
-from arcp_client.acp._connection.reader import MessageReceiver, Reader
+from arcp_client.acp._connection.reader import MessageReader, MessageReceiver
 from arcp_client.acp._connection.send_queue import SendQueue
 from arcp_client.acp._decode import as_json
 from arcp_client.errors import LinkLost, LocalProtocolError, RequestTimeout
@@ -52,7 +52,7 @@ class JsonRpcPeer:
         self._calls = PendingCalls()
         self._ended = asyncio.Event()
         self._queue = SendQueue(self._send_queued, owner, answers)
-        self._reader = Reader(transport, receiver, self._calls, self._queue, self._refuse)
+        self._reader = MessageReader(transport, receiver, self._calls, self._queue, self._refuse)
         self.why: LinkLost | None = None
 
     def start(self) -> None:

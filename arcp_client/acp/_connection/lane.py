@@ -19,7 +19,7 @@ from arcp_client._wait_graph import waits_for
 from arcp_client.acp._connection.backlog import Backlog
 from arcp_client.rx import EventChannel, concat_map_async
 
-__all__ = ["HERE", "AttachedSession", "Inside", "Position", "SessionLane"]
+__all__ = ["HERE", "AttachedSession", "Inside", "Position", "UpdateLane"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -51,7 +51,7 @@ class Inside:
 
     __slots__ = ("active", "lane")
 
-    def __init__(self, lane: SessionLane | None) -> None:
+    def __init__(self, lane: UpdateLane | None) -> None:
         self.lane = lane
         self.active = True
 
@@ -59,7 +59,7 @@ class Inside:
 HERE: ContextVar[Inside | None] = ContextVar("arcp_client.acp.handler", default=None)
 
 
-class SessionLane:
+class UpdateLane:
     """The ordered queue of one session.
 
     Args:
@@ -80,7 +80,7 @@ class SessionLane:
         self._lines = self._bytes = 0  # this lane's part of what the backlog counts
         self._closed = False
         self._ended = asyncio.Event()
-        self.awaiting: list[SessionLane] = []
+        self.awaiting: list[UpdateLane] = []
         self.nested = 0
         operator = concat_map_async(self._advance)
         self._subscription = (
@@ -171,7 +171,7 @@ class SessionLane:
 
     # ------------------------------------------------------------------ calls of handlers
 
-    def enter(self, target: SessionLane | None) -> bool:
+    def enter(self, target: UpdateLane | None) -> bool:
         """A running handler of this lane starts a call; whether its answer must bypass ``target``.
 
         It must if ``target`` waits, directly or through handlers of other lanes, for this handler.
@@ -184,7 +184,7 @@ class SessionLane:
         self.awaiting.append(target)
         return False
 
-    def leave(self, target: SessionLane | None, *, bypassed: bool) -> None:
+    def leave(self, target: UpdateLane | None, *, bypassed: bool) -> None:
         """The call that `enter` announced has ended."""
         self.nested -= 1
         if not bypassed and target is not None:
@@ -265,7 +265,7 @@ class AttachedSession(Protocol):
         """The agent's id for it."""
 
     @property
-    def lane(self) -> SessionLane:
+    def lane(self) -> UpdateLane:
         """Its lane."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Id", "Key", "Message", "decode_update", "key_of", "take_apart"]
+__all__ = ["Id", "Key", "RpcMessage", "decode_update", "key_of", "take_apart"]
 
 Key: TypeAlias = "int | Decimal | str | None"
 
@@ -35,7 +35,7 @@ class _UpdateMessage(msgspec.Struct, gc=False):
     id: msgspec.Raw = msgspec.Raw()
 
 
-class Message(msgspec.Struct, gc=False):
+class RpcMessage(msgspec.Struct, gc=False):
     """The members of a message, each still as JSON; empty if it is missing."""
 
     method: msgspec.Raw = msgspec.Raw()
@@ -46,11 +46,11 @@ class Message(msgspec.Struct, gc=False):
 
 
 decode_update = msgspec.json.Decoder(_UpdateMessage).decode
-_decode_message = msgspec.json.Decoder(Message).decode
+_decode_message = msgspec.json.Decoder(RpcMessage).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def take_apart(line: bytes) -> tuple[Message, Id | None, str | None]:
+def take_apart(line: bytes) -> tuple[RpcMessage, Id | None, str | None]:
     """A message, its id and its method.
 
     Raises:

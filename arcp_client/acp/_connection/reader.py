@@ -16,7 +16,7 @@ import msgspec
 
 from arcp_client._wire.unreadable import unreadable
 from arcp_client.acp._connection.calls import Outcome, PendingCalls
-from arcp_client.acp._connection.messages import Id, Message, decode_update, key_of, take_apart
+from arcp_client.acp._connection.messages import Id, RpcMessage, decode_update, key_of, take_apart
 from arcp_client.acp._connection.send_queue import SendQueue
 from arcp_client.acp._decode import REFUSED, Misshapen, as_json, as_value
 from arcp_client.acp._repair import Head, head, mend
@@ -25,7 +25,7 @@ from arcp_client.errors import LinkLost, RemoteProtocolError
 from arcp_client.transports import Transport
 from arcp_client.transports._lines import DroppedLine
 
-__all__ = ["MessageReceiver", "Reader", "Refuse"]
+__all__ = ["AnswerError", "MessageReader", "MessageReceiver"]
 
 _log = logging.getLogger("arcp_client.acp")
 
@@ -65,14 +65,14 @@ class MessageReceiver(Protocol):
         """The link has ended. The last call."""
 
 
-class Refuse(Protocol):
+class AnswerError(Protocol):
     """Answers a request with an error."""
 
     def __call__(self, id_: Id, number: int, message: str) -> None:
         """Send it."""
 
 
-class Reader:
+class MessageReader:
     """The reader of one link.
 
     Args:
@@ -89,7 +89,7 @@ class Reader:
         receiver: MessageReceiver,
         calls: PendingCalls,
         queue: SendQueue,
-        refuse: Refuse,
+        refuse: AnswerError,
     ) -> None:
         self._transport = transport
         self._receiver = receiver
@@ -211,7 +211,7 @@ class Reader:
             self._calls.settle(id_.key, error)
         return None
 
-    def _message(self, message: Message, id_: Id | None, method: Any, line: bytes) -> None:
+    def _message(self, message: RpcMessage, id_: Id | None, method: Any, line: bytes) -> None:
         try:
             if method is None:
                 self._answer(message, id_, line)
@@ -222,7 +222,7 @@ class Reader:
         except Exception as error:  # noqa: BLE001  # whatever it is, the next line is read
             self._strange(f"a message could not be handled ({type(error).__name__})", line)
 
-    def _answer(self, message: Message, id_: Id | None, line: bytes) -> None:
+    def _answer(self, message: RpcMessage, id_: Id | None, line: bytes) -> None:
         if id_ is None or id_.key is None:
             self._strange("an answer without an id", line)
             return

@@ -16,7 +16,7 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection
-from arcp_client.acp._connection.lane import HERE, Inside, SessionLane
+from arcp_client.acp._connection.lane import HERE, Inside, UpdateLane
 from arcp_client.acp._decode import Misshapen, decode, update_of
 from arcp_client.acp._handlers import Handlers, UpdateRegistration
 from arcp_client.acp._session.state import AcpState
@@ -52,7 +52,7 @@ class SessionInbox(Generic[S]):
     def __init__(self, connection: AgentConnection, session_id: str) -> None:
         self.id = session_id
         self.state = AcpState(connection.limits.state)
-        self.lane = SessionLane(connection.backlog, self._deliver)
+        self.lane = UpdateLane(connection.backlog, self._deliver)
         self.handlers = Handlers(connection.handlers, self.used)
         limits = connection.limits
         self.streams = UpdateStreams(

@@ -13,7 +13,7 @@ from arcp_client.acp import schema
 from arcp_client.acp._base import Origin
 from arcp_client.acp._connection.calls import Outcome
 from arcp_client.acp._connection.connection import AgentConnection
-from arcp_client.acp._connection.lane import SessionLane
+from arcp_client.acp._connection.lane import UpdateLane
 from arcp_client.acp._decode import Misshapen, decode
 from arcp_client.acp.turn import Turn
 
@@ -46,7 +46,7 @@ class Turns:
         lane: its inbox.
     """
 
-    def __init__(self, connection: AgentConnection, session_id: str, lane: SessionLane) -> None:
+    def __init__(self, connection: AgentConnection, session_id: str, lane: UpdateLane) -> None:
         self._connection = connection
         self._session_id = session_id
         self._lane = lane

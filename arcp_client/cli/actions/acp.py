@@ -33,7 +33,7 @@ from arcp_client.cli.environment import withhold
 from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.view import terminal
-from arcp_client.cli.view.acp_screen import Screen
+from arcp_client.cli.view.acp_screen import AcpScreen
 from arcp_client.errors import ArcpError, ConnectFailed, HandshakeTimeout
 
 __all__ = ["acp", "chosen"]
@@ -119,7 +119,7 @@ class _Chat:
         self._json = json_lines
         self._lines = _Lines()
         self._asking = asyncio.Lock()
-        self._screen = Screen()
+        self._screen = AcpScreen()
         self.turn: asyncio.Task[Turn] | None = None
         self.session: AcpSession | None = None
         self._cancels: set[asyncio.Task[None]] = set()

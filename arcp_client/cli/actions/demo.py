@@ -58,7 +58,7 @@ class Witness:
         return sum(map(len, self.handled.values()))
 
 
-class Screen:
+class DemoScreen:
     """Lines with the time since the start.
 
     Args:
@@ -163,7 +163,7 @@ async def _bounded(console: Console, *, seed: int, fast: bool) -> tuple[list[Row
 async def _play(console: Console, *, seed: int, scale: float) -> tuple[list[Row], Witness]:
     rng = random.Random(seed)
     runtime, ledger = demo_runtime(random.Random(rng.random()), pace=_PACE * scale)
-    witness, screen = Witness(), Screen(console)
+    witness, screen = Witness(), DemoScreen(console)
     delays = random.Random(rng.random())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(runtime)
@@ -207,7 +207,7 @@ async def _play(console: Console, *, seed: int, scale: float) -> tuple[list[Row]
 
 
 def _watch_link(
-    client: Client, proxy: FaultyProxy, ledger: Ledger, witness: Witness, screen: Screen
+    client: Client, proxy: FaultyProxy, ledger: Ledger, witness: Witness, screen: DemoScreen
 ) -> None:
     sent_before = 0
 

@@ -23,14 +23,14 @@ from arcp_client.cli.view.report import JobReport
 from arcp_client.errors import JobError
 from arcp_client.projection import JobProjection
 
-__all__ = ["Following", "Stream", "read_input", "read_lease", "save_result"]
+__all__ = ["Following", "JobEvents", "read_input", "read_lease", "save_result"]
 
 _log = logging.getLogger("arcp_client.cli")
 _SECOND_THOUGHT = 2.0
 _CANCELLING = 10.0
 
 
-class Stream(Protocol):
+class JobEvents(Protocol):
     """Events that can be left."""
 
     def __aiter__(self) -> AsyncIterator[events.Event]: ...
@@ -57,7 +57,7 @@ class Following:
     def __init__(
         self,
         client: Client,
-        stream: Stream,
+        stream: JobEvents,
         interrupts: Interrupts,
         report: JobReport,
         *,

@@ -10,7 +10,7 @@ from typing import Any
 
 from arcp_client import Client, Job
 from arcp_client.cli.actions import saved_runs
-from arcp_client.cli.actions.follow import Following, Stream, read_input, read_lease
+from arcp_client.cli.actions.follow import Following, JobEvents, read_input, read_lease
 from arcp_client.cli.actions.job_facts import entry_of
 from arcp_client.cli.actions.transcript_file import RecordingReport, begin, check
 from arcp_client.cli.connection import Place, connected
@@ -111,7 +111,7 @@ class _Running:
         self._save = save
         self._detach = detach
         self._open = again
-        self._stream: Stream | None = None
+        self._stream: JobEvents | None = None
         self._record = record
         self._report = reporter(where.output)
 

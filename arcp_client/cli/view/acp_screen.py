@@ -13,13 +13,13 @@ from rich.text import Text
 from arcp_client.acp import PermissionRequest, Turn, schema, updates
 from arcp_client.cli.view import terminal
 
-__all__ = ["Screen"]
+__all__ = ["AcpScreen"]
 
 _MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "in_progress": ("…", "cyan")}
 _DIFF_LINES = 60
 
 
-class Screen:
+class AcpScreen:
     """What a person sees. What agents send is text: control characters are shown, not obeyed."""
 
     def __init__(self, console: Console | None = None) -> None:

@@ -15,11 +15,11 @@ from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import (
     Ack,
     Cancel,
-    ListJobs,
+    ListJobsMessage,
+    Message,
     Ping,
-    Request,
     Submit,
-    Subscribe,
+    SubscribeMessage,
     Unsubscribe,
 )
 from arcp_client.errors import InvalidRequest, RequestError, request_error
@@ -37,7 +37,7 @@ __all__ = ["RequestHandler", "checked"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
-M = TypeVar("M", bound=Request)
+M = TypeVar("M", bound=Message)
 
 
 class _Connection(Protocol):
@@ -117,7 +117,7 @@ class RequestHandler:
 
     def _list(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         _need(session, names.LISTING)
-        request = checked(ListJobs, frame)
+        request = checked(ListJobsMessage, frame)
         entries, cursor = page(
             request,
             self._jobs.after(start_of(request), session.principal),
@@ -206,7 +206,7 @@ class RequestHandler:
 
     def _subscribe(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         _need(session, names.SUBSCRIPTIONS)
-        request = _of_job(Subscribe, frame)
+        request = _of_job(SubscribeMessage, frame)
         self._jobs.check_log()
         job = self._jobs.watched(session, request.job_id)
         start = job.history.end

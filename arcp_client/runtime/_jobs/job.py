@@ -30,7 +30,7 @@ from arcp_client.models import Credential, Lease
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.outcomes import Cancellation, Failure, Streamed, Success, Timers
 from arcp_client.runtime._leases.grant import Budget, Grant
-from arcp_client.runtime._log.entries import Appended, JobState, Trimmed
+from arcp_client.runtime._log.entries import Appended, LoggedJobState, Trimmed
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory
 from arcp_client.runtime._sessions.session import JobFeed, ServerSession
@@ -250,7 +250,7 @@ class ServerJob:
         ended = now_text() if self.ended else None
         plain = {k: v for k, v in self.accepted.items() if k != "credentials"}
         self._journal.put(
-            JobState(
+            LoggedJobState(
                 self.id,
                 self.number,
                 self.principal,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from arcp_client._wire.messages import JobFilter, ListJobs
+from arcp_client._wire.messages import JobFilter, ListJobsMessage
 from arcp_client.errors import InvalidRequest
 from arcp_client.runtime._jobs.job import ServerJob
 
@@ -19,7 +19,7 @@ MAX_BYTES = 1024 * 1024
 ENTRY_BYTES = 512
 
 
-def start_of(request: ListJobs) -> int:
+def start_of(request: ListJobsMessage) -> int:
     """The number of the last job of the previous page; 0 for the first page.
 
     Raises:
@@ -38,7 +38,7 @@ def start_of(request: ListJobs) -> int:
 
 
 def page(
-    request: ListJobs,
+    request: ListJobsMessage,
     jobs: Iterable[ServerJob],
     credentials: Callable[[ServerJob], dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], str | None]:

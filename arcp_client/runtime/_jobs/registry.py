@@ -21,7 +21,7 @@ from arcp_client.runtime._jobs.outcomes import LEASE_RAN_OUT, NOT_WRITTEN, PAREN
 from arcp_client.runtime._jobs.retained import RetainedJobs
 from arcp_client.runtime._jobs.runner import AgentContext, Runner
 from arcp_client.runtime._leases.grant import Budget
-from arcp_client.runtime._log.entries import Gone, JobState
+from arcp_client.runtime._log.entries import Gone, LoggedJobState
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.limits import Limits, Observation, Policy
@@ -147,7 +147,7 @@ class JobRegistry:
         _log.info("job %s (%s) accepted for %s", job.id, job.agent, job.principal)
         return job
 
-    def reenter(self, state: JobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
+    def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
         """A job that was stored. `restored` tells when its history is complete."""
         job = ServerJob(
             request,

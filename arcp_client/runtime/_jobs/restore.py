@@ -21,7 +21,7 @@ from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.grant import Grant
-from arcp_client.runtime._log.entries import JobState, Stored
+from arcp_client.runtime._log.entries import LoggedJobState, Stored
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._sessions.session import JobFeed, ServerSession
 
@@ -104,7 +104,9 @@ def _number(
         session.log.settled = session.sent = session.log.last
 
 
-def _settle(found: dict[str, ServerJob], states: dict[str, JobState], jobs: JobRegistry) -> None:
+def _settle(
+    found: dict[str, ServerJob], states: dict[str, LoggedJobState], jobs: JobRegistry
+) -> None:
     for job_id, job in found.items():
         ended = states[job_id].ended
         if ended is None:
@@ -119,7 +121,7 @@ def _settle(found: dict[str, ServerJob], states: dict[str, JobState], jobs: JobR
             feed.push()
 
 
-def _job(state: JobState, jobs: JobRegistry, known: dict[str, ServerSession]) -> ServerJob:
+def _job(state: LoggedJobState, jobs: JobRegistry, known: dict[str, ServerSession]) -> ServerJob:
     grant = Grant(Lease(state.lease), parse_time(state.expires_at))
     request = JobRequest(state.agent, _no_function, None, grant, state.trace_id)
     owner = known.get(state.owner_id) if state.ended is None else None

@@ -14,8 +14,8 @@ __all__ = [
     "Entry",
     "Freed",
     "Gone",
-    "JobState",
     "KeyState",
+    "LoggedJobState",
     "Numbered",
     "SessionState",
     "Stored",
@@ -35,7 +35,7 @@ class SessionState(msgspec.Struct, frozen=True):
     floor: int
 
 
-class JobState(msgspec.Struct, frozen=True):
+class LoggedJobState(msgspec.Struct, frozen=True):
     """A job as it is now. Times are texts of RFC 3339, amounts texts of decimals."""
 
     id: str
@@ -133,7 +133,7 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
 
 Entry = (
     SessionState
-    | JobState
+    | LoggedJobState
     | Appended
     | Numbered
     | Freed
@@ -152,7 +152,7 @@ def weight(entry: Entry) -> int:
     """About how many bytes an entry holds while it waits to be written."""
     if type(entry) is Appended:
         return entry.record.size
-    if type(entry) is JobState:
+    if type(entry) is LoggedJobState:
         texts = sum(len(text) for patterns in entry.lease.values() for text in patterns)
         return 4 * _ENTRY_BYTES + len(entry.accepted) + texts
     if type(entry) is KeyState:
@@ -165,8 +165,8 @@ class Stored:
     """All that a log kept: what the entries written so far amount to, each list in order."""
 
     sessions: list[SessionState] = field(default_factory=list)
-    jobs: list[JobState] = field(default_factory=list)
-    forgotten: list[JobState] = field(default_factory=list)
+    jobs: list[LoggedJobState] = field(default_factory=list)
+    forgotten: list[LoggedJobState] = field(default_factory=list)
     """Jobs that are gone, with events that some session may still resume."""
     appended: list[Appended] = field(default_factory=list)
     """The events of all jobs, each job's in order, without the job's part of the envelope."""

@@ -24,8 +24,8 @@ from arcp_client.runtime._log.entries import (
     Entry,
     Freed,
     Gone,
-    JobState,
     KeyState,
+    LoggedJobState,
     Numbered,
     SessionState,
     Stored,
@@ -278,7 +278,7 @@ class SqliteEventLog:
 
 _encode = msgspec.msgpack.encode
 _decode_session = msgspec.msgpack.Decoder(SessionState).decode
-_decode_job = msgspec.msgpack.Decoder(JobState).decode
+_decode_job = msgspec.msgpack.Decoder(LoggedJobState).decode
 
 
 def _number(value: object) -> int:
@@ -294,7 +294,7 @@ def _typed(kind: type[S], rows: list[Any]) -> list[S]:
     return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
 
 
-def _job_states(rows: Iterable[tuple[bytes]]) -> list[JobState]:
+def _job_states(rows: Iterable[tuple[bytes]]) -> list[LoggedJobState]:
     return [_decode_job(state) for (state,) in rows]
 
 
@@ -306,7 +306,7 @@ def _sessions(database: sqlite3.Connection, entries: list[SessionState]) -> None
     )
 
 
-def _jobs(database: sqlite3.Connection, entries: list[JobState]) -> None:
+def _jobs(database: sqlite3.Connection, entries: list[LoggedJobState]) -> None:
     database.executemany(
         "INSERT OR REPLACE INTO jobs (id, number, state) VALUES (?, ?, ?)",
         [(e.id, e.number, _encode(e)) for e in entries],
@@ -508,7 +508,7 @@ def _gone(database: sqlite3.Connection, entries: list[Gone]) -> None:
 
 _APPLY: tuple[tuple[type, Callable[[sqlite3.Connection, Any], None]], ...] = (
     (SessionState, _sessions),
-    (JobState, _jobs),
+    (LoggedJobState, _jobs),
     (Watch, _watches),
     (Appended, _appended),
     (Numbered, _numbered),

@@ -7,7 +7,7 @@ import pytest
 from arcp_client._dialects import _unnumbered
 from arcp_client._dialects._unnumbered import TolerantReassembly
 from arcp_client._protocol import actions
-from arcp_client._protocol.reassembly import SETTLE, Hole, Verdict
+from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Verdict
 from arcp_client._wire import names
 from arcp_client.errors import ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -167,7 +167,7 @@ def test_after_a_rebase_the_next_number_follows_whatever_it_is() -> None:
     assert list(sequence.rebase()) == ["three", "six"]
     assert sequence.offer(40, "forty", 0.0) is Verdict.NEXT
     assert sequence.offer(42, "forty-two", 0.0) is Verdict.HELD
-    assert list(sequence.expire(SETTLE)) == [Hole(41, 41), "forty-two"]
+    assert list(sequence.expire(SETTLE)) == [LostNumbers(41, 41), "forty-two"]
 
 
 # ------------------------------------------------------------------ what else the way back needs

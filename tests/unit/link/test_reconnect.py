@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from tenacity import stop_after_attempt, stop_after_delay, wait_fixed, wait_random_exponential
 
 from arcp_client import Client, Closed, Live, Reconnect, Runtime, Timeouts, events
-from arcp_client._link.reconnect import Backoff, may_retry
+from arcp_client._link.reconnect import RetryDelays, may_retry
 from arcp_client.errors import (
     AgentNotFound,
     ArcpError,
@@ -144,7 +144,7 @@ async def test_s16_a_warning_says_once_that_what_looks_wrong_is_tried_again(
 
 
 def test_delays_stay_below_the_cap_have_no_rhythm_and_never_overflow() -> None:
-    backoff = Backoff(Reconnect(wait=wait_random_exponential(multiplier=0.5, max=30.0)))
+    backoff = RetryDelays(Reconnect(wait=wait_random_exponential(multiplier=0.5, max=30.0)))
     delays = [backoff.next(float(n)) for n in range(5000)]
     assert all(delay is not None and 0.0 <= delay <= 30.0 for delay in delays)
     late = sorted(delay for delay in delays[100:] if delay is not None)
@@ -153,7 +153,7 @@ def test_delays_stay_below_the_cap_have_no_rhythm_and_never_overflow() -> None:
 
 
 def test_delays_start_anew_after_a_link_that_was_stable_only() -> None:
-    backoff = Backoff(Reconnect(wait=wait_fixed(1), reset_after=10.0))
+    backoff = RetryDelays(Reconnect(wait=wait_fixed(1), reset_after=10.0))
     for n in range(5):
         backoff.next(float(n))
         backoff.lived(9.9)
@@ -163,7 +163,7 @@ def test_delays_start_anew_after_a_link_that_was_stable_only() -> None:
 
 
 def test_delays_start_anew_after_a_link_that_brought_events() -> None:
-    backoff = Backoff(Reconnect(wait=wait_fixed(1), reset_after=10.0))
+    backoff = RetryDelays(Reconnect(wait=wait_fixed(1), reset_after=10.0))
     backoff.next(0.0)
     backoff.next(1.0)
     backoff.lived(0.0, brought_events=True)
@@ -174,7 +174,7 @@ def test_delays_start_anew_after_a_link_that_brought_events() -> None:
 def test_a_bound_on_the_time_of_retrying_starts_anew_after_a_good_link(
     seconds: float, events: bool
 ) -> None:
-    backoff = Backoff(Reconnect(wait=wait_fixed(1), stop=stop_after_delay(60.0)))
+    backoff = RetryDelays(Reconnect(wait=wait_fixed(1), stop=stop_after_delay(60.0)))
     for outage in range(3):
         start = outage * 10_000.0
         assert backoff.next(start) is not None
@@ -201,7 +201,7 @@ async def test_with_a_bound_on_retrying_a_client_outlives_many_outages(
 def test_many_clients_do_not_come_back_in_step() -> None:
     bins: dict[int, int] = {}
     for _ in range(200):
-        backoff = Backoff(Reconnect())
+        backoff = RetryDelays(Reconnect())
         at = 0.0
         for attempt in range(6):
             at += backoff.next(at) or 0.0

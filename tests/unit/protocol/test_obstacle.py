@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arcp_client._protocol import actions
-from arcp_client._protocol.obstacle import STEPS, Finding, Obstacle
+from arcp_client._protocol.obstacle import STEPS, Conclusion, Obstacle
 from arcp_client._wire import names
 from arcp_client.errors import LinkLost, ResultUnavailable
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
@@ -26,27 +26,27 @@ def refused(table: Strict) -> dict[str, Any]:
 
 def test_s18_one_link_proves_nothing() -> None:
     obstacle = Obstacle()
-    assert [obstacle.met("s", cursor) for cursor in (1, 2, 3)] == [Finding.FIRST] * 3
-    assert obstacle.met("other", 3) is Finding.FIRST
-    assert obstacle.met("other", 3) is Finding.SAME_PLACE
+    assert [obstacle.met("s", cursor) for cursor in (1, 2, 3)] == [Conclusion.FIRST] * 3
+    assert obstacle.met("other", 3) is Conclusion.FIRST
+    assert obstacle.met("other", 3) is Conclusion.SAME_PLACE
 
 
 def test_s18_places_in_a_row_are_passed_so_many_times() -> None:
     obstacle, cursor, findings = Obstacle(), 5, []
-    while Finding.NO_WAY not in findings:
+    while Conclusion.NO_WAY not in findings:
         obstacle.met("s", cursor)
         findings.append(obstacle.met("s", cursor))
         cursor += 1
         obstacle.passed("s", cursor)
-    behind = [Finding.BEHIND_PASSED] * (STEPS - 1)
-    assert findings == [Finding.SAME_PLACE, *behind, Finding.NO_WAY]
+    behind = [Conclusion.BEHIND_PASSED] * (STEPS - 1)
+    assert findings == [Conclusion.SAME_PLACE, *behind, Conclusion.NO_WAY]
 
 
 def test_s18_what_is_received_in_between_counts_from_the_beginning() -> None:
     obstacle = Obstacle()
     for cursor in range(0, 200, 2):
         obstacle.met("s", cursor)
-        assert obstacle.met("s", cursor) is Finding.SAME_PLACE
+        assert obstacle.met("s", cursor) is Conclusion.SAME_PLACE
         obstacle.passed("s", cursor + 1)
 
 

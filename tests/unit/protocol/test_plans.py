@@ -12,6 +12,7 @@ from arcp_client._protocol.plans import (
     PATIENCE,
     QUIET,
     TRIES,
+    AwaitSilence,
     AwaitTerminal,
     Backoff,
     EventsLost,
@@ -25,7 +26,6 @@ from arcp_client._protocol.plans import (
     Resubmit,
     StepRefused,
     Subscribe,
-    Watch,
     await_outcome,
     expect_first_event,
     recover,
@@ -88,10 +88,10 @@ def given_up(step: object) -> str:
 
 def test_a_running_job_is_watched_and_its_loss_is_announced() -> None:
     run = after_a_drop()
-    assert run.answer("running") == Watch(QUIET, confirmed=True)
+    assert run.answer("running") == AwaitSilence(QUIET, confirmed=True)
     assert run.done == [EventsLost(), ReleaseTerminal()]
     assert run.answer(False) == Subscribe()
-    assert run.answer("running") == Watch(2 * QUIET, confirmed=True)
+    assert run.answer("running") == AwaitSilence(2 * QUIET, confirmed=True)
 
 
 def test_a_job_whose_events_are_known_to_come_is_not_watched() -> None:
@@ -151,7 +151,7 @@ def test_a_refused_key_leads_to_the_history_and_an_unanswered_one_to_watching() 
     assert run.answer(InvalidRequest("no")) == Subscribe(history=True)
     run = after_a_drop()
     run.answer("success")
-    assert run.answer(RequestTimeout()) == Watch(QUIET, confirmed=True)
+    assert run.answer(RequestTimeout()) == AwaitSilence(QUIET, confirmed=True)
 
 
 def test_an_unknown_job_is_given_up_without_a_status() -> None:
@@ -167,7 +167,7 @@ def test_an_unknown_job_is_given_up_without_a_status() -> None:
 def test_after_any_other_refusal_the_listing_is_asked(error: RequestError) -> None:
     run = after_a_drop()
     assert run.answer(error) == ListJobs()
-    assert run.answer("running") == Watch(QUIET)
+    assert run.answer("running") == AwaitSilence(QUIET)
     assert EventsLost() in run.done
 
 
@@ -182,7 +182,7 @@ def test_a_refusal_that_may_pass_is_tried_again_a_few_times() -> None:
 def test_a_subscription_that_was_refused_makes_the_job_watched() -> None:
     run = Run(recover(JobState("job_1"), ALL, needs=Recover(history=True, watch=False)))
     run.answer(PermissionDenied())
-    assert run.answer("running") == Watch(QUIET)
+    assert run.answer("running") == AwaitSilence(QUIET)
 
 
 def test_a_listing_shows_that_a_job_has_ended() -> None:
@@ -208,7 +208,7 @@ def test_a_job_that_is_not_listed_may_have_ended_where_the_listing_is_asked_firs
 def test_silence_is_no_reason_to_give_up() -> None:
     run = after_a_drop(WATCHED)
     assert run.answer(RequestTimeout()) == ListJobs()
-    assert run.answer(RequestTimeout()) == Watch(QUIET)
+    assert run.answer(RequestTimeout()) == AwaitSilence(QUIET)
     assert run.answer(False) == Subscribe()
 
 
@@ -218,14 +218,14 @@ def test_with_nothing_but_the_key_it_is_resubmitted_again_and_again() -> None:
     assert run.step == Resubmit()
     assert run.done == [EventsLost()]
     assert run.answer("job_1") == AwaitTerminal()
-    assert run.answer(None) == Watch(QUIET), "it still runs: its outcome is not stored yet"
+    assert run.answer(None) == AwaitSilence(QUIET), "it still runs: its outcome is not stored yet"
     assert run.answer(False) == Resubmit()
 
 
 def test_a_runtime_without_subscriptions_is_asked_for_its_listing() -> None:
     run = Run(recover(JobState("job_1"), Means(subscribe=False), needs=AFTER_A_DROP))
     assert run.step == ListJobs()
-    assert run.answer(FeatureNotNegotiated()) == Watch(QUIET)
+    assert run.answer(FeatureNotNegotiated()) == AwaitSilence(QUIET)
 
 
 def test_of_a_job_that_had_ended_only_the_outcome_is_wanted() -> None:
@@ -241,13 +241,13 @@ def test_with_its_history_asked_for_the_outcome_is_awaited() -> None:
 
 def test_a_new_job_is_expected_to_say_something_soon() -> None:
     run = Run(expect_first_event(JobState("job_1"), WATCHED))
-    assert run.step == Watch(PATIENCE, until_first=True)
+    assert run.step == AwaitSilence(PATIENCE, until_first=True)
     assert run.answer(False) == Subscribe(history=True)
 
 
 def test_a_job_that_was_cancelled_before_it_began_is_cancelled() -> None:
     run = Run(watch_cancelled(JobState("job_1", cancelled=True), ALL))
-    assert run.step == Watch(PATIENCE)
+    assert run.step == AwaitSilence(PATIENCE)
     assert run.answer(False) == ListJobs()
     assert given_up(run.answer("pending")) == "cancelled"
 
@@ -255,7 +255,7 @@ def test_a_job_that_was_cancelled_before_it_began_is_cancelled() -> None:
 def test_a_job_that_takes_its_time_to_stop_is_watched() -> None:
     run = Run(watch_cancelled(JobState("job_1", cancelled=True), ALL))
     run.answer(False)
-    assert run.answer("running") == Watch(QUIET)
+    assert run.answer("running") == AwaitSilence(QUIET)
 
 
 def test_a_silent_job_is_looked_after_less_and_less_often() -> None:
@@ -267,7 +267,9 @@ def test_a_silent_job_is_looked_after_less_and_less_often() -> None:
         assert run.answer(False) == Subscribe()
         step = run.answer("running")
     assert waits == [15.0, 30.0, 60.0, 120.0, LONGEST_QUIET, LONGEST_QUIET]
-    assert run.answer(True) == Watch(QUIET, confirmed=True), "something came: the waits begin anew"
+    assert run.answer(True) == AwaitSilence(QUIET, confirmed=True), (
+        "something came: the waits begin anew"
+    )
 
 
 @pytest.mark.parametrize("error", [InvalidRequest("no"), PermissionDenied("no")])
@@ -279,7 +281,7 @@ def test_what_can_neither_be_subscribed_to_nor_listed_is_given_up(error: Request
 
 def test_so_it_is_watched_if_there_was_no_answer() -> None:
     run = Run(recover(JobState("job_1"), Means(list=False), needs=Recover(history=True)))
-    assert run.answer(RequestTimeout("late")) == Watch(QUIET)
+    assert run.answer(RequestTimeout("late")) == AwaitSilence(QUIET)
 
 
 def test_a_plan_is_over_once_it_has_given_up() -> None:

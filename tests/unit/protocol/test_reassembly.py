@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_client._protocol import reassembly
-from arcp_client._protocol.reassembly import Hole, Ranges, Reassembly, Verdict
+from arcp_client._protocol.reassembly import LostNumbers, Ranges, Reassembly, Verdict
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_of_lost_ranges_the_oldest_are_forgotten_first(monkeypatch: pytest.Monke
     for seq in (2, 4, 6):
         assert order.offer(seq, seq, 0.0) is Verdict.HELD
         order.opened(0.0)
-        assert list(order.expire(10.0)) == [Hole(seq - 1, seq - 1), seq]
+        assert list(order.expire(10.0)) == [LostNumbers(seq - 1, seq - 1), seq]
     assert [order.offer(seq, seq, 0.0) for seq in (1, 3, 5)] == [
         Verdict.REPEAT,
         Verdict.LATE,
@@ -58,5 +58,5 @@ def test_an_abandoned_order_gives_each_hole_before_what_waited_behind_it() -> No
     for seq in (3, 4, 7):
         assert order.offer(seq, seq, 0.0) is Verdict.HELD
     assert not order.after(0)
-    assert list(order.abandon()) == [Hole(1, 2), 3, 4, Hole(5, 6), 7, 0]
+    assert list(order.abandon()) == [LostNumbers(1, 2), 3, 4, LostNumbers(5, 6), 7, 0]
     assert order.cursor == 7

@@ -10,7 +10,7 @@ from arcp_client._protocol.handshake import CUTS, REFUSALS, ResumeState
 from arcp_client._protocol.peer import Next, Peer
 from arcp_client._protocol.session import Session
 from arcp_client._wire import names
-from arcp_client._wire.replies import Refusal, Welcome
+from arcp_client._wire.replies import ErrorReply, Welcome
 from arcp_client.models import SessionInfo
 from tests.interop.rules import rule
 
@@ -32,8 +32,8 @@ def welcome(
     return Welcome(SessionInfo(id=session, resume_window=window), secret)
 
 
-def refusal(code: str, *, retryable: bool = False) -> Refusal:
-    return Refusal(code, "", retryable, None)
+def refusal(code: str, *, retryable: bool = False) -> ErrorReply:
+    return ErrorReply(code, "", retryable, None)
 
 
 def live(**options: int) -> ResumeState:

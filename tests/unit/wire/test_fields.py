@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from arcp_client._wire.fields import Malformed, flag, text
-from arcp_client._wire.messages import REQUESTS, Auth, Hello, JobFilter, ListJobs, Ping, Submit
+from arcp_client._wire.messages import (
+    REQUESTS,
+    Auth,
+    Hello,
+    JobFilter,
+    ListJobsMessage,
+    Ping,
+    Submit,
+)
 from tests.unit.wire.frames import CANARY
 
 
@@ -96,7 +104,7 @@ def test_unknown_fields_survive_under_their_names_and_are_in_no_repr() -> None:
 
     assert ping.wire() == {"nonce": "n", "extra": {"x": None}, "wire": 1, "secret": CANARY}
     assert CANARY not in repr(ping)
-    listing = ListJobs.read({"filter": {"agent": "a", "x": 1}})
+    listing = ListJobsMessage.read({"filter": {"agent": "a", "x": 1}})
     assert listing.wire() == {"filter": {"agent": "a", "x": 1}}
     assert Auth.read({"token": "t", "realm": "r"}).extra == {"realm": "r"}
 

@@ -21,13 +21,13 @@ from arcp_client._wire.messages import (
     Close,
     Hello,
     JobFilter,
-    ListJobs,
+    ListJobsMessage,
     Ping,
     Pong,
     Resume,
     ResumeBlock,
     Submit,
-    Subscribe,
+    SubscribeMessage,
     Unsubscribe,
     parse_agent,
 )
@@ -71,13 +71,13 @@ def has_null(value: Any) -> bool:
         Ping(nonce="n"),
         Pong(ping_nonce="n"),
         Ack(last_processed_seq=0),
-        ListJobs(),
-        ListJobs(filter=JobFilter()),
+        ListJobsMessage(),
+        ListJobsMessage(filter=JobFilter()),
         Close(),
         Bye(),
         Submit(agent="a", input={}),
         Cancel(job_id="j"),
-        Subscribe(job_id="j"),
+        SubscribeMessage(job_id="j"),
         Unsubscribe(job_id="j"),
     ],
     ids=lambda request: request.type,
@@ -437,9 +437,12 @@ def test_a_goodbye_always_gives_a_reason() -> None:
 
 @rule("send-7")
 def test_a_subscription_has_a_starting_point_only_with_history() -> None:
-    assert Subscribe(job_id="j").wire() == {"job_id": "j", "history": False}
-    assert Subscribe(job_id="j", from_event_seq=5).wire() == {"job_id": "j", "history": False}
-    assert Subscribe(job_id="j", history=True, from_event_seq=0).wire() == {
+    assert SubscribeMessage(job_id="j").wire() == {"job_id": "j", "history": False}
+    assert SubscribeMessage(job_id="j", from_event_seq=5).wire() == {
+        "job_id": "j",
+        "history": False,
+    }
+    assert SubscribeMessage(job_id="j", history=True, from_event_seq=0).wire() == {
         "job_id": "j",
         "history": True,
         "from_event_seq": 0,
@@ -447,7 +450,7 @@ def test_a_subscription_has_a_starting_point_only_with_history() -> None:
     assert Unsubscribe(job_id="j").wire() == {"job_id": "j"}
 
 
-@pytest.mark.parametrize("kind", [Cancel, Subscribe, Unsubscribe])
+@pytest.mark.parametrize("kind", [Cancel, SubscribeMessage, Unsubscribe])
 @pytest.mark.parametrize("job_id", ["", None, 5, "x" * 1025])
 def test_what_is_about_a_job_names_it(kind: Any, job_id: Any) -> None:
     with pytest.raises(Malformed):
@@ -457,12 +460,12 @@ def test_what_is_about_a_job_names_it(kind: Any, job_id: Any) -> None:
 @pytest.mark.parametrize("filter_", [None, {}, {"status": []}, {"status": None, "agent": None}])
 @rule("send-8")
 def test_an_empty_filter_is_left_out(filter_: Any) -> None:
-    assert ListJobs.read({"filter": filter_, "cursor": None}).wire() == {}
+    assert ListJobsMessage.read({"filter": filter_, "cursor": None}).wire() == {}
 
 
 @rule("send-8")
 def test_a_listing_is_asked_for_in_utc() -> None:
-    request = ListJobs(
+    request = ListJobsMessage(
         filter=JobFilter(
             status=("running", "pending"),
             agent="a@1",
@@ -484,7 +487,7 @@ def test_a_listing_is_asked_for_in_utc() -> None:
 
 
 def test_a_filter_without_a_status_has_none() -> None:
-    assert ListJobs(filter=JobFilter(agent="a")).wire() == {"filter": {"agent": "a"}}
+    assert ListJobsMessage(filter=JobFilter(agent="a")).wire() == {"filter": {"agent": "a"}}
 
 
 @pytest.mark.parametrize(
@@ -516,7 +519,7 @@ def test_a_time_that_cannot_be_read_is_refused(value: Any) -> None:
 @rule("send-8")
 def test_a_page_has_1_to_1000_jobs(limit: Any) -> None:
     with pytest.raises(Malformed):
-        ListJobs.read({"limit": limit})
+        ListJobsMessage.read({"limit": limit})
 
 
 @pytest.mark.parametrize("seq", [-1, True, "3", 1.0, 2**63, None])

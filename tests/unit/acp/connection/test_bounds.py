@@ -9,7 +9,7 @@ import pytest
 
 from arcp_client.acp import AcpLimits, updates
 from arcp_client.acp._connection.backlog import Backlog
-from arcp_client.acp._connection.lane import SessionLane
+from arcp_client.acp._connection.lane import UpdateLane
 from arcp_client.policy import Buffer
 from tests.unit.acp.kit import chunk, connected, opened, settled, words
 
@@ -51,7 +51,7 @@ async def test_memory_that_was_given_back_is_used_again(size: int) -> None:
     async def deliver(line: bytes) -> None:
         handled.append(line)
 
-    lane = SessionLane(backlog, deliver)
+    lane = UpdateLane(backlog, deliver)
     for number in range(10):
         for _ in range(2):
             assert lane.line(b"x" * size)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arcp_client.acp import AcpLimits, updates
 from arcp_client.acp._connection.backlog import Backlog
-from arcp_client.acp._connection.lane import SessionLane
+from arcp_client.acp._connection.lane import UpdateLane
 from arcp_client.errors import BufferFull
 from arcp_client.policy import Buffer
 from tests.unit.acp.kit import chunk, connected, opened, settled, words
@@ -28,7 +28,7 @@ async def test_positions_keep_their_order_through_files(steps: list[str]) -> Non
         await asyncio.sleep(0)
         seen.append(int(line))
 
-    lane = SessionLane(backlog, deliver)
+    lane = UpdateLane(backlog, deliver)
     for number, step in enumerate(steps):
         if step == LINE:
             assert lane.line(str(number).encode())
@@ -45,7 +45,7 @@ async def test_positions_keep_their_order_through_files(steps: list[str]) -> Non
 
 async def test_a_stopped_lane_gives_back_its_room_and_settles_what_waits() -> None:
     backlog = Backlog(Buffer(soft=1, hard=2))
-    lane = SessionLane(backlog, lambda _: asyncio.Event().wait())  # type: ignore[arg-type]
+    lane = UpdateLane(backlog, lambda _: asyncio.Event().wait())  # type: ignore[arg-type]
     settled_: list[str] = []
     for number in range(6):
         lane.line(b"%d" % number)
