@@ -17,7 +17,8 @@ from reactivex import Observable
 from arcp_client import _arguments as check
 from arcp_client._client.command_methods import CommandMethods
 from arcp_client._client.event_methods import EventMethods
-from arcp_client._client.wiring import Settings, Wiring
+from arcp_client._client.settings import Settings
+from arcp_client._client.wiring import Wiring
 from arcp_client._link.reconnect import TokenSource
 from arcp_client.errors import LocalProtocolError
 from arcp_client.models import ClientInfo, SessionInfo, Stats

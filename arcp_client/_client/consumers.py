@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from arcp_client._client.settings import Settings
 from arcp_client._dispatch.back_pressure import BackPressure
 from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph, calling, would_deadlock
 from arcp_client._dispatch.event_filter import EventFilter
@@ -22,7 +23,7 @@ from arcp_client._dispatch.slow_consumers import Episode, SlowConsumers
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
-from arcp_client.policy import Buffer, Order, Timeouts
+from arcp_client.policy import Order
 
 __all__ = ["Consumers"]
 
@@ -33,10 +34,7 @@ class Consumers:
     """Whoever consumes the events of one client.
 
     Args:
-        order: the order of registrations that do not choose one.
-        buffer: how much may wait for slow consumers.
-        timeouts: how long a wait may look circular, and an iterator be stuck.
-        handler_timeout: seconds that one handler call may take.
+        settings: the arguments of the client.
         asked: whether a request waits for its answer.
         held: how many events wait in front of the fan-out.
         active: called at the first event after a quiet time.
@@ -54,19 +52,16 @@ class Consumers:
 
     def __init__(
         self,
+        settings: Settings,
         *,
-        order: Order,
-        buffer: Buffer,
-        timeouts: Timeouts,
-        handler_timeout: float | None,
         asked: Callable[[], bool],
         held: Callable[[], int],
         active: Callable[[], None],
         check_loop: Callable[[], None],
         failed: Callable[[ArcpError], None],
     ) -> None:
-        self._order = order
-        self._handler_timeout = handler_timeout
+        self._order = settings.order
+        self._handler_timeout = settings.handler_timeout
         self._held = held
         self._check_loop = check_loop
         self._failed = failed
@@ -76,16 +71,16 @@ class Consumers:
         self.fan_out = FanOut(active)
         self.errors: Hooks[HandlerError] = Hooks("on_error")
         self.slow: Hooks[Episode] = Hooks("on_slow")
-        slow_consumers = SlowConsumers(buffer.soft, self._registrations, self.slow.tell)
+        slow_consumers = SlowConsumers(settings.buffer.soft, self._registrations, self.slow.tell)
         self.back_pressure = BackPressure(
-            buffer,
+            settings.buffer,
             _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog),
             asked=asked,
-            stall=timeouts.stall,
+            stall=settings.timeouts.stall,
             behind=slow_consumers.look,
             check_loop=check_loop,
         )
-        self.wait_graph = WaitGraph(timeouts.deadlock)
+        self.wait_graph = WaitGraph(settings.timeouts.deadlock)
         # Iterators and Rx observers join the fan-out when there are any.
         self.notifications = Notifications(
             lambda: self.fan_out.attach(self.notifications), self.back_pressure

@@ -13,12 +13,13 @@ import hashlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.jobs import JobTable
+from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
 from arcp_client._deadline import Deadline
 from arcp_client._dispatch.assembler import ChunkStore
@@ -27,29 +28,20 @@ from arcp_client._link.driver import Driver
 from arcp_client._link.durability import Durability
 from arcp_client._link.ended_jobs import event_of
 from arcp_client._link.ingress import Ingress
-from arcp_client._link.reconnect import ReconnectManager, TokenSource
+from arcp_client._link.reconnect import ReconnectManager
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
-from arcp_client._protocol.session import Session
 from arcp_client.errors import ArcpError
 from arcp_client.models import Checkpoint, OpenJob, SessionInfo, Stats
-from arcp_client.policy import Buffer, Reconnect, Timeouts
 from arcp_client.state import Live
-from arcp_client.stores.base import CheckpointStore
 from arcp_client.transports.base import Connector
 
-__all__ = ["GRACE", "NewSession", "SessionEngine"]
+__all__ = ["GRACE", "SessionEngine"]
 
 _log = logging.getLogger("arcp_client.client")
 
 GRACE = 1.0
 """Seconds that the end of a session waits for the store, the link and the runtime, at most."""
-
-
-class NewSession(Protocol):
-    """Makes a session, one that goes on from a checkpoint if there is one."""
-
-    def __call__(self, *, checkpoint: Checkpoint | None = None) -> Session: ...
 
 
 class _Carrier(msgspec.Struct, frozen=True):
@@ -65,14 +57,8 @@ class SessionEngine:
     """One session, carried over as many links as it takes.
 
     Args:
-        new_session: makes the session.
+        settings: the arguments of the client.
         connector: makes transports.
-        token: the bearer token, or a provider of it.
-        buffer: how much may wait for slow consumers.
-        reconnect: delays and limits of reconnecting.
-        timeouts: bounds of connecting and closing.
-        store: where checkpoints are kept, if anywhere.
-        key: which of the client's sessions with the same target it is.
         consumers: who is given the events.
         jobs: who is told of jobs.
         states: who is told how the link stands.
@@ -84,40 +70,31 @@ class SessionEngine:
 
     def __init__(
         self,
-        new_session: NewSession,
+        settings: Settings,
         connector: Connector,
         *,
-        token: TokenSource,
-        buffer: Buffer,
-        reconnect: Reconnect,
-        timeouts: Timeouts,
-        store: CheckpointStore | None,
-        key: str,
         consumers: Consumers,
         jobs: JobTable,
         states: States,
         ended: Callable[[ArcpError | None], None],
     ) -> None:
         self.resumed = False
-        self._new_session = new_session
+        self._settings = settings
+        self._new_session = settings.new_session()
         self._connector = connector
-        self._token = token
-        self._buffer = buffer
-        self._policy = reconnect
-        self._timeouts = timeouts
         self._consumers = consumers
         self._fan_out = consumers.fan_out
         self._back_pressure = consumers.back_pressure
         self._jobs = jobs
         self._states = states
         self._ended = ended
-        self._session = new_session()
+        self._session = self._new_session()
         self._durability: Durability | None = None
-        if store is not None:
+        if settings.store is not None:
             self._durability = Durability(
-                store,
+                settings.store,
                 connector.target,
-                key,
+                settings.key,
                 fan_out=self._fan_out,
                 back_pressure=self._back_pressure,
                 fenced=self.stop,
@@ -144,22 +121,21 @@ class SessionEngine:
 
     def _assemble(self, checkpoint: Checkpoint | None) -> _Carrier:
         """Put together what keeps the session on a link."""
-        durability = self._durability
+        durability, settings = self._durability, self._settings
+        buffer = settings.buffer
         publish = self._fan_out.publish if durability is None else durability.offer
         if checkpoint is not None:
             self._session = self._new_session(checkpoint=checkpoint)
         driver = Driver(self._session, publish=publish, tell=self._tell)
-        ingress = Ingress(
-            driver, self._back_pressure, spill=self._buffer.spill, keep=self._buffer.bytes
-        )
+        ingress = Ingress(driver, self._back_pressure, spill=buffer.spill, keep=buffer.bytes)
         manager = ReconnectManager(
             self._connector,
             driver,
-            token=self._token,
-            policy=self._policy,
-            timeouts=self._timeouts,
+            token=settings.token,
+            policy=settings.reconnect,
+            timeouts=settings.timeouts,
             ingress=ingress,
-            outbox=self._buffer.bytes,
+            outbox=buffer.bytes,
             changed=self._states.change,
         )
         acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark)

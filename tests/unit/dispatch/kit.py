@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from arcp_client import Buffer, Order, Timeouts
+from arcp_client import Buffer, Order, Reconnect, Timeouts
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.event_methods import EventMethods
+from arcp_client._client.settings import Settings
 from arcp_client._jobrecord import JobOwner
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap, Log
@@ -30,10 +31,19 @@ class Hub(EventMethods):
     ) -> None:
         super().__init__(
             Consumers(
-                order=order,
-                buffer=buffer,
-                timeouts=timeouts,
-                handler_timeout=handler_timeout,
+                Settings(
+                    token=None,
+                    info=None,
+                    features=None,
+                    order=order,
+                    buffer=buffer,
+                    reconnect=Reconnect(),
+                    store=None,
+                    key="default",
+                    timeouts=timeouts,
+                    dialect=None,
+                    handler_timeout=handler_timeout,
+                ),
                 asked=asked,
                 held=lambda: 0,
                 active=lambda: None,
