@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.web_request import BaseRequest
 from pydantic import SecretStr
 
 from arcp_client import ArcpError, Client, Live, SessionInfo
@@ -31,6 +33,7 @@ from arcp_client.web._http import bodies, downloads
 from arcp_client.web._http.logins import Logins
 from arcp_client.web._http.problems import Problem
 from arcp_client.web._http.security import AccessControl, Handler
+from arcp_client.web._http.write_timeout import WRITE_TIMEOUT, WriteTimeout
 from arcp_client.web.pages import asked_position, share_feeds
 
 __all__ = ["SCHEMA", "DashboardOptions", "add_routes", "host_names", "mount"]
@@ -177,6 +180,11 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     OpenStreams.of(app).end_at_shutdown = True
     app.on_startup.append(dashboard.start)
     app.on_shutdown.append(dashboard.stop)
+    app.on_cleanup.append(_clean_up)
+
+
+async def _clean_up(app: web.Application) -> None:
+    WriteTimeout.of(app).close()
 
 
 async def _to_directory(request: web.Request) -> web.StreamResponse:
@@ -401,10 +409,24 @@ def _job_id(request: web.Request) -> str:
     return job_id
 
 
+class _StaticFile(web.FileResponse):
+    """A file of the page. The system sends it, so that only a limit on its time is possible."""
+
+    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
+        """Send the headers and the file. aiohttp calls this."""
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT):
+                return await super().prepare(request)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the client does not read") from None
+
+
 def _file(name: str) -> web.StreamResponse:
     path = _STATIC / name
     if not _NAME.fullmatch(name) or path.suffix not in _TYPES or not path.is_file():
         raise Problem(404, "NOT_FOUND", "there is no such page")
-    return web.FileResponse(
+    return _StaticFile(
         path, headers={hdrs.CONTENT_TYPE: _TYPES[path.suffix], hdrs.CACHE_CONTROL: "no-cache"}
     )

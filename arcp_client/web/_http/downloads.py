@@ -8,15 +8,18 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.web_request import BaseRequest
 
 from arcp_client import ArcpError, Client, transcripts
 from arcp_client.web._feeds import frames
 from arcp_client.web._feeds.job_feed import JobFeed
 from arcp_client.web._http.problems import Problem
+from arcp_client.web._http.write_timeout import WriteTimeout
 
 __all__ = ["result", "transcript"]
 
-_SECONDS = 30.0
+_RESULT_TIMEOUT = 30.0
 _PIECE = 64 * 1024
 
 
@@ -27,16 +30,24 @@ class _File(web.StreamResponse):
         super().__init__(headers=_headers(name, content_type))
         self._pieces = pieces
         self._written = False
+        self._request: BaseRequest | None = None
+
+    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
+        """Send the headers. aiohttp calls this."""
+        self._request = request
+        return await super().prepare(request)
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Write the pieces, then end the response. aiohttp calls this."""
-        if not self._written:
+        request = self._request
+        if not self._written and isinstance(request, web.Request):
             self._written = True
+            write_timeout = WriteTimeout.of(request.app)
             try:
                 async for piece in self._pieces:
-                    async with asyncio.timeout(_SECONDS):
-                        await self.write(piece)
-            except (ArcpError, TimeoutError) as error:
+                    write_timeout.watch(request.transport)
+                    await self.write(piece)
+            except ArcpError as error:
                 # The last chunk of HTTP is missing, so the browser reports an incomplete file.
                 raise ConnectionResetError("the file is incomplete") from error
         await super().write_eof(data)
@@ -84,7 +95,7 @@ async def _transcript(client: Client, feed: JobFeed) -> AsyncIterator[bytes]:
 
 async def _error(feed: JobFeed) -> BaseException | None:
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_RESULT_TIMEOUT):
             await feed.job.result()
     except (ArcpError, TimeoutError) as error:
         return error
@@ -105,7 +116,7 @@ async def result(feed: JobFeed) -> web.StreamResponse:
     if feed.streamed is not None:
         pieces = _pieces(feed)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_RESULT_TIMEOUT):
                 first = await anext(pieces, b"")  # an error here can still set the status
         except TimeoutError:
             raise Problem(504, "RESULT_TOO_SLOW", "the result did not arrive in time") from None
@@ -116,7 +127,7 @@ async def result(feed: JobFeed) -> web.StreamResponse:
             content_type="text/plain; charset=utf-8" if text else "application/octet-stream",
         )
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_RESULT_TIMEOUT):
             value = (await feed.job.result()).value
     except TimeoutError:
         raise Problem(504, "RESULT_TOO_SLOW", "the result did not arrive in time") from None

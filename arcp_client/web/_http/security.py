@@ -20,6 +20,7 @@ from arcp_client.web._feeds.event_stream import EventStream
 from arcp_client.web._feeds.registry import FeedUnavailable
 from arcp_client.web._http.logins import LIFETIME, Logins
 from arcp_client.web._http.problems import Problem, answer, problem
+from arcp_client.web._http.write_timeout import WriteTimeout
 
 __all__ = ["HEADERS", "AccessControl", "Handler"]
 
@@ -122,6 +123,7 @@ class AccessControl:
             if not response.prepared:
                 response.headers.update(HEADERS)
                 response.headers.setdefault("Cache-Control", "no-store")
+            WriteTimeout.of(request.app).watch(request.transport)
             return response
 
         return guarded
