@@ -108,7 +108,7 @@ def _descriptors() -> int | None:
     return None if most == resource.RLIM_INFINITY else most
 
 
-class _OpenConnection:
+class _ConnectionSlot:
     __slots__ = ("address", "drop", "ended", "since")
 
     def __init__(self, address: str, drop: Callable[[], None], since: float) -> None:
@@ -129,7 +129,7 @@ class ConnectionTable:
         self.limits = limits
         self._total = 0
         self._of: Counter[str] = Counter()
-        self._opening: dict[str, dict[_OpenConnection, None]] = {}
+        self._opening: dict[str, dict[_ConnectionSlot, None]] = {}
         self._opening_total = 0
 
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class ConnectionTable:
 
     def admit(
         self, address: str, drop: Callable[[], None], *, now: float
-    ) -> _OpenConnection | None:
+    ) -> _ConnectionSlot | None:
         """Reserve a slot for an opening connection; ``None`` if the limits allow none.
 
         Args:
@@ -167,14 +167,14 @@ class ConnectionTable:
             if not self._of[address]:
                 del self._of[address]
             return None
-        slot = _OpenConnection(address, drop, now)
+        slot = _ConnectionSlot(address, drop, now)
         self._total += 1
         self._of[address] += 1
         self._opening.setdefault(address, {})[slot] = None
         self._opening_total += 1
         return slot
 
-    def settled(self, slot: _OpenConnection) -> None:
+    def settled(self, slot: _ConnectionSlot) -> None:
         """Keep the slot, because the client of the connection is known."""
         theirs = self._opening.get(slot.address)
         if theirs is not None and slot in theirs:
@@ -183,7 +183,7 @@ class ConnectionTable:
             if not theirs:
                 del self._opening[slot.address]
 
-    def ended(self, slot: _OpenConnection) -> None:
+    def ended(self, slot: _ConnectionSlot) -> None:
         """Free the slot of a connection that has ended. Idempotent."""
         if slot.ended:
             return
@@ -228,7 +228,7 @@ class LimitedProtocol(asyncio.Protocol):
         self._early: list[bytes] = []
         self._inner: asyncio.Protocol | None = None
         self._transport: asyncio.Transport | None = None
-        self._slot: _OpenConnection | None = None
+        self._slot: _ConnectionSlot | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._room = table.limits.opening_bytes
         self._opening = True
@@ -267,7 +267,7 @@ class LimitedProtocol(asyncio.Protocol):
         if self._slot is not None:
             transport.set_protocol(self)
 
-    def _admitted(self, transport: asyncio.BaseTransport) -> _OpenConnection | None:
+    def _admitted(self, transport: asyncio.BaseTransport) -> _ConnectionSlot | None:
         now = asyncio.get_running_loop().time()
         return self._table.admit(client_address(transport), self._drop, now=now)
 

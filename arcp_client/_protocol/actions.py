@@ -172,7 +172,7 @@ class ActionQueue:
 
     def frame(self, data: bytes, now: float, request: Request | None = None) -> None:
         """Send a frame."""
-        self.heartbeat.sent(now)
+        self.heartbeat.sent_at = now
         self.actions.append(Send(data, request))
 
     def control(

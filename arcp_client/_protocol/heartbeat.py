@@ -32,19 +32,16 @@ class Heartbeat:
 
     Attributes:
         heard_at: the time of the last message; the reader of the link sets it.
+        sent_at: the time when the last message of any kind was sent; the sender sets it.
     """
 
     def __init__(self, interval: float | None, now: float) -> None:
         self.heard_at = now
         self._interval = interval if interval is None else max(interval, SHORTEST)
-        self._sent_at = now
+        self.sent_at = now
         self._probed_at: float | None = None
         self._paused_at: float | None = None
         self._looked_at = now
-
-    def sent(self, now: float) -> None:
-        """A message of any kind went out."""
-        self._sent_at = now
 
     def pause(self, now: float) -> None:
         """Reading is paused: silence is no longer counted."""
@@ -93,7 +90,7 @@ class Heartbeat:
     def _next_ping(self) -> float:
         """A ping is due when either side was silent for an interval."""
         assert self._interval is not None
-        due = self._sent_at + self._interval
+        due = self.sent_at + self._interval
         # A ping and its answer may bear the same reading of a clock.
         answered = self._probed_at is None or self._probed_at <= self.heard_at
         if self._paused_at is None and answered:
@@ -102,5 +99,5 @@ class Heartbeat:
 
     def _ping(self, now: float) -> Pulse:
         self._probed_at = now
-        self._sent_at = now
+        self.sent_at = now
         return Pulse.PING

@@ -28,7 +28,7 @@ from arcp_client.errors import (
     request_error,
 )
 from arcp_client.runtime._connection import frames
-from arcp_client.runtime._connection.heartbeat import Heartbeat
+from arcp_client.runtime._connection.heartbeat import TimedHeartbeat
 from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.transports.base import Transport
 from arcp_client.transports.batch import send_many
@@ -133,7 +133,7 @@ class Connection:
         self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: TimedHeartbeat | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._finishing = False
         self._dead = False
@@ -239,7 +239,7 @@ class Connection:
 
     def _heard(self) -> None:
         if self._heartbeat is not None:
-            self._heartbeat.heard = asyncio.get_running_loop().time()
+            self._heartbeat.heard_at = asyncio.get_running_loop().time()
 
     # ----------------------------------------------------------------------- refusing
 
@@ -281,7 +281,7 @@ class Connection:
             self._heartbeat.stop()
             self._heartbeat = None
         if interval is not None and names.HEARTBEAT in session.features:
-            self._heartbeat = Heartbeat(interval, ping=self._ping, lost=self._lost)
+            self._heartbeat = TimedHeartbeat(interval, ping=self._ping, lost=self._lost)
 
     def _leave(self) -> None:
         session, self.session = self.session, None
@@ -415,7 +415,7 @@ class Connection:
         if not self._control and not self._in_turn:
             self._made_room()
         if self._heartbeat is not None:
-            self._heartbeat.said = asyncio.get_running_loop().time()
+            self._heartbeat.sent_at = asyncio.get_running_loop().time()
         if self.session is not None:
             self.session.progress()
 

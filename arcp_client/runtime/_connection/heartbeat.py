@@ -1,54 +1,52 @@
-"""Pings a silent connection and reports one that was silent for two intervals (§6.4)."""
+"""Runs the heartbeat of one connection by a timer (§6.4).
+
+The protocol's `Heartbeat` decides; the client runs the same one by the timer of its driver.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["Heartbeat"]
+from arcp_client._protocol.heartbeat import Heartbeat, Pulse
+
+__all__ = ["TimedHeartbeat"]
+
+_RESOLUTION = 64
+"""The timer fires at most this often in an interval."""
 
 
-class Heartbeat:
-    """Watches one connection by one timer.
+class TimedHeartbeat(Heartbeat):
+    """Watches one connection. The connection sets `heard_at` and `sent_at`.
 
     Args:
         interval: seconds.
         ping: called when either side has been silent for an interval.
         lost: called once, when nothing was heard for two.
-
-    Attributes:
-        heard: when the peer last sent anything; set by the connection.
-        said: when a frame was last handed to the link; set by the connection.
     """
 
     def __init__(
         self, interval: float, *, ping: Callable[[], None], lost: Callable[[], None]
     ) -> None:
-        self._interval = interval
-        self._ping = ping
-        self._lost = lost
         self._loop = asyncio.get_running_loop()
-        self.heard = self.said = self._asked = self._loop.time()
+        super().__init__(interval, self._loop.time())
+        self._ping_peer = ping
+        self._lost = lost
+        self._shortest = interval / _RESOLUTION
         self._timer = self._loop.call_later(interval, self._tick)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Cancel the timer."""
         self._timer.cancel()
 
     def _tick(self) -> None:
         now = self._loop.time()
-        interval = self._interval
-        if now - self._timer.when() > interval:
-            # The process stood still, or the machine slept: what was sent meanwhile is unread.
-            self.heard = now
-        silence = now - self.heard
-        if silence >= 2 * interval:
+        pulse = self.look(now)
+        if pulse is Pulse.DEAD:
             self._lost()
             return
-        idle = silence >= interval or now - self.said >= interval
-        if idle and now - self._asked >= interval:
-            self._asked = now
-            self._ping()
-        due = self.heard + (2 if silence >= interval else 1) * interval
-        due = min(due, max(self.said, self._asked) + interval)
-        self._timer = self._loop.call_at(max(due, now + interval / 64), self._tick)
+        if pulse is Pulse.PING:
+            self._ping_peer()
+        deadline = self.deadline
+        assert deadline is not None  # it has an interval
+        self._timer = self._loop.call_at(max(deadline, now + self._shortest), self._tick)

@@ -47,7 +47,7 @@ def test_s12_a_chatty_peer_does_not_starve_the_pings_that_it_waits_for() -> None
 def test_s12_own_traffic_takes_the_place_of_a_ping_but_silence_is_still_asked_about() -> None:
     link = Heartbeat(10.0, 0.0)
     link.heard_at = 9.0
-    link.sent(9.0)
+    link.sent_at = 9.0
     assert link.look(10.0) is QUIET
     assert link.deadline == 19.0
 
@@ -55,7 +55,7 @@ def test_s12_own_traffic_takes_the_place_of_a_ping_but_silence_is_still_asked_ab
 def test_s12_one_question_an_interval_of_silence_is_enough() -> None:
     link = Heartbeat(10.0, 0.0)
     assert link.look(10.0) is PING
-    link.sent(12.0)
+    link.sent_at = 12.0
     assert link.look(19.0) is QUIET
     assert link.deadline == 20.0
 
@@ -67,7 +67,7 @@ def test_s12_an_answer_at_the_reading_of_its_ping_is_one() -> None:
         asked = 10.0 * minute
         assert link.look(asked) is PING
         link.heard_at = asked  # its answer
-        link.sent(asked + 9.0)  # an acknowledgement
+        link.sent_at = asked + 9.0  # an acknowledgement
         assert link.deadline == asked + 10.0
 
 
@@ -83,7 +83,7 @@ def test_s12_answered_pings_keep_a_link_alive_on_any_clock(
         now = time if not granularity else time - time % granularity
         if time >= says:
             says += chatter
-            link.sent(now)
+            link.sent_at = now
         pulse = link.look(now)
         assert pulse is not DEAD
         if pulse is PING:
