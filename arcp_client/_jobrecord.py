@@ -52,7 +52,8 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
             WouldDeadlock.
         chunk_log: where the chunks of a job's result outlive the process; ``None`` if nowhere.
         exact_sizes: whether the runtime states the sizes of results in bytes, and truly.
-        lossy: whether events may be gone with a lost link, of a runtime that does not replay them.
+        may_have_lost_events: whether a lost link may have lost events, because the runtime does not
+            replay them.
         cancel: ask the runtime to cancel a job.
         unwatch: watch a job no longer.
     """
@@ -65,7 +66,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     own_call: Callable[[str], HandlerCall | None]
     chunk_log: Callable[[str], ChunkStore | None]
     exact_sizes: Callable[[], bool]
-    lossy: Callable[[], bool]
+    may_have_lost_events: Callable[[], bool]
     cancel: Callable[[str, str | None], Awaitable[None]]
     unwatch: Callable[[str], Awaitable[None]]
 
@@ -170,8 +171,8 @@ class JobRecord(JobStream):
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = "success"
         self.ended = True
-        if self.owner.lossy():  # a gap tells of it, but a result must not be short without one
-            self.assembler.doubt()
+        if self.owner.may_have_lost_events():  # a result must not be short, even without a gap
+            self.assembler.mark_lossy()
         self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
         self._tell()
@@ -196,7 +197,7 @@ class JobRecord(JobStream):
     def gap(self, event: Gap) -> None:
         """Events of it may be lost, pieces of its result among them."""
         if event.reason != "overflow":
-            self.assembler.doubt()
+            self.assembler.mark_lossy()
 
     def chunk(self, event: ResultChunk) -> None:
         """A piece of its result came."""
@@ -205,7 +206,7 @@ class JobRecord(JobStream):
     def unknown(self, event: Unknown) -> None:
         """An event that could not be read; a piece of its result, if it is one by its kind."""
         if event.kind == _CHUNK:
-            self.assembler.doubt()
+            self.assembler.mark_lossy()
 
     def measured(self, event: Metric) -> None:
         """What is left of its budget."""

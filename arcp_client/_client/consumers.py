@@ -35,7 +35,7 @@ class Consumers:
 
     Args:
         settings: the arguments of the client.
-        asked: whether a request waits for its answer.
+        request_pending: whether a request waits for its answer.
         held: how many events wait in front of the fan-out.
         active: called at the first event after a quiet time.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
@@ -54,7 +54,7 @@ class Consumers:
         self,
         settings: Settings,
         *,
-        asked: Callable[[], bool],
+        request_pending: Callable[[], bool],
         held: Callable[[], int],
         active: Callable[[], None],
         check_loop: Callable[[], None],
@@ -75,9 +75,9 @@ class Consumers:
         self.back_pressure = BackPressure(
             settings.buffer,
             _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog),
-            asked=asked,
+            request_pending=request_pending,
             stall=settings.timeouts.stall,
-            behind=slow_consumers.look,
+            check_slow=slow_consumers.check,
             check_loop=check_loop,
         )
         self.wait_graph = WaitGraph(settings.timeouts.deadlock)

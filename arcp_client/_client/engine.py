@@ -263,7 +263,7 @@ class SessionEngine:
         return self._session.info
 
     @property
-    def asks(self) -> bool:
+    def request_pending(self) -> bool:
         """Whether a request waits for its answer."""
         return any(not request.orphaned for request in self._session.requests)
 
@@ -281,7 +281,7 @@ class SessionEngine:
         """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
         return self._durability.log_for(job_id) if self._durability is not None else None
 
-    def lossy(self) -> bool:
+    def may_have_lost_events(self) -> bool:
         """Whether events may be gone with a lost link, of a runtime that does not replay them."""
         lost = self._line is not None and self._line.manager.links > 1
         return lost and self._session.may_lose_events

@@ -47,7 +47,7 @@ class JobTable:
         self._keys: dict[str, tuple[str, JobRecord]] = {}
         self._expected: Counter[str] = Counter()
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
-        self._early_events = EarlyEvents(wanted=self._in_use, drop=self._give_up)
+        self._early_events = EarlyEvents(in_use=self._in_use, drop=self._give_up)
 
     # -- looking up
 

@@ -39,7 +39,7 @@ class Wiring:
         timeouts = settings.timeouts
         self.consumers = Consumers(
             settings,
-            asked=lambda: self.engine.asks,
+            request_pending=lambda: self.engine.request_pending,
             held=lambda: self.engine.held,
             active=lambda: self.engine.active(),
             check_loop=lambda: self.lifecycle.check_loop(),
@@ -78,7 +78,7 @@ class Wiring:
             own_call=consumers.own_call,
             chunk_log=lambda job_id: self.engine.chunk_log(job_id),
             exact_sizes=lambda: self.engine.exact_sizes(),
-            lossy=lambda: self.engine.lossy(),
+            may_have_lost_events=lambda: self.engine.may_have_lost_events(),
             cancel=lambda job_id, reason: self.commands.cancel(job_id, reason),
             unwatch=lambda job_id: self.commands.unwatch(job_id),
         )

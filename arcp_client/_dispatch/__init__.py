@@ -1,1 +1,1 @@
-"""Delivers the events of a session to handlers, iterators and Observables, to each in order."""
+"""Delivers the events of a session to handlers, iterators and Observables, in arrival order."""

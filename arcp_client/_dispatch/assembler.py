@@ -1,7 +1,7 @@
 """Assembles a streamed result from its chunks (§8.4): in order, once each, memory bounded (D13).
 
-Up to 8 MiB stay in memory; the rest goes to a temporary file. A result is given out whole, or
-marked as incomplete (S19).
+Up to 8 MiB stay in memory; a larger result moves to a temporary file. An incomplete result raises
+ResultIncomplete (S19).
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _logger = logging.getLogger("arcp_client.dispatch")
 _IN_MEMORY = 8 * 1024 * 1024
 _AHEAD = 1024
 _PADDING = 2
-"""Bytes of a chunk in base64 that a runtime which estimates counts too many."""
+"""Excess bytes for each base64 chunk in the size that an estimating runtime states."""
 
 
 class ChunkStore(Protocol):
-    """Where chunks outlive the process."""
+    """Stores the chunks of a result beyond the end of the process."""
 
     def append(self, chunk: ResultChunk) -> None:
-        """Keep one; must not raise."""
+        """Store one chunk; must not raise."""
 
     def close(self) -> None:
-        """Nothing more follows."""
+        """Close the log; no further chunk is appended."""
 
 
 class Assembler:
     """The chunks of one result.
 
     Args:
-        job_id: whose result it is.
-        log: where to keep each chunk before it counts as processed; asked for with the first one,
-            ``None`` if nowhere.
-        exact: whether the size that the runtime states is one in bytes, and true.
+        job_id: the job of the result.
+        log: returns the log that stores each chunk before it counts as processed, or ``None``;
+            called with the first chunk.
+        exact: whether the runtime states exact sizes in bytes.
 
     Attributes:
-        result_id: the result that is assembled; a chunk of another id starts anew.
+        result_id: the id of the result; a chunk with another id makes the result inconsistent.
         size: bytes assembled so far.
     """
 
@@ -77,18 +77,18 @@ class Assembler:
         self._problem: str | None = None
         self._complete = False
         self._final: int | None = None
-        self._doubted = False
+        self._lossy = False
         self._stated: int | None = None
         self._error: ArcpError | None = None
         self._news: list[asyncio.Future[None]] = []
 
     @property
     def started(self) -> bool:
-        """Whether any chunk came."""
+        """Whether any chunk has arrived."""
         return self.result_id is not None
 
     def add(self, chunk: ResultChunk) -> None:
-        """Take in one chunk. A repeat is dropped, one ahead of a missing one is kept."""
+        """Add one chunk. A repeated chunk is dropped; one after a missing chunk is kept."""
         if self._complete or self._error is not None:
             return
         if self.result_id is None:
@@ -112,7 +112,7 @@ class Assembler:
         self._tell()
 
     def restore(self, kept: Iterable[ResultChunk]) -> None:
-        """Take in what an earlier process kept in the log."""
+        """Add the chunks that an earlier process stored in the log."""
         find, self._find_log = self._find_log, lambda: None
         for chunk in kept:
             self.add(chunk)
@@ -125,9 +125,9 @@ class Assembler:
             self._log.append(chunk)
 
     def _compare(self, chunk: ResultChunk, known: int) -> None:
-        """A chunk that came again: after a resume it may, but not with another content."""
+        """Check that a repeated chunk, as after a resume, has the same contents."""
         if _hash_of(chunk) != known:
-            self._problem = f"chunk {chunk.chunk_seq} came twice, with different contents"
+            self._problem = f"chunk {chunk.chunk_seq} arrived twice, with different contents"
 
     def _append(self, chunk: ResultChunk) -> None:
         self._hashes.append(_hash_of(chunk))
@@ -163,16 +163,16 @@ class Assembler:
 
     # -- the end
 
-    def doubt(self) -> None:
-        """Chunks may have been lost. What was one result without a last chunk is one no more."""
-        self._doubted = True
+    def mark_lossy(self) -> None:
+        """Record that chunks may be lost: a result whose last chunk is unknown is incomplete."""
+        self._lossy = True
 
     def finish(self, result_id: str | None, size: int | None = None) -> None:
-        """The terminal event came: what is missing now stays missing.
+        """Complete the result at the job's terminal event; missing chunks stay missing.
 
         Args:
-            result_id: which result it is, by the runtime's word.
-            size: its length in bytes, by the runtime's word.
+            result_id: the result's id in the terminal event.
+            size: the size in bytes in the terminal event.
         """
         self._stated = size
         if result_id is not None and self.result_id not in (None, result_id):
@@ -191,7 +191,7 @@ class Assembler:
         self._tell()
 
     def fail(self, error: ArcpError) -> None:
-        """The job will never finish this result here."""
+        """End the result with an error, because the job failed or was lost."""
         if not self._complete and self._error is None:
             self._error = error
             if self._log is not None:
@@ -202,29 +202,29 @@ class Assembler:
         """The joined chunks: ``str`` if every chunk was text, else ``bytes``.
 
         Raises:
-            ResultIncomplete: chunks are missing or unreadable, came twice with different contents,
-                belong to two results, or make another size than the runtime stated.
+            ResultIncomplete: chunks are missing or unreadable, arrived twice with different
+                contents, belong to two results, or have another total size than the runtime stated.
         """
         joined = self._read(0, self.size)
         value: str | bytes = joined.decode() if self._text else joined
         missing = self.missing()
         why = self._problem or self._wrong_size()
         if missing or why is not None or self._cut_short():
-            why = why or f"chunks {_listed(missing)} of {self.result_id} never came"
+            why = why or f"chunks {_listed(missing)} of {self.result_id} never arrived"
             raise ResultIncomplete(
                 f"job {self.job_id}: {why}", missing=missing, partial=value, job_id=self.job_id
             )
         return value
 
     def _cut_short(self) -> bool:
-        """Whether its end may be among what was lost: nobody said which chunk is the last."""
-        return self._doubted and self._final is None and self._stated != self.size
+        """Whether the last chunks may be lost: chunks may be lost, and none was marked as last."""
+        return self._lossy and self._final is None and self._stated != self.size
 
     def _wrong_size(self) -> str | None:
-        """What contradicts the size that the runtime stated.
+        """Describe a difference from the size that the runtime stated; ``None`` if there is none.
 
-        Some runtimes count characters, or estimate. Then it shows what is missing only if nobody
-        said which chunk is the last.
+        Some runtimes count characters, or estimate. Their sizes count only if no chunk was marked
+        as the last and the result is shorter.
         """
         stated = self._stated
         if stated is None or stated == self.size or not self.started:
@@ -235,7 +235,7 @@ class Assembler:
         return f"{self.result_id} has {self.size} bytes, the runtime stated {stated}"
 
     def missing(self) -> tuple[int, ...]:
-        """The numbers that are missing below the last one known of; of a cut end, the first."""
+        """The missing numbers below the last known one, or the first number of a missing end."""
         last = max([len(self._ends) - 1, *self._ahead])
         if self._final is not None:
             last = max(last, self._final)
@@ -250,13 +250,13 @@ class Assembler:
     async def chunks(
         self, wait: Callable[[asyncio.Future[None]], Awaitable[None]]
     ) -> AsyncIterator[bytes]:
-        """The decoded chunks from the first one on, as they come.
+        """Iterate over the decoded chunks, from the first one on, as they arrive.
 
         Args:
-            wait: how to wait for a future that the next chunk resolves.
+            wait: waits for a future that the next chunk resolves.
 
         Raises:
-            ResultIncomplete: at the place where one is missing, once the job has ended.
+            ResultIncomplete: at the first missing chunk, once the job has ended.
         """
         at = 0
         while True:

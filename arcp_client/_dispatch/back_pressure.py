@@ -1,8 +1,8 @@
 """Decides when the reader of the link pauses because consumers are behind (back-pressure, D6).
 
-At the soft limit the reader pauses, and TCP holds the peer back. The reader continues while
-something is awaited that only it can bring: the answer to a request, or an event that a running
-handler waits for. Beyond the hard limit it writes events to a file (`arcp_client._link.ingress`).
+At the soft limit the reader pauses, and TCP slows the peer down. The reader continues while code
+awaits a message: the answer to a request, or an event that a running handler waits for. Beyond the
+hard limit it writes events to a file (`arcp_client._link.ingress`).
 
 =======  =======================================================  =======
 reader   on                                                       next
@@ -49,77 +49,77 @@ __all__ = ["AllConsumers", "BackPressure", "Reading", "Slow"]
 
 
 _TURN = 64
-"""Events that wait from which on the reader lets consumers have a turn."""
+"""Number of waiting events at which the reader yields to consumers."""
 
 
 class Reading(enum.Enum):
-    """What the reader does next."""
+    """The next action of the reader."""
 
     ON = "on"
     BY_TURNS = "by turns"
-    """Read on when consumers had a turn of the loop: what they take is still in the cache then."""
+    """Continue after one iteration of the loop, in which consumers handle cached events."""
     HELD = "held"
-    """Stop, until consumers have caught up or something is awaited."""
+    """Stop until consumers have caught up or a message is awaited."""
     ASIDE = "aside"
-    """Read on, and keep events out of memory."""
+    """Continue, and write events to the file."""
 
 
 class Slow(Protocol):
-    """An iterator, which may be why nothing moves."""
+    """An iterator that may block the reader."""
 
     pulls: int
 
     @property
     def outstanding(self) -> int:
-        """Events that wait in it."""
+        """The number of its outstanding events."""
 
     def cut(self) -> None:
-        """Drop them."""
+        """Drop its queued events."""
 
 
 class AllConsumers(Protocol):
-    """All consumers together."""
+    """All consumers of one client."""
 
     def backlog(self) -> int:
-        """Events that the slowest one has outstanding."""
+        """The number of outstanding events of the slowest consumer."""
 
     def weight(self, backlog: int, limit: int) -> int:
-        """Bytes that the slowest one has outstanding; exact only above ``limit``."""
+        """Outstanding bytes of the slowest consumer; exact only above ``limit``."""
 
     def iterators(self) -> Iterable[Slow]:
-        """The iterators among them."""
+        """The iterators among the consumers."""
 
 
 class BackPressure:
-    """The bound between the reader and the consumers of one client.
+    """Pauses the reader of one client when its consumers are behind.
 
     Args:
-        buffer: the bounds.
-        crowd: the consumers.
-        asked: whether a request waits for its answer.
-        stall: seconds after which an iterator that nobody pulls no longer holds up a result.
-        behind: called every few frames, and when the reader has stopped for a moment.
+        buffer: the limits.
+        consumers: the consumers.
+        request_pending: whether a request waits for its answer.
+        stall: seconds after which an iterator without requests no longer delays a result.
+        check_slow: called every few frames, and `SLOW_AFTER` seconds after the reader has paused.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
 
     Attributes:
-        low: events outstanding at which the reader goes on.
+        low: number of outstanding events at which the reader continues.
         progress_wanted: the reader waits until consumers have caught up.
-        heavy: it is bytes that they are behind by, so that every event counts.
-        follower: told of every event that a consumer is done with, and with ``None`` when more
-            may be asked for; nobody by default.
-        paused: what the reader waits for, while it does.
-        pauses: how often it has stopped.
-        refill: called when consumers have caught up while events wait in a file.
+        heavy: the consumers are behind in bytes, so that every processed event counts.
+        follower: called with every processed event, and with ``None`` when consumers may accept
+            more events; ``None`` by default.
+        paused: the future that a paused reader awaits.
+        pauses: number of pauses of the reader.
+        refill: called when consumers have caught up while events wait in the file.
     """
 
     def __init__(
         self,
         buffer: Buffer,
-        crowd: AllConsumers,
+        consumers: AllConsumers,
         *,
-        asked: Callable[[], bool],
+        request_pending: Callable[[], bool],
         stall: float,
-        behind: Callable[[], None],
+        check_slow: Callable[[], None],
         check_loop: Callable[[], None],
     ) -> None:
         self.check_loop = check_loop
@@ -131,10 +131,10 @@ class BackPressure:
         self.pauses = 0
         self.refill: Callable[[], None] | None = None
         self._buffer = buffer
-        self._crowd = crowd
-        self._asked = asked
+        self._consumers = consumers
+        self._request_pending = request_pending
         self._stall = stall
-        self._behind = behind
+        self._check_slow = check_slow
         self.paused: asyncio.Future[None] | None = None
         self._stored = False
         self._full = False
@@ -147,20 +147,20 @@ class BackPressure:
     # ------------------------------------------------------------------ the reader's side
 
     def look(self) -> Reading:
-        """What the reader does next; to be asked every few frames."""
-        self._behind()
+        """Decide the next action of the reader, which calls this every few frames."""
+        self._check_slow()
         if self._fits(self._buffer.soft):
-            return Reading.ON if self._crowd.backlog() < _TURN else Reading.BY_TURNS
+            return Reading.ON if self._consumers.backlog() < _TURN else Reading.BY_TURNS
         if not self._must_read():
             return Reading.HELD
         return Reading.ASIDE if self.beyond else Reading.ON
 
     @property
     def room(self) -> bool:
-        """Whether consumers may be given more of what waits in a file.
+        """Whether consumers may get more events from the file.
 
-        What a handler waits for may be in there. So for events that it waits for, memory is
-        bounded by bytes alone, and where that is not enough, its wait fails.
+        While a handler waits for an event, which may be in the file, only the limit in bytes
+        applies. When that limit is reached, the handler's wait fails with BufferFull.
         """
         if not self._events:
             return self._fits(self._buffer.soft)
@@ -173,31 +173,31 @@ class BackPressure:
 
     @property
     def beyond(self) -> bool:
-        """Whether no more may be kept in memory, although something is awaited."""
+        """Whether the limit in memory is reached while a message is awaited."""
         return not self._fits(None if self._events else self._buffer.hard)
 
     @property
     def weight(self) -> int:
-        """Bytes that the slowest consumer has outstanding."""
-        return self._crowd.weight(self._crowd.backlog(), 0)
+        """Outstanding bytes of the slowest consumer."""
+        return self._consumers.weight(self._consumers.backlog(), 0)
 
     def _fits(self, events: int | None) -> bool:
         limit = self._buffer.bytes
-        backlog = self._crowd.backlog()
+        backlog = self._consumers.backlog()
         if events is not None and backlog >= events:
             return False
-        light = self._crowd.weight(backlog, limit) < limit
+        light = self._consumers.weight(backlog, limit) < limit
         if not light:
             self.heavy = True
         return light
 
     async def caught_up(self) -> None:
-        """Wait until consumers have caught up or something is awaited."""
+        """Wait until consumers have caught up or a message is awaited."""
         self.pauses += 1
         loop = asyncio.get_running_loop()
         self.paused = loop.create_future()
         self._watch()
-        moment = loop.call_later(SLOW_AFTER, self._behind)
+        moment = loop.call_later(SLOW_AFTER, self._check_slow)
         try:
             await self.paused
         finally:
@@ -206,33 +206,34 @@ class BackPressure:
             self._watch()
 
     def stored(self, some: bool) -> None:
-        """Events wait in a file, or no longer do."""
+        """Record whether events wait in the file."""
         self._stored = some
         self._watch()
 
     @property
     def full(self) -> bool:
-        """Whether the reader had to stop although something is awaited."""
+        """Whether the reader stopped although a message is awaited, because the file is full."""
         return self._full
 
     @full.setter
     def full(self, full: bool) -> None:
         self._full = full
         if full:
-            # Handlers that wait for the reader, which waits for them: one of the two must give.
+            # The reader waits for handlers that wait for the reader: the handlers' waits fail.
             for future in tuple(self._inside):
                 if not future.done():
                     future.set_exception(_full())
         self._watch()
 
     def progress(self) -> None:
-        """A consumer finished something, or something is awaited now: perhaps read on.
+        """Let the reader continue if consumers have caught up or a message is awaited.
 
-        Callers look at `progress_wanted` first.
+        Called when a consumer has processed events, after a check of `progress_wanted`, and when a
+        wait begins.
         """
         if self._follower is not None:
             self._follower(None)
-        caught_up = bool(self._events) or self._crowd.backlog() <= self.low
+        caught_up = bool(self._events) or self._consumers.backlog() <= self.low
         if caught_up and self._stored and self.refill is not None:
             self.refill()
         paused = self.paused
@@ -264,23 +265,23 @@ class BackPressure:
 
     @property
     def urgent(self) -> bool:
-        """Whether a running handler waits for what only later events bring."""
+        """Whether a running handler waits for a later event."""
         return bool(self._events)
 
     def _must_read(self) -> bool:
-        return bool(self._inside) or self._asked()
+        return bool(self._inside) or self._request_pending()
 
-    # ------------------------------------------------------------------ those who wait
+    # ------------------------------------------------------------------ waits
 
     async def wait_for(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
-        """Wait for what only the link can bring; in a handler, the reader reads on for it.
+        """Wait for an event. If a handler waits, the reader continues in spite of the backlog.
 
         Args:
-            future: what resolves then.
-            result: it is the end of a job, or a piece of its result.
+            future: resolved by the event.
+            result: the event is the end of a job, or a chunk of its result.
 
         Raises:
-            BufferFull: in a handler, the reader cannot read on.
+            BufferFull: a handler waits, and the reader cannot continue.
             LocalProtocolError: the caller is in another event loop, and would not be woken.
         """
         self.check_loop()
@@ -292,8 +293,8 @@ class BackPressure:
                 self.progress()
                 await future
         finally:
-            # The error it may hold knows this frame: a circle that would keep alive whoever waits,
-            # an iterator among them, for which events are kept.
+            # The future may hold an error whose traceback refers to this frame. That cycle would
+            # keep the caller alive, and with it an iterator and its events.
             del future
             if result:
                 self._results -= 1
@@ -301,14 +302,14 @@ class BackPressure:
 
     @contextmanager
     def inside(self, future: asyncio.Future[Any], *, events: bool = False) -> Iterator[None]:
-        """Something is awaited; if that is in a handler, read on for it.
+        """Let the reader continue inside the ``with`` block if the caller is a handler.
 
         Args:
-            future: what is awaited.
-            events: it comes with an event, and not with an answer.
+            future: the future that the caller awaits.
+            events: an event resolves it, not an answer.
 
         Raises:
-            BufferFull: in a handler, the reader cannot read on.
+            BufferFull: the caller is a handler, and the reader cannot continue.
         """
         if calling() is None:
             yield
@@ -324,12 +325,12 @@ class BackPressure:
             self._inside.discard(future)
             self._events.discard(future)
 
-    # ------------------------------------------------------------------ nothing moves
+    # ------------------------------------------------------------------ stalled iterators
 
     def _suspect(self) -> None:
         if self._timer is None:
-            # Weakly: whoever lets go of an iterator need not wait for the timer.
-            self._suspects = [(weakref.ref(one), one.pulls) for one in self._crowd.iterators()]
+            # Weak references, so that an iterator can be collected before the timer expires.
+            self._suspects = [(weakref.ref(one), one.pulls) for one in self._consumers.iterators()]
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._stall, self._cut)
 
@@ -348,6 +349,6 @@ class BackPressure:
 
 def _full() -> BufferFull:
     return BufferFull(
-        "too many events wait, in memory and on disk: what this handler waits for cannot be read"
-        " until it has returned"
+        "too many events wait, in memory and on disk: the event that this handler waits for cannot"
+        " be read until the handler has returned"
     )

@@ -35,24 +35,24 @@ class LaneOwner(Protocol):
     """The registration whose handlers a lane runs.
 
     Attributes:
-        name: the handler's, for messages.
-        barrier: results of jobs wait for it.
+        name: the handler's name, for messages.
+        barrier: results of jobs wait for its handlers.
     """
 
     name: str
     barrier: bool
 
     def drains(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this task is one that runs the handlers themselves."""
+        """Whether this task runs the handlers itself."""
 
 
 class HandlerLane(Protocol):
     """An ordered queue of handler calls, one of which runs at a time.
 
     Attributes:
-        registration: whose it is.
-        done: calls that have ended; also the number of the running one.
-        edges: what the running handler, or tasks that it started, wait for.
+        registration: the registration that owns the lane.
+        done: number of calls that have ended, which is the ordinal of the running one.
+        edges: the waits of the running handler and of its child tasks.
     """
 
     registration: LaneOwner
@@ -64,27 +64,27 @@ class HandlerLane(Protocol):
         """The event whose handler runs, or is next to run."""
 
     def runs(self, number: int) -> bool:
-        """Whether the call of that number has not ended."""
+        """Whether the call with that ordinal has not ended."""
 
     def reached(self, count: int) -> asyncio.Future[None]:
-        """Resolves when so many calls have ended, or none will run any more."""
+        """A future that resolves when `done` has reached the count, or the lane has stopped."""
 
 
 _lane: ContextVar[HandlerLane | None] = ContextVar("arcp_client_lane", default=None)
 _number: ContextVar[int] = ContextVar("arcp_client_call", default=-1)
 
 number_call = _number.set
-"""The present task goes on to the call of this number. Bound once: it is called for every event."""
+"""Set the ordinal of the present task's handler call. Bound once, as it is called per event."""
 
 
 def numbered(context: Context, lane: HandlerLane, number: int) -> None:
-    """The next drain that starts in this context begins with that call."""
+    """Set the lane and the ordinal of the first handler call in a context."""
     context.run(_lane.set, lane)
     context.run(_number.set, number)
 
 
 def set_lane(lane: HandlerLane) -> None:
-    """The present task goes on to the next call of this lane."""
+    """Set the present task's handler call to the next one of this lane."""
     _lane.set(lane)
     _number.set(lane.done)
 
@@ -93,9 +93,9 @@ class HandlerCall(msgspec.Struct, frozen=True):
     """One call of a handler that has not ended.
 
     Attributes:
-        lane: where it runs.
-        number: which call of that lane it is.
-        direct: the code in question is the handler's own, not that of a task which it started.
+        lane: the lane of the call.
+        number: the ordinal of the call in its lane.
+        direct: the calling code runs in the handler itself, not in a child task.
     """
 
     lane: HandlerLane
@@ -104,12 +104,12 @@ class HandlerCall(msgspec.Struct, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether it still has not ended."""
+        """Whether the call has still not ended."""
         return self.lane.runs(self.number)
 
 
 def calling() -> HandlerCall | None:
-    """The running handler that this code belongs to, directly or through tasks that it started."""
+    """The handler call that this code belongs to, directly or as a child task; else ``None``."""
     lane = _lane.get()
     if lane is None:
         return None
@@ -120,16 +120,16 @@ def calling() -> HandlerCall | None:
 
 
 class WaitEdge(msgspec.Struct, frozen=True, eq=False):
-    """A call waits until another lane has come to a count."""
+    """A wait of a handler call for another lane to reach a count."""
 
     call: HandlerCall
     goal: HandlerLane
 
 
 class WaitGraph:
-    """Waits for lanes, but not in a circle.
+    """Waits for lanes and detects cycles of waits.
 
-    The edges stand in the lanes, so that a circle through the handlers of two clients is found.
+    Each lane stores its edges, so that cycles through the handlers of two clients are found.
 
     Args:
         patience: seconds after which a wait of a handler's child task counts as the handler's own.
@@ -141,15 +141,15 @@ class WaitGraph:
     async def wait_for(
         self, barriers: Iterable[tuple[HandlerLane, int]], what: str, *, but_own: bool = False
     ) -> None:
-        """Wait until each lane has come to its count.
+        """Wait until each lane has reached its count.
 
         Args:
             barriers: lanes and counts.
-            what: what is waited for, for the error.
+            what: the awaited object, for the error.
             but_own: do not wait for the lane of the calling handler.
 
         Raises:
-            WouldDeadlock: called inside a handler that one of them, directly or not, waits for.
+            WouldDeadlock: one of the lanes waits, directly or indirectly, for the calling handler.
         """
         call = calling()
         for lane, count in barriers:
@@ -180,14 +180,17 @@ class WaitGraph:
         what: str,
         wait: Awaitable[None] | None = None,
     ) -> None:
-        """Wait for a future; it fails if the wait still is circular when patience has ended.
+        """Wait for a future; fail if the wait closes a cycle after ``patience`` seconds.
 
         Args:
-            future: what is waited for.
-            call: the handler call that waits, or one of whose tasks does.
-            circular: whether the future needs the end of that call.
-            what: what is waited for, for the error.
-            wait: how to wait, if not by awaiting the future.
+            future: the future to wait for.
+            call: the handler call that waits, itself or through a child task.
+            circular: whether the future depends on the end of that call.
+            what: the awaited object, for the error.
+            wait: awaited instead of the future, if given.
+
+        Raises:
+            WouldDeadlock: the wait closes a cycle.
         """
 
         def look() -> None:
@@ -202,13 +205,13 @@ class WaitGraph:
 
 
 def _circular(start: HandlerLane, goal: HandlerLane, *, direct: bool = False) -> bool:
-    """Whether the running handler of one lane waits for another lane, directly or not.
+    """Whether the running handler of one lane waits, directly or indirectly, for another lane.
 
     Args:
         start: the first lane.
-        goal: the other one.
-        direct: only by waits of handlers' own code. A task that a handler started may have no
-            waiter at all.
+        goal: the other lane.
+        direct: follow only waits of the handlers themselves, because a handler need not wait for
+            its child tasks.
     """
 
     def waiting(lane: HandlerLane) -> Iterable[HandlerLane]:
@@ -219,7 +222,7 @@ def _circular(start: HandlerLane, goal: HandlerLane, *, direct: bool = False) ->
 
 
 def would_deadlock(call: HandlerCall, what: str) -> WouldDeadlock:
-    """The error for a wait that could never end."""
+    """Make the error for a wait that would never end."""
     return WouldDeadlock(
         f"waiting for {what} here would wait for handler {call.lane.registration.name}, which is"
         " waiting itself: register it with barrier=False, or wait in a task that outlives it"

@@ -1,4 +1,4 @@
-"""Builds event filters from the kinds that users name."""
+"""Selects events by class, vendor kind and job."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Kind = type[Event] | str
 
 
 class EventFilter:
-    """Which events a consumer wants.
+    """Selects the events of one consumer.
 
     Args:
-        kinds: event classes and names of vendor kinds; none means every event.
+        kinds: event classes and names of vendor kinds; empty for every event.
         job_id: only the events of this job.
 
     Raises:
-        TypeError: something that is neither, or a name of a kind that has a class.
+        TypeError: a kind is neither an event class nor a name, or names a kind that has a class.
     """
 
     def __init__(self, kinds: tuple[Kind, ...] = (), job_id: str | None = None) -> None:
@@ -27,7 +27,7 @@ class EventFilter:
         for kind in kinds:
             if isinstance(kind, type):
                 if not issubclass(kind, Event):
-                    raise TypeError(f"a kind is an event class, and {kind.__name__} is none")
+                    raise TypeError(f"a kind must be an event class, and {kind.__name__} is not")
                 classes.append(kind)
             elif kind and isinstance(kind, str):
                 known = KINDS.get(kind)
@@ -36,7 +36,7 @@ class EventFilter:
                 names.add(kind)
             else:
                 raise TypeError(
-                    f"a kind is an event class or the name of a vendor kind, not {kind!r}"
+                    f"a kind must be an event class or the name of a vendor kind, not {kind!r}"
                 )
         self._classes = tuple(classes) if kinds else (Event,)
         self._names = frozenset(names)
@@ -44,21 +44,21 @@ class EventFilter:
         self.by_class: dict[type[Event], bool] = _ByClass(self)
 
     def admits(self, cls: type[Event]) -> bool:
-        """Whether events of this class can match at all."""
+        """Whether events of this class can match."""
         return issubclass(cls, self._classes) or (bool(self._names) and issubclass(cls, Unknown))
 
     @property
     def everything(self) -> bool:
-        """Whether every event is wanted."""
+        """Whether every event matches."""
         return self.exact and Event in self._classes
 
     @property
     def exact(self) -> bool:
-        """Whether the class of an event decides alone."""
+        """Whether only the class of an event decides."""
         return self.job_id is None and not self._names
 
     def matches(self, event: Event) -> bool:
-        """Whether this event is wanted."""
+        """Whether this event matches."""
         if self.job_id is not None and event.job_id != self.job_id:
             return False
         return isinstance(event, self._classes) or (
@@ -67,7 +67,7 @@ class EventFilter:
 
 
 class _ByClass(dict[type[Event], bool]):
-    """Whether events of a class can match, worked out once a class."""
+    """Caches for each class whether its events can match."""
 
     def __init__(self, event_filter: EventFilter) -> None:
         super().__init__()

@@ -20,43 +20,43 @@ _log = logging.getLogger("arcp_client.dispatch")
 
 
 class Consumer(Protocol):
-    """What the fan-out needs of a consumer."""
+    """A consumer of the fan-out."""
 
     def accept(self, events: list[Event], now: float, largest: int, /) -> None:
-        """Take those that are wanted; must not block, raise, or change the list.
+        """Accept the events that match; must not block, raise, or change the list.
 
         Args:
-            events: what came, in order.
-            now: when.
-            largest: bytes of the largest of them.
+            events: the events, in order.
+            now: their arrival time.
+            largest: bytes of the largest event.
         """
 
     def takes(self, gap: Gap, /) -> bool:
-        """Whether `accept` gives this gap to code of the user's."""
+        """Whether `accept` passes this gap to user code."""
 
     @property
     def outstanding(self) -> int:
-        """Events taken and not done."""
+        """The number of outstanding events."""
 
     def waiting(self) -> Iterator[Event]:
-        """Those events, in each lane oldest first."""
+        """The outstanding events, in each lane oldest first."""
 
     def oldest(self, session_id: str) -> int | None:
-        """The lowest number of that session among them."""
+        """The lowest number of that session among the outstanding events."""
 
     def since(self) -> float | None:
-        """When the oldest of them came."""
+        """Arrival time of the oldest outstanding event."""
 
 
 class FanOut:
-    """Hands events to the consumers, in arrival order, as many at once as were read at once.
+    """Publishes batches of events to the consumers, in arrival order.
 
     Args:
-        activity: called at the first events after somebody set `quiet`.
+        activity: called at the first batch after `quiet` was set.
 
     Attributes:
-        published: how many events there were.
-        quiet: no event since this was set.
+        published: number of events published.
+        quiet: set by the caller; cleared by the next batch.
     """
 
     def __init__(self, activity: Callable[[], None]) -> None:
@@ -70,12 +70,12 @@ class FanOut:
         self._weighed = (0, 0)
 
     def attach(self, consumer: Consumer, *, first: bool = False) -> None:
-        """All later events go to it. Idempotent.
+        """Publish all later events to a consumer. Idempotent.
 
         Args:
-            consumer: who takes them.
-            first: before all that are not: lanes are, since a job that learns of its end must
-                find in them what came before.
+            consumer: the consumer.
+            first: publish to it before the other consumers. Handler lanes come first, so that at
+                a job's end they contain the job's earlier events.
         """
         group = self._lanes if first else self._others
         if consumer not in group:
@@ -83,14 +83,14 @@ class FanOut:
             self._consumers = (*self._lanes, *self._others)
 
     def detach(self, consumer: Consumer) -> None:
-        """No later event goes to it, and nothing waits for it any more."""
+        """Publish no later event to a consumer, and ignore its outstanding events."""
         for group in (self._lanes, self._others):
             if consumer in group:
                 group.remove(consumer)
         self._consumers = (*self._lanes, *self._others)
 
     def publish(self, events: list[Event]) -> None:
-        """Hand events out. The list belongs to the consumers from then on."""
+        """Publish a batch of events. The caller must not change the list afterwards."""
         self.published += len(events)
         now = asyncio.get_running_loop().time()
         largest = max(sizes(events))
@@ -117,11 +117,11 @@ class FanOut:
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers)
 
-    # ------------------------------------------------------------------ how far consumers are
+    # ------------------------------------------------------------------ progress of the consumers
 
     @property
     def backlog(self) -> int:
-        """Events that the slowest consumer has outstanding."""
+        """The number of outstanding events of the slowest consumer."""
         backlog = 0
         for consumer in self._consumers:
             outstanding = consumer.outstanding
@@ -133,10 +133,10 @@ class FanOut:
         return backlog
 
     def weight(self, backlog: int, limit: int) -> int:
-        """Bytes that the slowest consumer has outstanding, of so many events.
+        """Outstanding bytes of the slowest consumer, which has ``backlog`` events.
 
-        Exact only from ``limit`` on: below it, the number of events and the largest frame settle
-        the matter nearly always.
+        Exact only from ``limit`` on. Below it, the result is usually an upper bound, computed from
+        the number of events and the largest frame.
         """
         at_most = backlog * self._heaviest
         if at_most < limit:
@@ -150,17 +150,17 @@ class FanOut:
         return weight
 
     def since(self) -> float | None:
-        """When the oldest event came that somebody has outstanding."""
+        """Arrival time of the oldest event that is outstanding in any consumer."""
         moments = [consumer.since() for consumer in self._consumers if consumer.outstanding]
         return min((moment for moment in moments if moment is not None), default=None)
 
     @property
     def processed(self) -> int:
-        """Events that every consumer is done with."""
+        """The number of events that every consumer has processed."""
         return self.published - len({id(event) for event in self._waiting()})
 
     def mark(self, session_id: str, received: int) -> int:
-        """The watermark: every number up to it was processed by every consumer."""
+        """The watermark: the number up to which every consumer has processed all events."""
         oldest = received + 1
         for consumer in self._consumers:
             if consumer.outstanding:
@@ -170,7 +170,7 @@ class FanOut:
         return oldest - 1
 
     def processed_above(self, session_id: str, received: int) -> tuple[tuple[int, int], ...]:
-        """Ranges above the mark that every consumer is done with, where lanes finish unevenly."""
+        """Ranges above the watermark that every consumer has processed, out of order."""
         waiting = sorted(
             {
                 event.seq

@@ -1,6 +1,6 @@
-"""Calls the hooks of a client: each hook one call at a time, in order, in a task of its own.
+"""Calls the hooks of a client: each hook one call at a time, in order, in its own task.
 
-A hook may be sync or async and may use the client: no delivery waits for it.
+A hook may be sync or async and may use the client, because delivery does not wait for hooks.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Hooks(Generic[T]):
         return len(self._hooks)
 
     def add(self, hook: Callable[[T], Awaitable[Any] | Any]) -> None:
-        """Call it for everything told from now on, in the context of this call (D19)."""
+        """Register a hook for later values; it runs in the context of this call (D19)."""
         check.a_function(f"the hook of {self._name}", hook)
         channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
         self._hooks.append((hook, channel, copy_context()))
 
     def tell(self, news: T) -> None:
-        """Call every hook, in turn with what it was told before. Needs a running loop."""
+        """Queue a value for every hook. Needs a running loop."""
         for number, (hook, channel, context) in enumerate(self._hooks):
             if number not in self._subscriptions:
                 operator = concat_map_async(hook, on_error=self._failed)
@@ -54,6 +54,6 @@ class Hooks(Generic[T]):
         _log.error("a hook of %s raised", self._name, exc_info=error)
 
     def close(self) -> None:
-        """Call none of them any more, once they were told what is queued."""
+        """Stop the hooks after their queued calls."""
         for _, channel, _ in self._hooks:
             channel.complete()

@@ -1,4 +1,4 @@
-"""Gives each job's events to the job's replay buffer and iterators: one consumer for all jobs.
+"""Routes each job's events to the job's replay buffer and iterators, as one consumer for all jobs.
 
 A stream exists from the first event of its job, even before the job is accepted (D12).
 """
@@ -17,17 +17,17 @@ __all__ = ["JobStream", "JobStreams"]
 
 
 class JobStream:
-    """What is delivered of one job.
+    """The events of one job.
 
     Attributes:
-        replay_buffer: its last events, for iterators that come late.
-        tap: its iterators.
-        ended: its terminal event was delivered.
+        replay_buffer: the job's last events, for late iterators.
+        tap: the job's iterators.
+        ended: the terminal event was delivered.
 
     Args:
-        job_id: which job.
-        gate: told when iterators are read.
-        memory: what it shares with others.
+        job_id: the job's id.
+        gate: gets the progress of the iterators.
+        memory: the limit that all replay buffers share.
     """
 
     __slots__ = ("_memory", "ended", "gate", "job_id", "replay_buffer", "tap")
@@ -41,12 +41,12 @@ class JobStream:
         self._memory = memory
 
     def extend(self, events: list[Event], now: float, largest: int) -> None:
-        """Deliver events that came at one time.
+        """Deliver a batch of events.
 
         Args:
-            events: what came, in order.
-            now: when.
-            largest: bytes of the largest of them, or more.
+            events: the events, in order.
+            now: their arrival time.
+            largest: bytes of the largest event, or more.
         """
         self.replay_buffer.extend(events, largest)
         if self.tap.listening:
@@ -56,7 +56,7 @@ class JobStream:
             self.tap.end()
 
     def iterate(self, event_filter: EventFilter) -> EventIterator[Event]:
-        """A new iterator: what is retained first, then what comes, up to the terminal event."""
+        """Make an iterator over the replay buffer and later events, up to the terminal event."""
         self.gate.check_loop()
         iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)
         iterator.remember(self.replay_buffer.replay(self.job_id))
@@ -69,11 +69,11 @@ class JobStreams:
     """The streams of a client's jobs; a consumer of the fan-out.
 
     Args:
-        unknown: called with a job id at its first event; gives the stream to use, or ``None``.
-        ended: called when a stream has got its terminal event.
+        unknown: called with the id of a job without a stream; returns its stream, or ``None``.
+        ended: called with a stream after its terminal event.
 
     Attributes:
-        memory: what all of them retain together.
+        memory: the limit that all replay buffers share.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class JobStreams:
         self._open: dict[str, JobStream] = {}
 
     def add(self, stream: JobStream) -> None:
-        """Route the events of its job to it, until it ended."""
+        """Route the events of a job to its stream, until the job has ended."""
         self._open[stream.job_id] = stream
 
     def drop(self, job_id: str) -> None:
-        """Route nothing to it any more."""
+        """Stop routing the events of a job."""
         self._open.pop(job_id, None)
 
     def __iter__(self) -> Iterator[JobStream]:
         return iter(tuple(self._open.values()))
 
     def accept(self, events: list[Event], now: float, largest: int) -> None:
-        self.memory.came(largest * len(events))
+        self.memory.add(largest * len(events))
         at = events[0].job_id
         run: list[Event] = []
         for event in events:
@@ -108,7 +108,7 @@ class JobStreams:
         self._deliver(at, run, now, largest)
 
     def _deliver(self, job_id: str | None, events: list[Event], now: float, largest: int) -> None:
-        """Events in a row that are of one job, or of none."""
+        """Deliver successive events of one job, or of the session."""
         if job_id is None:
             gaps: list[Event] = [event for event in events if type(event) is Gap]
             if gaps:  # a gap of the session concerns every open job
@@ -149,12 +149,12 @@ class JobStreams:
         return min((moment for moment in moments if moment is not None), default=None)
 
     def iterators(self) -> Iterator[Iteration[Event]]:
-        """All iterators over jobs."""
+        """The iterators over jobs."""
         for stream in self._busy():
             yield from stream.tap.iterators()
 
     def _busy(self) -> Iterator[JobStream]:
-        """Those with iterators; the others, which may be many, have nothing outstanding."""
+        """The streams with iterators. The others, which may be many, have no outstanding events."""
         listened = self.memory.listened
         for stream in tuple(listened):
             if stream.tap.listening:

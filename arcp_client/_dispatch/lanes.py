@@ -1,7 +1,8 @@
-"""Queues events for handlers and tracks which of them are processed: one lane for each order.
+"""Queues events for handlers and tracks which of them are processed.
 
-`SessionLane` is the inbox of its operator, so that an event waits in one queue only. `JobLane`
-counts the events of one job for an operator that has queues of its own.
+There is one lane class for each `Order`. `SessionLane` is the inbox of its operator, so that an
+event waits in one queue only. `JobLane` counts the events of one job for an operator with its own
+queues.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Lane:
     """One ordered queue of one registration.
 
     Attributes:
-        registration: whose it is.
-        taken: events that came here.
-        done: events whose handlers have ended; the next one is in hand, or next to be.
-        waiters: futures that wait for `done` to come to a count.
-        edges: what the running handler, or tasks that it started, wait for.
+        registration: the registration that owns the lane.
+        taken: number of events that the lane has accepted.
+        done: number of events whose handlers have ended.
+        waiters: futures to resolve when `done` reaches a count.
+        edges: the waits of the running handler and of its child tasks.
     """
 
     __slots__ = ("_over", "done", "edges", "gate", "registration", "taken", "waiters")
@@ -44,15 +45,15 @@ class Lane:
         self._over = False
 
     def waiting(self) -> Iterator[Event]:
-        """What came and is not done, oldest first."""
+        """The outstanding events, oldest first."""
         raise NotImplementedError
 
     def since(self) -> float | None:
-        """When the oldest of these came."""
+        """Arrival time of the oldest outstanding event."""
         raise NotImplementedError
 
-    def give_up(self) -> None:
-        """Forget what waits here."""
+    def clear_events(self) -> None:
+        """Drop the outstanding events."""
         raise NotImplementedError
 
     @property
@@ -61,11 +62,11 @@ class Lane:
         return next(self.waiting(), None)
 
     def runs(self, number: int) -> bool:
-        """Whether the handler of that number has not ended."""
+        """Whether the handler call with that ordinal has started, or is next, and not ended."""
         return self.done == number < self.taken
 
     def last_of(self, job_id: str) -> int | None:
-        """The count at which the last event of a job before its terminal one will be done."""
+        """The value of `done` after a job's last event before its terminal one; else ``None``."""
         last = None
         for count, event in enumerate(self.waiting(), self.done + 1):
             if event.job_id == job_id and not event.terminal:
@@ -73,7 +74,7 @@ class Lane:
         return last
 
     def reached(self, count: int) -> asyncio.Future[None]:
-        """Resolves when so many events are done, or nothing more will be."""
+        """A future that resolves when `done` has reached the count, or the lane has stopped."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.done >= count or self._over:
             waiter.set_result(None)
@@ -82,26 +83,26 @@ class Lane:
         return waiter
 
     def report_progress(self, outstanding: int) -> None:
-        """So many are left: tell the reader, if that may be few enough."""
+        """Report progress to the reader if ``outstanding`` events may be few enough."""
         gate = self.gate
         if gate.heavy or outstanding == gate.low or not outstanding:
             gate.progress()
 
     def abandon(self) -> None:
-        """Nothing more will be handled here: let nobody wait."""
-        self.give_up()
+        """Drop all events, count them as done, and resolve all waiters."""
+        self.clear_events()
         self.done = self.taken
-        self._tell()
+        self._resolve_waiters()
 
     def stop(self) -> None:
-        """No more handlers run here: let nobody wait for them."""
+        """Resolve all waiters, because no more handlers run; events stay outstanding."""
         self._over = True
         for _, waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)
         self.waiters.clear()
 
-    def _tell(self) -> None:
+    def _resolve_waiters(self) -> None:
         due = [entry for entry in self.waiters if entry[0] <= self.done or entry[1].done()]
         for entry in due:
             self.waiters.remove(entry)
@@ -112,9 +113,9 @@ class Lane:
 class SessionLane(Lane):
     """The lane of a registration under `Order.SESSION`, and the inbox of its operator.
 
-    It is its own delivery token, too: the operator releases it after each handler. So an event
-    costs one ``popleft`` and one call. Which event is in hand follows from the count and from the
-    batches that came, which all consumers share.
+    It is also the delivery token: the operator releases it after each handler. So an event costs
+    one ``popleft`` and one call. `done` and the batches, which all consumers share, identify the
+    current event.
     """
 
     __slots__ = ("_batches", "_idle", "_sink", "queue", "take")
@@ -132,7 +133,7 @@ class SessionLane(Lane):
     # -- for the registration
 
     def add(self, events: list[Event], now: float) -> None:
-        """Take events that were read at one time. The list must not change afterwards."""
+        """Accept a batch of events. The list must not change afterwards."""
         batches = self._batches
         while batches and batches[0][0] + len(batches[0][2]) <= self.done:
             batches.popleft()
@@ -149,10 +150,10 @@ class SessionLane(Lane):
                 return when
         return None
 
-    def give_up(self) -> None:
+    def clear_events(self) -> None:
         self._batches.clear()
 
-    # -- for the operator: an inbox
+    # -- for the operator, as its inbox
 
     @property
     def idle(self) -> bool:
@@ -163,35 +164,35 @@ class SessionLane(Lane):
     def idle(self, idle: bool) -> None:
         self._idle = idle
         if idle:
-            self._batches.clear()  # an idle lane keeps no event alive
+            self._batches.clear()  # so that an idle lane does not keep events alive
         else:
             numbered(self._sink.context, self, self.done)
 
     def attach(self, sink: Sink[Event]) -> None:
-        """This operator empties the lane."""
+        """Set the operator that empties the lane."""
         self._sink = sink
 
     def new_slot(self) -> SessionLane:
-        """The delivery of whichever event is in hand."""
+        """The delivery of the current event."""
         return self
 
     def clear(self) -> None:
-        """Give up what is queued."""
+        """Drop the queued events."""
         self.queue.clear()
 
-    # -- for the operator: a delivery
+    # -- for the operator, as a delivery
 
     def hold(self) -> Delivery:
-        """Nobody is behind the operator who could."""
+        """Never called, because no further operator follows."""
         raise NotImplementedError
 
     def release(self, processed: bool = True) -> None:
-        """The handler of the event in hand has ended; False: it was cut off."""
+        """Count the current event as done; with ``processed=False`` it stays outstanding."""
         if processed:
             self.done = done = self.done + 1
             number_call(done)
             if self.waiters:
-                self._tell()
+                self._resolve_waiters()
             gate = self.gate
             if gate.watching:
                 if gate.follower is not None:
@@ -208,20 +209,20 @@ class SessionLane(Lane):
 
 
 class JobLane(Lane):
-    """The lane of one job under `Order.JOB`; exists while it has work."""
+    """The lane of one job under `Order.JOB`; exists while it has outstanding events."""
 
     __slots__ = ("_events", "_head", "_later")
 
     def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         super().__init__(registration, gate)
         self._events: deque[Event] = deque()
-        # When the head came, and from which count on another moment holds: most lanes never
-        # live long enough for a second one.
+        # The arrival time of the head, and the counts at which later arrival times begin. Most
+        # lanes end before a second one is needed.
         self._head = 0.0
         self._later: list[tuple[int, float]] | None = None
 
     def add(self, event: Event, now: float) -> None:
-        """Take one event."""
+        """Accept one event."""
         if self.taken == self.done:
             self._head = now
         elif now != (self._later[-1][1] if self._later else self._head):
@@ -231,13 +232,13 @@ class JobLane(Lane):
         self._events.append(event)
 
     def finish(self) -> None:
-        """The oldest event is done."""
+        """Count the oldest event as done."""
         event = self._events.popleft()
         self.done += 1
         if self._later and self._later[0][0] <= self.done:
             self._head = self._later.pop(0)[1]
         if self.waiters:
-            self._tell()
+            self._resolve_waiters()
         if self.gate.follower is not None:
             self.gate.follower(event)
 
@@ -247,5 +248,5 @@ class JobLane(Lane):
     def since(self) -> float | None:
         return self._head if self._events else None
 
-    def give_up(self) -> None:
+    def clear_events(self) -> None:
         self._events.clear()

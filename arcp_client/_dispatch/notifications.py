@@ -24,14 +24,14 @@ _log = logging.getLogger("arcp_client.dispatch")
 
 
 class Notifications(Observable[Event]):
-    """``client.notifications``: hot, in arrival order, each observer on its own (D4).
+    """``client.notifications``: hot, in arrival order, with independent observers (D4).
 
-    An operator of `arcp_client.rx` keeps its event outstanding until its handler ended. Through
-    other operators, and for plain observers, an event is done when ``on_next`` returned.
+    An operator of `arcp_client.rx` keeps an event outstanding until its handler has ended. For
+    other operators and plain observers, an event is processed when ``on_next`` has returned.
 
     Args:
         observed: called at every subscription.
-        gate: told when an event that was held is done.
+        gate: gets the progress of the observers.
     """
 
     def __init__(self, observed: Callable[[], None], gate: ReaderGate) -> None:
@@ -112,7 +112,7 @@ class Notifications(Observable[Event]):
             gate.progress()
 
     async def drained(self) -> None:
-        """Wait until the operators of `arcp_client.rx` behind it hold no event."""
+        """Wait until no operator of `arcp_client.rx` holds an event."""
         if self._pending:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drained.append(future)
@@ -135,7 +135,7 @@ class Notifications(Observable[Event]):
         return next((when for _, when in self._pending.values()), None)
 
     def end(self, error: Exception | None) -> None:
-        """Complete, or fail, every observer; later ones too."""
+        """End every present and later observer, with an error if one is given."""
         if self._ended:
             return
         self._ended = True
@@ -170,13 +170,13 @@ class _Observer:
 
     def next(self, event: Event) -> None:
         if self._on_next is not None:
-            # A copy: an observer may cause the next event while it is told of this one.
+            # A copy, because an observer may cause the next event during this call.
             self._context.copy().run(self._on_next, event)
 
     def end(self, error: Exception | None) -> None:
         try:
             self._context.copy().run(self._finish, error)
-        except BaseException as failure:  # noqa: BLE001  nobody is behind it
+        except BaseException as failure:  # noqa: BLE001  an observer is user code
             pass_on(failure)
             _log.exception("an observer failed in its terminal event")
 

@@ -12,15 +12,15 @@ __all__ = ["ReaderGate"]
 
 
 class ReaderGate(Protocol):
-    """Lets the reader go on when consumers make progress.
+    """Lets the reader continue when consumers make progress.
 
     Attributes:
-        watching: progress is to be reported.
+        watching: ``follower`` or `progress` must be called for processed events.
         progress_wanted: the reader waits until consumers have caught up.
-        heavy: it is bytes that they are behind by, so that every event counts.
-        low: events outstanding at which the reader goes on.
-        check_loop: raises unless the caller is in the client's event loop.
-        follower: told of every event that is done.
+        heavy: the consumers are behind in bytes, so that every processed event counts.
+        low: number of outstanding events at which the reader continues.
+        check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
+        follower: called with every processed event.
     """
 
     watching: bool
@@ -33,7 +33,7 @@ class ReaderGate(Protocol):
     def check_loop(self) -> Callable[[], None]: ...
 
     def progress(self) -> None:
-        """An event is done."""
+        """Report that events were processed."""
 
     async def wait_for(self, future: asyncio.Future[Any], *, result: bool = False) -> None:
-        """Wait for a future that only the link can resolve."""
+        """Wait for a future that an event resolves."""

@@ -40,23 +40,23 @@ class Registration:
     """A handler that was registered with ``client.on`` or ``client.subscribe``.
 
     Its handlers run one at a time (`Order.SESSION`) or one at a time for each job (`Order.JOB`),
-    in arrival order, beside every other registration.
+    in arrival order, concurrently with all other registrations.
 
     Attributes:
-        name: the handler's, for messages.
+        name: the handler's name, for messages.
     """
 
     name: str
 
     @property
     def lag(self) -> int:
-        """Events that wait here or are being handled."""
+        """The number of events that wait or are being handled."""
         raise NotImplementedError
 
     def dispose(self) -> None:
-        """Take no more events; the running handler is cancelled, waiting events are dropped.
+        """Accept no more events, cancel the running handler and drop waiting events.
 
-        Called inside its own handler, that handler runs on to its end. Idempotent.
+        Called inside its own handler, it lets that handler run to its end. Idempotent.
 
         Raises:
             LocalProtocolError: called outside the client's event loop.
@@ -65,7 +65,7 @@ class Registration:
 
 
 class HandlerRegistration(Registration):
-    """A registration as the client sees it: a consumer of the fan-out."""
+    """The consumer of the fan-out behind a `Registration`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class HandlerRegistration(Registration):
         self._failed = failed
         self._ended = ended
         self._timeout = timeout
-        # Handlers see what the code that registered them saw, not what called connect() (D19).
+        # Handlers run in the context of the code that registered them, not of connect() (D19).
         self._context = contextvars.copy_context()
         self._admits = event_filter.by_class
         self._exact = event_filter.exact
@@ -101,7 +101,7 @@ class HandlerRegistration(Registration):
         self._by_job: dict[str | None, JobLane] = {}
         self._taken = 0
         self._done = 0
-        self._behind: deque[tuple[Event, float]] = deque()
+        self._held: deque[tuple[Event, float]] = deque()
 
     # -- for users
 
@@ -119,12 +119,12 @@ class HandlerRegistration(Registration):
         for lane in self.lanes:
             lane.abandon()
         self._by_job.clear()
-        self._behind.clear()
+        self._held.clear()
         self._done = self._taken
         self._gate.progress()
 
     def freeze(self) -> None:
-        """Run no more handlers, and count what is not handled as not processed, for good."""
+        """Run no more handlers; outstanding events stay unprocessed."""
         if not self._frozen:
             self._frozen = True
             self._halt()
@@ -148,7 +148,7 @@ class HandlerRegistration(Registration):
             self._sink.feed(wanted)
         else:
             self._taken += len(wanted)
-            self._line_up(wanted, now)
+            self._add_ordered(wanted, now)
 
     def takes(self, gap: Gap) -> bool:
         return not self._frozen and self.event_filter.matches(gap)
@@ -167,7 +167,7 @@ class HandlerRegistration(Registration):
 
     @property
     def lanes(self) -> Iterator[Lane]:
-        """The lanes that have work."""
+        """The lanes with outstanding events, or the only lane."""
         if self._lane is not None:
             return iter((self._lane,))
         return iter(tuple(self._by_job.values()))
@@ -175,31 +175,31 @@ class HandlerRegistration(Registration):
     def waiting(self) -> Iterator[Event]:
         for lane in self.lanes:
             yield from lane.waiting()
-        for event, _ in self._behind:
+        for event, _ in self._held:
             yield event
 
     def oldest(self, session_id: str) -> int | None:
         heads = [_first(lane.waiting(), session_id) for lane in self.lanes]
-        heads.append(_first((event for event, _ in self._behind), session_id))
+        heads.append(_first((event for event, _ in self._held), session_id))
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
         moments = [lane.since() for lane in self.lanes]
-        if self._behind:
-            moments.append(self._behind[0][1])
+        if self._held:
+            moments.append(self._held[0][1])
         return min((moment for moment in moments if moment is not None), default=None)
 
     # -- for results
 
     def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes that still have events of a job, each with the count it must come to."""
+        """The lanes with outstanding events of a job, each with the count that they need."""
         for lane in self.lanes:
             count = lane.last_of(job_id)
             if count is not None:
                 yield lane, count
 
     def drains(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this task is one that runs the handlers themselves."""
+        """Whether this task runs the handlers itself."""
         return self._sink is not None and task is not None and self._sink.runs_in(task)
 
     # -- running handlers
@@ -208,13 +208,13 @@ class HandlerRegistration(Registration):
         sink: HandlerSink[Event, Any]
         if self._lane is not None:
             options = Options(self._handler, self._on_error, item_timeout=self._timeout)
-            sink = Serial(options, Downstream(on_error=self._cut_off))
-            sink.inbox = cast("Inbox", self._lane)  # it behaves as one, and counts what is done
+            sink = Serial(options, Downstream(on_error=self._interrupted))
+            sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
             self._lane.attach(sink)
         else:
             options = Options(self._in_lane(), self._on_error, item_timeout=self._timeout)
-            sink = Keyed(_job_of, options, Downstream(self._finished, self._cut_off))
-        # A handler may cancel the task it runs in; the client disposes of its lanes when it ends.
+            sink = Keyed(_job_of, options, Downstream(self._finished, self._interrupted))
+        # A handler may cancel its own task; the client disposes of the lanes when it ends.
         sink.outlives_cancel = True
         return sink
 
@@ -223,31 +223,31 @@ class HandlerRegistration(Registration):
         if outcome is not None:
             await outcome
         if self._frozen:
-            raise asyncio.CancelledError  # tells the operator that the event is not done
+            raise asyncio.CancelledError  # so that the operator counts the event as unprocessed
         if self._lane is None and not self._disposed:
             self._finished(event)
 
-    def _cut_off(self, error: Exception) -> None:
-        """Somebody cancelled the task that runs the handlers: nothing is handled here any more."""
+    def _interrupted(self, error: Exception) -> None:
+        """Dispose of the registration, because the task of its handlers was cancelled."""
         _log.warning("handler %s is not called any more: %s", self.name, error)
         self.dispose()
 
     # -- Order.JOB
 
-    def _line_up(self, events: list[Event], now: float) -> None:
-        """Give events to their lanes, as far as none that belongs to no lane is in the way."""
-        if self._behind:
-            self._behind.extend((event, now) for event in events)
+    def _add_ordered(self, events: list[Event], now: float) -> None:
+        """Add events to their lanes, up to the first one that must wait for all lanes."""
+        if self._held:
+            self._held.extend((event, now) for event in events)
             return
         for at, event in enumerate(events):
             if _concerns_all(event):
-                self._enter(events[:at], now)
-                self._behind.extend((event, now) for event in events[at:])
-                self._go_on()
+                self._add(events[:at], now)
+                self._held.extend((event, now) for event in events[at:])
+                self._release_waiting()
                 return
-        self._enter(events, now)
+        self._add(events, now)
 
-    def _enter(self, events: list[Event], now: float) -> None:
+    def _add(self, events: list[Event], now: float) -> None:
         lanes = self._by_job
         for event in events:
             lane = lanes.get(event.job_id)
@@ -257,18 +257,18 @@ class HandlerRegistration(Registration):
         if events and self._sink is not None:
             self._sink.feed(events)
 
-    def _go_on(self) -> None:
-        """All lanes are done: the event that waited for that, or all up to the next such one."""
-        while self._behind and not self._by_job:
-            event, now = self._behind.popleft()
+    def _release_waiting(self) -> None:
+        """Add waiting events when all lanes are done: one for all lanes, or those before it."""
+        while self._held and not self._by_job:
+            event, now = self._held.popleft()
             together = [event]
             if not _concerns_all(event):
-                while self._behind and not _concerns_all(self._behind[0][0]):
-                    together.append(self._behind.popleft()[0])
-            self._enter(together, now)
+                while self._held and not _concerns_all(self._held[0][0]):
+                    together.append(self._held.popleft()[0])
+            self._add(together, now)
 
     def _in_lane(self) -> Callable[[Event], Awaitable[Event]]:
-        """The handler, in the lane of its event's job."""
+        """Wrap the handler so that it runs in the lane of its event's job."""
 
         async def in_lane(event: Event) -> Event:
             set_lane(self._by_job[event.job_id])
@@ -277,7 +277,7 @@ class HandlerRegistration(Registration):
                 await result
             return event
 
-        in_lane.__qualname__ = self.name  # in messages it is the user's
+        in_lane.__qualname__ = self.name  # messages name the user's handler
         return in_lane
 
     def _finished(self, event: Event) -> None:
@@ -288,8 +288,8 @@ class HandlerRegistration(Registration):
         lane.finish()
         if lane.done == lane.taken:
             del self._by_job[event.job_id]
-            if self._behind and not self._by_job:
-                self._go_on()
+            if self._held and not self._by_job:
+                self._release_waiting()
         if self._gate.progress_wanted:
             lane.report_progress(self.outstanding)
 
@@ -299,7 +299,7 @@ def _job_of(event: Event) -> str | None:
 
 
 def _concerns_all(event: Event) -> bool:
-    """Whether it has its place between all that came before and all that came after it (D2)."""
+    """Whether the event is ordered relative to the events of all lanes (D2)."""
     return event.job_id is None or isinstance(event, Gap)
 
 

@@ -21,16 +21,16 @@ _ALL_BYTES = 16 * 1024 * 1024
 
 
 class ReplayMemory:
-    """What all jobs of one client keep together.
+    """Limits the bytes that the replay buffers of one client keep together.
 
-    Nobody keeps an exact account of every event. What came is added up; when that could be too
-    much, everything is weighed, and the oldest is dropped with some room to spare.
+    An upper bound of the bytes is tracked. When it exceeds the limit, the buffers are measured,
+    and the oldest events are dropped until they take three quarters of the limit.
 
     Args:
         limit: bytes that may be kept.
 
     Attributes:
-        listened: whatever has iterators.
+        listened: the streams with iterators.
     """
 
     def __init__(self, limit: int = _ALL_BYTES) -> None:
@@ -40,11 +40,11 @@ class ReplayMemory:
         self._buffers: weakref.WeakSet[ReplayBuffer] = weakref.WeakSet()
 
     def share(self, replay_buffer: ReplayBuffer) -> None:
-        """It counts as well."""
+        """Add a buffer to those that share the limit."""
         self._buffers.add(replay_buffer)
 
-    def came(self, size: int) -> None:
-        """So many bytes of events came."""
+    def add(self, size: int) -> None:
+        """Count bytes of arriving events, and enforce the limit."""
         self._at_most += size
         if self._at_most > self._limit:
             self._weigh()
@@ -59,15 +59,15 @@ class ReplayMemory:
 
 
 class ReplayBuffer:
-    """The last events of one job; what is no longer kept becomes one `Gap` in front.
+    """The last events of one job. A `Gap` before them replaces earlier events.
 
     Args:
-        memory: whose limit it shares.
-        events: how many are kept.
-        bytes_: how many bytes of them.
+        memory: the limit that all buffers share.
+        events: number of events to keep.
+        bytes_: bytes to keep.
 
     Attributes:
-        touched: grows with each event that comes to any job.
+        touched: logical time of the last event; increases with each batch of any job.
     """
 
     __slots__ = ("__weakref__", "_bytes", "_first", "_kept", "_limit", "_total", "touched")
@@ -79,8 +79,8 @@ class ReplayBuffer:
     ) -> None:
         self._kept: deque[Event] = deque(maxlen=events)
         self._limit = bytes_
-        # None as long as no frame is larger than the limits' quotient: then their number is
-        # bound enough, and nothing is weighed.
+        # None while no frame is larger than the quotient of the limits: then the limit of events
+        # implies the limit of bytes, and nothing is measured.
         self._bytes: int | None = None
         self._first: int | None = None
         self._total = 0
@@ -89,11 +89,11 @@ class ReplayBuffer:
             memory.share(self)
 
     def extend(self, events: list[Event], largest: int) -> None:
-        """Keep events, and forget the oldest beyond the bounds.
+        """Add events, and drop the oldest beyond the limits.
 
         Args:
-            events: what came, oldest first.
-            largest: bytes of the largest of them, or more.
+            events: the events, oldest first.
+            largest: bytes of the largest event, or more.
         """
         ReplayBuffer._clock += 1
         self.touched = ReplayBuffer._clock
@@ -119,16 +119,16 @@ class ReplayBuffer:
         self._bytes = held
 
     def incomplete(self) -> None:
-        """More came than what was given to it: what is kept begins with a `Gap`."""
+        """Record that earlier events are missing, so that the replay begins with a `Gap`."""
         self._first = None
         self._total += 1
 
     def weigh(self) -> int:
-        """Bytes that are kept."""
+        """The bytes of the kept events."""
         return sum(sizes(self._kept))
 
     def forget(self, bytes_: int) -> int:
-        """Forget so many bytes, or all; gives how many."""
+        """Drop the oldest events until that many bytes are freed; return the freed bytes."""
         freed = 0
         while self._kept and freed < bytes_:
             freed += self._kept.popleft().size
@@ -137,11 +137,11 @@ class ReplayBuffer:
         return freed
 
     def limit(self, events: int = _EVENTS) -> None:
-        """Keep fewer from now on, or as many as usual."""
+        """Change the number of events to keep."""
         self._kept = deque(self._kept, maxlen=events)
 
     def replay(self, job_id: str) -> Iterator[Event]:
-        """What is kept, behind a `Gap` for what is not."""
+        """Iterate over the kept events, after a `Gap` for dropped ones."""
         kept = tuple(self._kept)
         if self._total > len(kept):
             oldest = kept[0].seq if kept else None

@@ -1,4 +1,4 @@
-"""Reports registrations that fall behind, once for each time that they do."""
+"""Reports registrations that fall behind, once for each episode."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from arcp_client._dispatch.registration import HandlerRegistration
 __all__ = ["SLOW_AFTER", "Episode", "SlowConsumers"]
 
 SLOW_AFTER = 0.1
-"""Seconds."""
+"""Seconds that the oldest event must wait before a registration counts as slow."""
 
 
 class Episode(NamedTuple):
-    """A registration has come so far behind that it holds up the reader.
+    """A registration that is so far behind that the reader pauses.
 
     Attributes:
-        registration: which.
-        events: how many wait in it.
-        seconds: since the oldest of them came.
+        registration: the registration.
+        events: number of its outstanding events.
+        seconds: time since the arrival of the oldest one.
     """
 
     registration: HandlerRegistration
@@ -31,13 +31,14 @@ class Episode(NamedTuple):
 class SlowConsumers:
     """Watches the registrations of one client.
 
-    An episode begins when as many events wait as stop the reader, and the oldest of them does so
-    for `SLOW_AFTER`: a burst alone is none. It ends when the reader may go on.
+    An episode begins when the outstanding events reach the soft limit, at which the reader pauses,
+    and the oldest has waited for `SLOW_AFTER`, so a short burst does not count. It ends at half of
+    the soft limit, at which the reader may continue.
 
     Args:
-        soft: where one begins.
-        registrations: whom to watch.
-        tell: told of each episode.
+        soft: the soft limit, in events.
+        registrations: the registrations to watch.
+        tell: called with each new episode.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class SlowConsumers:
         self._tell = tell
         self._slow: list[HandlerRegistration] = []
 
-    def look(self) -> None:
-        """Look again."""
+    def check(self) -> None:
+        """Check the registrations for new and ended episodes."""
         if self._slow:
             self._slow = [one for one in self._slow if one.outstanding > self._low]
         for registration in self._registrations:

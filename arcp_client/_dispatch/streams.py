@@ -1,7 +1,7 @@
-"""Async iterators over the events of one job, with its recent past, or of the whole session (D8).
+"""Async iterators over the events of one job, replay buffer included, or of the session (D8).
 
-An item counts as processed when the iterator is asked for the next one. Iterators are held weakly:
-a loop that is left with ``break`` unregisters them.
+An item counts as processed when the next one is requested. The client holds iterators weakly, so
+leaving a loop with ``break`` unregisters its iterator.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ E = TypeVar("E", bound=Event)
 
 
 class EventIterator(AsyncIterator[E], Generic[E]):
-    """Independent iterator over events; each one gets every event that it wants.
+    """An iterator over events. Iterators are independent: each gets every event that matches.
 
-    Made by ``events()`` of a client or a job, and by ``async for event in job``. Use it from one
-    task at a time. Asking for the next item says that the last one is done with. One over a job
-    begins with what is kept of the job's past and ends after its terminal event; one over the
-    session begins now. Leaving the loop ends it: nothing is kept for one that nobody refers to.
+    Made by ``events()`` of a client or a job, and by ``async for event in job``. Use it in one task
+    at a time. Requesting the next item marks the previous one as processed. An iterator over a job
+    begins with the job's replay buffer and ends after its terminal event; an iterator over the
+    session begins with the next event. An iterator that is no longer referenced ends.
 
     Raises:
-        ArcpError: from the iteration, when the client is closed: ClientClosed, or why it ended.
+        ArcpError: from the iteration, after the client has ended: ClientClosed, or the reason.
         LocalProtocolError: from the iteration, in another event loop than the client's.
     """
 
@@ -41,20 +41,20 @@ class EventIterator(AsyncIterator[E], Generic[E]):
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Take no more events. Idempotent; a waiting ``anext`` ends, from any task."""
+        """End the iterator. Idempotent, from any task; a waiting ``anext`` ends."""
         raise NotImplementedError
 
 
 class Iteration(EventIterator[E], Generic[E]):
-    """An iterator as those see it that feed it.
+    """The implementation of `EventIterator`, with the methods that feed it.
 
     Args:
-        event_filter: which events it wants.
-        until_terminal: it ends after a terminal event.
-        gate: told when it is read.
+        event_filter: selects the events.
+        until_terminal: end after a terminal event.
+        gate: gets the progress.
 
     Attributes:
-        pulls: how often it was asked for an item.
+        pulls: number of requested items.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Iteration(EventIterator[E], Generic[E]):
             self._ended = True
             self._error = None
             self._queue.clear()
-        return event  # type: ignore[return-value]  # the filter saw to its class
+        return event  # type: ignore[return-value]  # the filter checked the class
 
     async def _arrival(self) -> None:
         if self._waiter is not None:
@@ -135,15 +135,15 @@ class Iteration(EventIterator[E], Generic[E]):
 
     @property
     def open(self) -> bool:
-        """Whether it still takes events."""
+        """Whether the iterator has not ended."""
         return not self._ended
 
     def remember(self, events: Iterable[Event]) -> None:
-        """Begin with what came before it was made; that does not count as waiting for it."""
+        """Begin with earlier events, which do not count as outstanding."""
         self._past.extend(event for event in events if self._wants(event))
 
     def extend(self, events: list[Event], now: float) -> None:
-        """Take those events that are wanted."""
+        """Queue the events that match."""
         if self._ended:
             return
         admits = self._admits
@@ -154,8 +154,8 @@ class Iteration(EventIterator[E], Generic[E]):
         if not wanted:
             return
         if self._overflow is not None:
-            wanted = self._beyond(wanted)
-        self.since()  # forgets what is of no more interest
+            wanted = self._extend_gap(wanted)
+        self.since()  # drops obsolete arrival times
         self._moments.append((self._came, now))
         self._came += len(wanted)
         self._queue.extend(wanted)
@@ -172,17 +172,16 @@ class Iteration(EventIterator[E], Generic[E]):
             self._wake()
 
     def cut(self) -> None:
-        """Drop what waits, since nobody asks for it: a `Gap` stands for it from now on.
+        """Replace the queued events by a `Gap`, because no item is requested.
 
-        It also stands for what follows, up to the next time that somebody asks, but for a
-        terminal event.
+        The gap also covers later events, except a terminal event, until the next request.
         """
         if self._queue:
             dropped, self._queue = list(self._queue), deque()
-            self._queue.extend(self._beyond(dropped))
+            self._queue.extend(self._extend_gap(dropped))
 
-    def _beyond(self, events: list[Event]) -> list[Event]:
-        """Events in, those that are kept all the same out; the gap covers the others."""
+    def _extend_gap(self, events: list[Event]) -> list[Event]:
+        """Extend the gap over events, and return the terminal ones, which are kept."""
         dropped = [event for event in events if not event.terminal]
         if dropped:
             first, last = dropped[0], dropped[-1]
@@ -202,13 +201,13 @@ class Iteration(EventIterator[E], Generic[E]):
             self._waiter.set_result(None)
 
     def waiting(self) -> Iterator[Event]:
-        """What it took and is not done with."""
+        """The outstanding events."""
         if self._current is not None:
             yield self._current
         yield from self._queue
 
     def since(self) -> float | None:
-        """When the oldest of these came."""
+        """Arrival time of the oldest outstanding event."""
         moments = self._moments
         done = self._came - self.outstanding
         while len(moments) > 1 and moments[1][0] <= done:
@@ -217,7 +216,7 @@ class Iteration(EventIterator[E], Generic[E]):
 
     @property
     def outstanding(self) -> int:
-        """How many events it took and is not done with."""
+        """The number of outstanding events."""
         return len(self._queue) + (self._current is not None)
 
 
@@ -227,7 +226,7 @@ class Tap:
     It holds its iterators weakly.
 
     Args:
-        gate: told when an iterator went away and what it held is done.
+        gate: gets the progress when an iterator is collected and its events count as processed.
     """
 
     def __init__(self, gate: ReaderGate | None = None) -> None:
@@ -237,7 +236,7 @@ class Tap:
         self._error: Callable[[], BaseException] | None = None
 
     def add(self, iterator: Iteration[Event]) -> None:
-        """Every later event goes to it as well."""
+        """Push every later event to an iterator."""
         if self._ended:
             iterator.end(self._error)
             return
@@ -254,7 +253,7 @@ class Tap:
 
     @property
     def listening(self) -> bool:
-        """Whether there is anybody to push to."""
+        """Whether there are iterators."""
         return bool(self._iterators)
 
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
@@ -262,7 +261,7 @@ class Tap:
             iterator.extend(events, now)
 
     def end(self, error: Callable[[], BaseException] | None = None) -> None:
-        """End every iterator, now and later."""
+        """End every present and later iterator."""
         if self._ended:
             return
         self._ended = True
@@ -271,7 +270,7 @@ class Tap:
             iterator.end(error)
 
     def iterators(self) -> list[Iteration[Event]]:
-        """Those that are still referenced."""
+        """The iterators that are still referenced."""
         return [it for ref in self._iterators if (it := ref()) is not None]
 
     @property

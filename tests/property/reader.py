@@ -212,7 +212,9 @@ class Reader:
         self._unanswered: deque[str] = deque()
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.hub = Hub(buffer=buffer, timeouts=Timeouts(stall=STALL), asked=lambda: self.asked > 0)
+        self.hub = Hub(
+            buffer=buffer, timeouts=Timeouts(stall=STALL), request_pending=lambda: self.asked > 0
+        )
         self.back_pressure = self.hub.back_pressure
         self.link = Link(self.hub)
         self.ingress = _NotedIngress(

@@ -141,7 +141,7 @@ def test_s20_names_and_texts_within_a_value_are_whole_too(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("chunks", "why"),
     [
-        ([chunk(0, data="a"), chunk(0, data="b")], "came twice, with different contents"),
+        ([chunk(0, data="a"), chunk(0, data="b")], "arrived twice, with different contents"),
         ([chunk(0, data="a"), chunk(1, data="b", result_id="s")], "chunks of two results"),
         ([chunk(0, data="a", encoding="base64")], "cannot be decoded"),
         ([chunk(0, data="a", encoding="rot13")], "unknown encoding"),

@@ -27,7 +27,7 @@ class Hub(EventMethods):
         buffer: Buffer = Buffer(),  # noqa: B008
         timeouts: Timeouts = Timeouts(),  # noqa: B008
         handler_timeout: float | None = None,
-        asked: Callable[[], bool] = lambda: False,
+        request_pending: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(
             Consumers(
@@ -44,7 +44,7 @@ class Hub(EventMethods):
                     dialect=None,
                     handler_timeout=handler_timeout,
                 ),
-                asked=asked,
+                request_pending=request_pending,
                 held=lambda: 0,
                 active=lambda: None,
                 check_loop=lambda: None,
@@ -77,7 +77,7 @@ class Hub(EventMethods):
             own_call=self._consumers.own_call,
             chunk_log=lambda _: None,
             exact_sizes=lambda: False,
-            lossy=lambda: False,
+            may_have_lost_events=lambda: False,
             cancel=nothing,
             unwatch=nothing,
         )

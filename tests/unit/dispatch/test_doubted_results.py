@@ -19,7 +19,7 @@ def assembled(
         more = not (last and number == len(texts) - 1)
         assembler.add(ResultChunk(result_id="r", chunk_seq=number, data=text, more=more))
     if doubted:
-        assembler.doubt()
+        assembler.mark_lossy()
     return assembler
 
 
