@@ -11,12 +11,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, TypeVar
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from typing import Any, Generic, TypeVar, cast
 
 from arcp_client._deadline import Deadline
 
-__all__ = ["TaskOwner", "as_exception", "cancel_and_wait", "is_elsewhere", "pass_on", "start"]
+__all__ = [
+    "TaskOwner",
+    "as_exception",
+    "cancel_and_wait",
+    "in_context",
+    "is_elsewhere",
+    "pass_on",
+    "start",
+]
 
 T = TypeVar("T")
 
@@ -64,6 +73,35 @@ class _Beginning(Generic[T]):
     def closed(self, _task: asyncio.Task[T]) -> None:
         """Close the coroutine; a task that is cancelled before its first step never does."""
         self._coro.close()
+
+
+async def in_context(context: contextvars.Context, awaitable: Awaitable[T]) -> T:
+    """Await in another context, in the caller's task: every step runs in that context."""
+    return await _steps_in(context, _awaited(awaitable))
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+@types.coroutine
+def _steps_in(context: contextvars.Context, coro: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    step: Callable[[Any], Any] = coro.send
+    value: Any = None
+    try:
+        while True:
+            try:
+                awaited = context.run(step, value)
+            except StopIteration as end:
+                return cast(T, end.value)
+            try:
+                step, value = coro.send, (yield awaited)
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001  # it goes to where the coroutine waits
+                step, value = coro.throw, error
+    finally:
+        context.run(coro.close)
 
 
 def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None:

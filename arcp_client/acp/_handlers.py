@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -21,7 +22,13 @@ D = TypeVar("D", bound=Update)
 
 
 class UpdateRegistration:
-    """One handler's registration; ``dispose`` ends it."""
+    """One handler's registration; ``dispose`` ends it.
+
+    Attributes:
+        handler: the function.
+        kinds: of updates that it receives.
+        context: that of the registration; each call runs in a copy.
+    """
 
     def __init__(
         self, handlers: Handlers, handler: Handler, kinds: tuple[type[Update], ...]
@@ -29,6 +36,8 @@ class UpdateRegistration:
         self._handlers = handlers
         self.handler = handler
         self.kinds = kinds
+        # Handlers see what the code that registered them saw (D19).
+        self.context = contextvars.copy_context()
 
     def dispose(self) -> None:
         """The handler receives no more updates; a running call is not interrupted. Idempotent."""
@@ -164,7 +173,8 @@ class Listening:
         Handlers run one after another, in the order of the updates, and for one update in the
         order of registration, those of the client before those of the session. If a handler
         raises, the error is reported and the next handler runs. A handler may be sync or async; a
-        sync handler that blocks stops the event loop. For more than four kinds, use `subscribe`.
+        sync handler that blocks stops the event loop. It runs in the context (``contextvars``) of
+        its registration. For more than four kinds, use `subscribe`.
         """
         return self._handlers.on(kinds)
 

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePath
 from types import TracebackType
@@ -15,11 +17,12 @@ from typing import Any, TypeVar, cast
 
 from arcp_client import _arguments as check
 from arcp_client._deadline import SLACK, Deadline
-from arcp_client._tasks import TaskOwner
+from arcp_client._tasks import TaskOwner, in_context
 from arcp_client.acp import schema
 from arcp_client.acp._connection.agent_requests import Route
 from arcp_client.acp._connection.connection import AgentConnection
-from arcp_client.acp._connection.hooks import ClientHooks
+from arcp_client.acp._connection.hooks import ClientHooks, Hook
+from arcp_client.acp._connection.lane import HERE
 from arcp_client.acp._decode import Misshapen, as_value
 from arcp_client.acp._handlers import Handlers, Listening
 from arcp_client.acp._session.content import usable_directories, usable_servers
@@ -68,7 +71,8 @@ class AcpClient(Listening):
 
     The agent leads a process group. Closing ends it and everything in that group; a process that
     has left the group (``setsid``, a daemon, a container) lives on. Where there are no process
-    groups (Windows), only the agent itself is ended.
+    groups (Windows), only the agent itself is ended. A client that is dropped without having been
+    closed is reported with a ResourceWarning, and its agent is killed (D20).
 
     Args:
         argv: the program and its arguments, or a connector that makes a link to an agent.
@@ -129,17 +133,27 @@ class AcpClient(Listening):
         self._hooks = ClientHooks()
         self._connection: AgentConnection | None = None
         self._services = Services(
-            session=self._known,
             policy=on_permission or deny,
             fs=fs,
             terminal=terminal,
             elicit=on_elicitation,
-            failed=lambda name, error: self._at().failed(name, error),
         )
         self._routes = self._services.routes()
 
     def __repr__(self) -> str:
-        return f"<AcpClient {self._name}>"
+        state = "not connected" if self._connection is None else self._connection.state
+        return f"<AcpClient {self._name} {state}>"
+
+    def __del__(
+        self,
+        _warn: Callable[..., None] = warnings.warn,
+        _log: logging.Logger = _log,
+    ) -> None:
+        connection = getattr(self, "_connection", None)  # the arguments may have been refused
+        if connection is not None and connection.state == "connected":
+            _warn(f"{self!r} was dropped without close()", ResourceWarning, source=self)
+            _log.warning("%r was dropped without close(), which ends its agent", self)
+            connection.abandon(None if self._terminal is None else self._terminal.close)
 
     # ------------------------------------------------------------------ beginning and end
 
@@ -177,6 +191,7 @@ class AcpClient(Listening):
             name=self._name,
             cwd=self._cwd,
         )
+        self._services.connection = connection
         connection.peer.start()
         try:
             await self._initialize(connection, transport)
@@ -275,13 +290,13 @@ class AcpClient(Listening):
     def on_error(self, hook: F) -> F:
         """Call a function with each HandlerError: it wraps what a handler or a service raised."""
         check.a_function("the hook of on_error", hook, sync=True)
-        self._hooks.error.append(hook)
+        self._hooks.error.append(Hook(hook))
         return hook
 
     def on_strange(self, hook: F) -> F:
         """Call a function with a RemoteProtocolError for each line that was skipped."""
         check.a_function("the hook of on_strange", hook, sync=True)
-        self._hooks.strange.append(hook)
+        self._hooks.strange.append(Hook(hook))
         return hook
 
     def on_closed(self, hook: F) -> F:
@@ -291,7 +306,7 @@ class AcpClient(Listening):
         that wait for the agent fail at once.
         """
         check.a_function("the hook of on_closed", hook, sync=True)
-        self._hooks.closed.append(hook)
+        self._hooks.closed.append(Hook(hook))
         return hook
 
     def on_request(self, method: str) -> Callable[[F], F]:
@@ -306,9 +321,13 @@ class AcpClient(Listening):
 
         def register(function: F) -> F:
             check.a_function("what serves a request", function)
+            served = cast(Callable[[Any], Awaitable[Any]], function)
+            registered = contextvars.copy_context()
 
             async def serve(params: Any, _: str | None) -> Any:
-                return await cast(Callable[[Any], Awaitable[Any]], function)(params)
+                context = registered.copy()
+                context.run(HERE.set, HERE.get())
+                return await in_context(context, context.run(served, params))
 
             self._routes[method] = Route(serve)
             return function
@@ -321,7 +340,7 @@ class AcpClient(Listening):
 
         def register(function: F) -> F:
             check.a_function("what is told of a notification", function, sync=True)
-            self._hooks.notification[method] = function
+            self._hooks.notification[method] = Hook(function)
             return function
 
         return register

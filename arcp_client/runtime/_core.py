@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from arcp_client._security import WrongTokens
-from arcp_client._tasks import TaskOwner, is_elsewhere
+from arcp_client._tasks import TaskOwner, is_elsewhere, start
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
@@ -83,6 +83,7 @@ class Core:
         self._opening = asyncio.Lock()
         self._opened = not event_log.durable
         self._damaged: StorageError | None = None
+        self._closing: asyncio.Task[None] | None = None  # kept until it has ended
         self._journal = Journal(event_log, self.tasks, limits.journal_bytes)
         journal = self._journal if event_log.durable else None
         self._keys = IdempotencyKeys(
@@ -281,6 +282,31 @@ class Core:
         await self.vault.revoke(job.id, list(job.credentials))
 
     # ------------------------------------------------------------------------ closing
+
+    @property
+    def state(self) -> str:
+        """In a few words: whether it was begun or closed, and how many jobs are open."""
+        if self.closed:
+            return "closed"
+        jobs = len(self.jobs.open())
+        return "new" if self._home is None else f"open, {jobs} job{'' if jobs == 1 else 's'}"
+
+    @property
+    def holds_something(self) -> bool:
+        """Whether it must be closed: it has open jobs, or an event log in a file."""
+        if self.closed or self._home is None or self._home.is_closed():
+            return False
+        return (self._event_log.durable and self._opened) or bool(self.jobs.open())
+
+    def abandon(self) -> None:
+        """The runtime was dropped: close it, from any thread."""
+        if self._home is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._home.call_soon_threadsafe(self._abandon)
+
+    def _abandon(self) -> None:
+        if not self.closed:
+            self._closing = start(self.close(0.0), name=f"runtime {self._identity.name}:close")
 
     async def close(self, timeout: float) -> None:
         """No new jobs, an end for the running ones, their terminals sent, links ended."""

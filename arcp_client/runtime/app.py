@@ -17,6 +17,8 @@
 from __future__ import annotations
 
 import contextvars
+import logging
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from ssl import SSLContext
 from types import TracebackType
@@ -61,7 +63,9 @@ class Runtime:
 
     A ``Client`` in the same process takes the runtime itself as its target. It needs no ``async
     with`` for that; a runtime without connections and running jobs owns no task and no socket.
-    It lives in the event loop that uses it first: what another one asks is refused.
+    It lives in the event loop that uses it first: what another one asks is refused. A runtime that
+    is dropped without `close` while it has open jobs, or an event log in a file, is reported with
+    a ResourceWarning and closed (D20).
 
     Args:
         name: the runtime's name in the welcome.
@@ -140,7 +144,18 @@ class Runtime:
         )
 
     def __repr__(self) -> str:
-        return f"<Runtime {self._name}>"
+        return f"<Runtime {self._name} {self._core.state}>"
+
+    def __del__(
+        self,
+        _warn: Callable[..., None] = warnings.warn,
+        _log: logging.Logger = logging.getLogger("arcp_client.runtime"),  # noqa: B008
+    ) -> None:
+        core = getattr(self, "_core", None)  # the arguments may have been refused
+        if core is not None and core.holds_something:
+            _warn(f"{self!r} was dropped without close()", ResourceWarning, source=self)
+            _log.warning("%r was dropped without close(), which ends it", self)
+            core.abandon()
 
     # ------------------------------------------------------------------------ agents
 

@@ -7,12 +7,13 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client._tasks import TaskOwner, in_context, pass_on
 
 
 def lazily(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
@@ -166,3 +167,63 @@ def test_nothing_asks_whether_a_transport_is_one_of_asyncios() -> None:
         and re.search(r"asyncio\.\w*(Transport|Server|Handle|Loop)\b", ast.unparse(call))
     ]
     assert asked == []
+
+
+# ------------------------------------------------------------------ another context
+
+cell: ContextVar[str] = ContextVar("cell", default="nowhere")
+
+
+def other(value: str) -> Context:
+    context = copy_context()
+    context.run(cell.set, value)
+    return context
+
+
+async def test_every_step_runs_in_the_other_context_and_in_the_callers_task() -> None:
+    seen: list[Any] = []
+
+    async def body() -> str:
+        for _ in range(2):
+            seen.append((cell.get(), asyncio.current_task()))
+            await asyncio.sleep(0)
+        cell.set("changed")
+        seen.append((cell.get(), await asyncio.create_task(child())))
+        return "done"
+
+    async def child() -> str:
+        return cell.get()
+
+    context = other("there")
+    assert await in_context(context, body()) == "done"
+    here = asyncio.current_task()
+    assert seen == [("there", here), ("there", here), ("changed", "changed")]
+    assert (cell.get(), context[cell]) == ("nowhere", "changed")
+
+
+async def test_errors_and_cancellations_pass_in_both_directions() -> None:
+    caught: list[str] = []
+
+    async def body() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            caught.append(cell.get())
+            raise ValueError from None
+
+    with pytest.raises(ValueError):  # noqa: PT011  it has no text
+        async with asyncio.timeout(0):
+            await in_context(other("there"), body())
+    assert caught == ["there"]
+
+
+async def test_whatever_can_be_awaited_is_awaited_in_the_other_context() -> None:
+    class Waits:
+        def __await__(self) -> Any:
+            yield from asyncio.sleep(0).__await__()
+            return cell.get()
+
+    assert await in_context(other("there"), Waits()) == "there"
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_result, 1)
+    assert await in_context(other("there"), future) == 1

@@ -8,10 +8,11 @@ Below it is `jsonrpc`; above it are the modules of `_session`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -325,6 +326,25 @@ class AgentConnection:
         self.hooks.tell(self.hooks.error, failure)
 
     # ------------------------------------------------------------------ the end
+
+    @property
+    def state(self) -> str:
+        """In one word or two: ``connected``, or why it is not."""
+        if self._closing is not None:
+            return "closed" if self._closing.done() else "closing"
+        if self.closed.get_loop().is_closed():
+            return "event loop ended"
+        return "connected" if self.peer.why is None else "agent ended"
+
+    def abandon(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        """The client was dropped: kill the agent and call ``end``, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self.closed.get_loop().call_soon_threadsafe(self._abandon, end)
+
+    def _abandon(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        self.kill("the client was dropped without close(): keep a reference to it")
+        if end is not None:
+            self.owner.spawn(end(), name="terminals")
 
     def kill(self, why: str) -> None:
         """Kill the agent; every waiting call fails with ``why``."""

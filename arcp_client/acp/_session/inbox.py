@@ -11,7 +11,7 @@ import inspect
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
-from arcp_client._tasks import pass_on
+from arcp_client._tasks import in_context, pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._connection.calls import Outcome
@@ -85,13 +85,15 @@ class SessionInbox(Generic[S]):
         limit = self._limit
         if handlers:
             inside = Inside(self.lane)
-            HERE.set(inside)
             task = asyncio.current_task()
             try:
                 for registration in handlers:
+                    context = registration.context.copy()
+                    context.run(HERE.set, inside)
                     try:
-                        result = registration.handler(update)
+                        result = context.run(registration.handler, update)
                         if type(result) is CoroutineType or inspect.isawaitable(result):
+                            result = in_context(context, result)
                             if limit is None:
                                 await result
                             else:

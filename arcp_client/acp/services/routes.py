@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from arcp_client._tasks import pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._connection.agent_requests import Route
+from arcp_client.acp._connection.connection import AgentConnection
 from arcp_client.acp._decode import as_json, decode
 from arcp_client.acp._session.inbox import SessionInbox
 from arcp_client.acp.errors import INVALID_PARAMS, Refusal
@@ -42,30 +43,29 @@ class Services:
     """The services of one client.
 
     Args:
-        session: the session of an id, if it is known.
         policy: decides on permissions.
         fs: serves files, or None.
         terminal: serves terminals, or None.
         elicit: asks the user, or None.
-        failed: told of a policy that raised; the agent is told that the answer is no.
+
+    Attributes:
+        connection: the connection that is served; set before the first request is read.
     """
+
+    connection: AgentConnection
 
     def __init__(
         self,
         *,
-        session: Callable[[str], SessionInbox[AcpSession] | None],
         policy: Policy,
         fs: FileSystem | None,
         terminal: Terminals | None,
         elicit: Elicit | None,
-        failed: Callable[[str, BaseException], None],
     ) -> None:
-        self._session = session
         self._policy = policy
         self._fs = fs
         self._terminal = terminal
         self._elicit = elicit
-        self._failed = failed
 
     def routes(self) -> dict[str, Route]:
         """The served methods and their routes."""
@@ -95,7 +95,9 @@ class Services:
     async def _permission(
         self, params: schema.RequestPermissionRequest, _: str | None
     ) -> schema.RequestPermissionResponse:
-        inbox = self._session(params.session_id)
+        inbox = cast(
+            "SessionInbox[AcpSession] | None", self.connection.sessions.get(params.session_id)
+        )
         call = (
             inbox.call(params.tool_call)
             if inbox is not None
@@ -110,7 +112,7 @@ class Services:
             return await decide(self._policy, request)
         except BaseException as error:  # noqa: BLE001  # a policy is user code, and yes is no default
             pass_on(error, task)
-            self._failed("the permission policy", error)
+            self.connection.failed("the permission policy", error)
             return await decide(lambda _: False, request)
 
     async def _read(
