@@ -2,7 +2,8 @@
 
 It loads clients and must not be what is measured: frames are encoded before a job is accepted, and
 written 64 at a time. A submit's input says what is wanted, ``{"events": N, "jobs": K}``; the events
-begin when K jobs were submitted. Kinds take turns, some 300 bytes each.
+begin when K jobs were submitted. With ``"every": SECONDS`` each is written alone, and the next one
+after that time. Kinds take turns, some 300 bytes each.
 
     python benchmarks/frames_server.py          # prints its port
 """
@@ -63,7 +64,7 @@ def body_of(n: int) -> tuple[str, dict[str, Any]]:
     return bodies[n % len(bodies)]
 
 
-def prepared(count: int, jobs: list[str]) -> list[bytes]:
+def prepared(count: int, jobs: list[str], burst: int = BURST) -> list[bytes]:
     """The events, some at a time, and each job's end."""
     frames = []
     for n in range(1, count + 1):
@@ -74,7 +75,7 @@ def prepared(count: int, jobs: list[str]) -> list[bytes]:
     ended = {"final_status": "success", "result": {"ok": True}, "completed_at": TS}
     for n, job in enumerate(jobs, count + 1):
         frames.append(message("job.result", n, ended, job_id=job, event_seq=n))
-    return [b"".join(frames[at : at + BURST]) for at in range(0, len(frames), BURST)]
+    return [b"".join(frames[at : at + burst]) for at in range(0, len(frames), burst)]
 
 
 async def received(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -167,13 +168,16 @@ class Connection:
             "trace_id": TRACE, "request_id": request,
         }  # fmt: skip
         whole = len(self.jobs) == wish.get("jobs", 1)
-        bursts = prepared(wish["events"], self.jobs) if whole else []
+        every = wish.get("every", 0)
+        bursts = prepared(wish["events"], self.jobs, 1 if every else BURST) if whole else []
         self.writer.write(message("job.accepted", 4, accepted, job_id=job))
         await self.writer.drain()
         if whole:
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(wish.get("pause", PAUSE))
             for burst in bursts:
                 self.writer.write(burst)
+                if every:
+                    await asyncio.sleep(every)
                 if self.writer.transport.get_write_buffer_size() > 1 << 20:
                     await self.writer.drain()
             self.jobs = []
