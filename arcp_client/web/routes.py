@@ -410,7 +410,10 @@ def _job_id(request: web.Request) -> str:
 
 
 class _StaticFile(web.FileResponse):
-    """A file of the page. The system sends it, so that only a limit on its time is possible."""
+    """A file of the page.
+
+    The operating system may send it, so that the whole write, and not its progress, has a limit.
+    """
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
         """Send the headers and the file. aiohttp calls this."""

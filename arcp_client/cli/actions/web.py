@@ -1,4 +1,4 @@
-"""Serves a dashboard of the jobs of a runtime or a transcript to browsers."""
+"""Serves a dashboard with the jobs of a runtime or of a transcript."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def web(
     allowed_hosts: Sequence[str],
     open_: bool,
 ) -> Exit:
-    """Serve until a signal; the jobs of a runtime, or those of a transcript."""
-    # What people log in with: never a flag's value, which everybody on the machine can read.
+    """Serve the dashboard until a signal arrives."""
+    # Never the value of an option: every user of the machine can read command lines.
     login = served_token(login_file, name=_TOKEN)
     _refuse_open(host, login)
     check_host_names(allowed_hosts)
@@ -65,7 +65,7 @@ def web(
 async def _client(
     where: Place, interrupts: Interrupts, replay: Path | None, speed: float | None
 ) -> AsyncIterator[Client]:
-    """Whose jobs are shown."""
+    """The client whose jobs the dashboard shows."""
     if replay is None:
         async with connected(where, interrupts) as client:
             yield client
@@ -83,7 +83,7 @@ def _refuse_open(host: str, login: SecretStr | None) -> None:
     if login is None and not is_loopback(host):
         raise CommandError(
             Exit.USAGE,
-            f"without a token to log in with, whoever reaches {host} could see every job",
+            f"without a login token, other machines could see every job on {host}",
             f"set {_TOKEN} or --login-file, or listen on 127.0.0.1",
         )
 

@@ -21,27 +21,28 @@ def web(
     host: HostOption = "127.0.0.1",
     port: PortOption = 7778,
     allow_control: Annotated[
-        bool, typer.Option("--allow-control", help="Also let people submit and cancel jobs.")
+        bool, typer.Option("--allow-control", help="Let users submit and cancel jobs.")
     ] = False,
     login_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The token that people log in with; else ARCP_WEB_TOKEN or ARCP_WEB_TOKEN_FILE.",
+            help="A file with the login token; else ARCP_WEB_TOKEN or ARCP_WEB_TOKEN_FILE.",
         ),
     ] = None,
     allow_host: AllowHostOption = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the dashboard in a browser.")] = False,
     replay: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show the jobs of a transcript instead.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Show a transcript instead of a runtime."),
     ] = None,
     speed: SpeedOption = "1",
     at: ConnectionOptions,
 ) -> int:
     """Serve a dashboard of the runtime's jobs to browsers.
 
-    People can only look, unless --allow-control lets them submit and cancel jobs.
-    To serve other machines, set --host 0.0.0.0; this requires a token to log in with.
+    The dashboard is read-only; --allow-control lets users submit and cancel jobs.
+    To serve other machines, set --host 0.0.0.0; this requires a login token.
     """
     from arcp_client.cli.actions import web as action
     from arcp_client.cli.connection import place

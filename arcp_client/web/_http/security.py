@@ -79,7 +79,7 @@ class AccessControl:
         changes: bool = False,
         navigation: bool = False,
     ) -> Handler:
-        """Wrap a handler: refused requests and errors are answered with a `Problem`.
+        """Wrap a handler: check each request, and answer errors with a `Problem`.
 
         Args:
             handler: the handler.
@@ -89,7 +89,7 @@ class AccessControl:
             navigation: whether a link on another site may lead to it.
         """
 
-        async def guarded(request: web.Request) -> web.StreamResponse:
+        async def protected(request: web.Request) -> web.StreamResponse:
             try:
                 if methods and request.method not in methods:
                     raise Problem(
@@ -126,7 +126,7 @@ class AccessControl:
             WriteTimeout.of(request.app).watch(request.transport)
             return response
 
-        return guarded
+        return protected
 
     # ------------------------------------------------------------------ logging in
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from typing import Any, TypeVar, cast
 
 try:
@@ -154,10 +155,10 @@ class _ExactNumbers(BaseModel):
         return frames.exact(dumped | exact).decode()
 
 
-_EXACT: dict[type[BaseEvent], Any] = {
-    kind: type(kind.__name__, (_ExactNumbers, kind), {"__module__": __name__})
-    for kind in (CustomEvent, RawEvent, RunFinishedEvent, StateDeltaEvent)
-}
+@cache
+def _with_exact_numbers(kind: type[BaseEvent]) -> Any:
+    """The class of events of this kind whose JSON has exact numbers."""
+    return type(kind.__name__, (_ExactNumbers, kind), {"__module__": __name__})
 
 
 def _has_fractions(value: Any) -> bool:
@@ -239,7 +240,7 @@ class Run:
         exact = {name: value for name, value in fields.items() if _has_fractions(value)}
         if not exact:
             return kind(timestamp=self._at, **fields)
-        made = _EXACT[kind](timestamp=self._at, **digits.plain(fields))
+        made = _with_exact_numbers(kind)(timestamp=self._at, **digits.plain(fields))
         made.keep_digits(exact)
         return cast(B, made)
 

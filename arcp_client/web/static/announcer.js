@@ -1,12 +1,12 @@
-/** Counts and news in, now and then a short sentence out for people who listen. */
+/** Announces events and news to screen readers, in short sentences at intervals. */
 
 import { plural } from './text.js';
 
 /**
- * Sum up what happens for a live region.
+ * Summarizes events for a live region.
  *
- * A log that speaks every line is no help: events are counted and told once in `every` ms, news
- * such as a lost connection at the next turn.
+ * A screen reader cannot read out every line of a log. Events are therefore counted and announced
+ * once in `every` ms; news, such as a lost connection, is announced at the next turn.
  */
 export class Announcer {
   #region;
@@ -51,7 +51,7 @@ export class Announcer {
 
   #arm(wait) {
     if (this.#timer !== null) return;
-    // Even the first words wait a moment: what comes together is told together.
+    // Even the first announcement waits a moment, so that simultaneous events share it.
     const left = Math.max(Math.min(wait, this.gap), this.#spoken + wait - performance.now());
     this.#timer = setTimeout(() => this.#speak(), left);
   }

@@ -1,4 +1,4 @@
-/** The page's parts in, a running dashboard out: the only module that knows them all. */
+/** Starts the dashboard and connects its parts; no other module imports all of them. */
 
 import { Announcer } from './announcer.js';
 import { ackText, gapChip, lagText, linkChip, linkNews } from './chip.js';
@@ -67,7 +67,7 @@ async function lookOnce() {
     const response = await fetch(new URL('api/overview', document.baseURI), { credentials: 'same-origin', cache: 'no-store' });
     if (response.ok) store.dispatch({ type: 'overview', data: parse(await response.text()), at: Date.now() });
     else refused({ status: response.status, error: await errorOf(response) });
-  } catch { /* the job's own stream says that nobody answers */ }
+  } catch { /* the stream of the job shows the error */ }
 }
 
 // ------------------------------------------------------------------------------- the head

@@ -1,4 +1,4 @@
-/** A share from 0 to 1 in, a bar with its words out. */
+/** Draws a share from 0 to 1 as a bar with a text. */
 
 import { el, put, set } from './dom.js';
 
@@ -12,7 +12,7 @@ export function bar(role, label) {
   const element = el('div', { class: 'bar' }, el('div', { class: 'bar-words' }, name, text), track, note);
   return {
     element,
-    /** `share` null: nobody knows how far it is. */
+    /** `share` is null if the progress is unknown. */
     update({ share, words, title = '', more = '', tone = 'plain' }) {
       put(name, title);
       put(text, words);

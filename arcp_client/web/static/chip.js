@@ -1,4 +1,4 @@
-/** The states of both links in, a few words and a tone out. Pure. */
+/** Describes the state of both links in a few words with a tone. Pure. */
 
 import { num } from './numbers.js';
 import { count, duration } from './text.js';

@@ -1,4 +1,4 @@
-/** A question in, the person's answer out; the focus returns to where it was. */
+/** Asks a question in a dialog, then returns the focus to where it was. */
 
 import { el } from './dom.js';
 

@@ -1,4 +1,4 @@
-/** Descriptions in, elements out: the only place where elements are made. Text stays text. */
+/** Makes DOM elements; no other module does. Text is never parsed as markup. */
 
 const SVG = 'http://www.w3.org/2000/svg';
 const REFUSED = /^(on|style$|srcdoc$|src$|action$|formaction$)/i;
@@ -70,7 +70,7 @@ const SHAPES = {
   bars: 'M2 9h2.6v5H2zm4.7-4h2.6v9H6.7zm4.7-3H14v12h-2.6z',
 };
 
-/** A small picture beside a word; assistive technology is told the word only. */
+/** A small icon beside a word, hidden from assistive technology. */
 export function icon(shape) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', '0 0 16 16');

@@ -1,4 +1,4 @@
-/** What a job is and how far in, the head of its page out. */
+/** Shows the facts and the progress of a job, at the head of its page. */
 
 import { bars } from './bars.js';
 import { el, icon, put, show } from './dom.js';

@@ -1,4 +1,4 @@
-/** A person's choice of what to see in, a predicate over rows out. */
+/** Lets the user choose the rows of the timeline: returns a predicate over rows. */
 
 import { el } from './dom.js';
 import { GROUPS, LEVELS, matcher } from './rows.js';

@@ -1,4 +1,4 @@
-/** What a job may do and spends in, grants, a countdown and meters out. */
+/** Shows the lease and the budget of a job: grants, a countdown and meters. */
 
 import { bars } from './bars.js';
 import { el, icon, put, set, show } from './dom.js';

@@ -1,4 +1,4 @@
-/** A `JobState` in, the whole page of a job out: the same for a live job and a recording. */
+/** Builds the page of a job from its `JobState`, for a live job and for a recording. */
 
 import { el } from './dom.js';
 import { factsPanel, faultPanel, relationsPanel } from './facts.js';

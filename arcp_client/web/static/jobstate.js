@@ -1,4 +1,4 @@
-/** Messages of one job's stream in, what its page shows out. No document, no clock. */
+/** Computes what the page of a job shows from the messages of its stream. No document, no clock. */
 
 import { Timeline } from './timeline.js';
 

@@ -1,4 +1,4 @@
-/** The state of the overview in, a table that a person can filter and sort out. */
+/** Shows the job list as a table that the user can filter and sort. */
 
 import { bar } from './bars.js';
 import { el, icon, put, set, show } from './dom.js';

@@ -1,4 +1,4 @@
-/** One live job: its stream in, its page out. */
+/** Shows a live job: connects its stream to its page. */
 
 import { confirm } from './dialog.js';
 import { el, put, show } from './dom.js';

@@ -1,4 +1,4 @@
-/** A text that a person wrote in, its JSON value or the place where it goes wrong out. Pure. */
+/** Parses the JSON that a user typed, and reports where it is wrong. Pure. */
 
 import { parse } from './numbers.js';
 

@@ -1,4 +1,4 @@
-/** A token in, a session's cookie out: the page that a dashboard with a token shows first. */
+/** Shows the login page of a dashboard that has a token. */
 
 import { el, put, show } from './dom.js';
 import { send } from './stream.js';

@@ -1,4 +1,4 @@
-/** JSON texts in, values whose numbers keep their digits out, and back. Pure. */
+/** Parses and writes JSON without changing the digits of its numbers. Pure. */
 
 /** A piece of JSON as it was written: a number that a double would change, or what a person typed. */
 export class RawJson {

@@ -1,4 +1,4 @@
-/** Messages of the overview in, the state that every page shares out. Pure. */
+/** Computes the state that all pages share from the messages of the overview. Pure. */
 
 export const initial = Object.freeze({
   phase: 'loading',        // loading · ready · login · failed
@@ -63,7 +63,7 @@ export function reduce(state, action) {
   }
 }
 
-/** A holder of one state: actions in, listeners told at most once a frame. */
+/** Holds one state; actions change it, and listeners are called at most once a frame. */
 export function createStore(state = initial, schedule = (run) => requestAnimationFrame(run)) {
   const listeners = new Set();
   let waiting = false;

@@ -1,4 +1,4 @@
-/** Entries of a recording and the passing of time in, the entries that are due out. No clock. */
+/** Returns the entries of a recording that are due. No clock. */
 
 export class Player {
   /** `entries` have a time `t`, in seconds, that does not go back. */

@@ -1,4 +1,4 @@
-/** Events of a recorded job in, its summary out: what the server sends of a live one. Pure. */
+/** Computes the state of a recorded job, as the server does for a live one. Pure. */
 
 import { num } from './numbers.js';
 import { millis } from './text.js';

@@ -1,4 +1,4 @@
-/** An error code in, what a person can do about it out. Pure. */
+/** Tells what the user can do about each error code. Pure. */
 
 const REMEDIES = {
   __proto__: null,
@@ -6,7 +6,7 @@ const REMEDIES = {
   LEASE_SUBSET_VIOLATION: 'A child asked for more than its parent may do. Delegate a part of the parent’s lease only.',
   LEASE_EXPIRED: 'The lease ran out. Submit the job again with a later expiry.',
   BUDGET_EXHAUSTED: 'The budget is spent. Submit the job again with a larger cost.budget, or find out what spent it in the metrics.',
-  JOB_NOT_FOUND: 'The runtime does not know this job: it may have ended long ago, or belong to somebody else.',
+  JOB_NOT_FOUND: 'The runtime does not know this job: it may have ended long ago, or belong to another user.',
   DUPLICATE_KEY: 'The same idempotency key was used with other parameters. Use a new key for a new job.',
   AGENT_NOT_AVAILABLE: 'The runtime has no such agent. Choose one of its inventory.',
   AGENT_VERSION_NOT_AVAILABLE: 'The runtime has the agent, but not this version. Choose another version.',

@@ -1,4 +1,4 @@
-/** A transcript file of this computer in, the job's page as it was out. Nothing is sent anywhere. */
+/** Shows the jobs of a local transcript file. The file is not uploaded. */
 
 import { el, icon, put, set, show } from './dom.js';
 import { jobPanel } from './jobpanel.js';

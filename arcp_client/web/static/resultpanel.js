@@ -1,4 +1,4 @@
-/** A job's result, whole or in pieces, in; a text that grows as it comes out. */
+/** Shows the result of a job; a streamed one grows as its chunks arrive. */
 
 import { el, put, show } from './dom.js';
 import { bytes, count, plural, pretty, visible } from './text.js';

@@ -1,4 +1,4 @@
-/** The address's hash in, a view out; the focus goes to the new page's heading. */
+/** Shows the view that the hash of the URL names, and moves the focus to its heading. */
 
 /** `#/job/abc` → `{name: 'job', id: 'abc'}`; what is unknown is the list of jobs. */
 export function parse(hash) {

@@ -1,4 +1,4 @@
-/** A row of the timeline in, the words that show it out. No document. */
+/** Describes a row of the timeline in words. No document. */
 
 import { gapChip } from './chip.js';
 import { RawJson, num } from './numbers.js';
@@ -135,7 +135,7 @@ const GAP = {
   lost: 'the runtime no longer had these events',
   unknown_end: 'the session was started anew: how many events are missing is not known',
   not_retained: 'older than what the client keeps',
-  overflow: 'dropped because nobody read them in time',
+  overflow: 'dropped because no consumer read them in time',
   undecodable: 'received, but could not be read',
 };
 
@@ -169,7 +169,7 @@ export function fraction({ current, total, units }) {
   return `${count(current)} of ${count(total)}${unit}, ${Math.floor((100 * current) / total)} %`;
 }
 
-/** Everything about a row, as pairs (label, text), for whoever opens it. */
+/** All details of a row, as pairs (label, text), for when it is opened. */
 export function details(row) {
   const e = row.event;
   const pairs = [];

@@ -1,4 +1,4 @@
-/** A long list in, the few rows that are in sight as elements out. */
+/** Renders the visible rows of a long list. */
 
 const OVERSCAN = 8;
 const MOST_OPEN = 40;

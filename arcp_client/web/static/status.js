@@ -1,4 +1,4 @@
-/** A job's status in, an icon with a word out: never a colour alone. */
+/** Shows the status of a job as an icon with a word, since colour alone is not enough. */
 
 import { el, icon, put, set } from './dom.js';
 import { oneLine } from './text.js';
@@ -14,7 +14,7 @@ const LOOK = {
   lost: ['gap', 'warn'],
 };
 
-/** The word for a status, as people write it. */
+/** The word for a status. */
 export function statusWord(status) {
   return oneLine(String(status || 'unknown').replace('_', ' '), 24);
 }

@@ -1,4 +1,4 @@
-/** A stream of server-sent events in, parsed messages out; rests while the page is hidden. */
+/** Receives server-sent events and parses their data; pauses while the page is hidden. */
 
 import { parse, write } from './numbers.js';
 import { takeTurns } from './turns.js';

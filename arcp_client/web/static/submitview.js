@@ -1,4 +1,4 @@
-/** The agent inventory in, a new job out. */
+/** Shows the form that submits a job to one of the runtime's agents. */
 
 import { el, put, set, show } from './dom.js';
 import { parseJson } from './json.js';

@@ -1,4 +1,4 @@
-/** Rows of jobs and a filter in, a sorted list of what to show out. Pure. */
+/** Filters and sorts the rows of the job list. Pure. */
 
 import { num } from './numbers.js';
 import { millis } from './text.js';
@@ -27,7 +27,7 @@ const KEYS = {
 
 const active = (row) => row.status === 'running' || row.status === 'pending';
 
-/** How far a job is, from 0 to 1; null if nobody knows. */
+/** The progress of a job, from 0 to 1; null if it is unknown. */
 export function share(row) {
   const p = row.progress;
   if (!p || !(num(p.total) > 0) || num(p.current) === null) return null;

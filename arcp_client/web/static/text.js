@@ -1,4 +1,4 @@
-/** Values in, short texts for people out. Pure. */
+/** Formats values as short texts. Pure. */
 
 import { RawJson, num, write } from './numbers.js';
 

@@ -1,4 +1,4 @@
-/** Time in, calls out: one clock for all that counts seconds, and a brake for what changes often. */
+/** Runs callbacks each second with one timer, and limits how often others run. */
 
 const watching = new Set();
 let timer = null;

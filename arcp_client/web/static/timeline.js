@@ -1,4 +1,4 @@
-/** A job's events in, rows out: repeats dropped, calls paired with results, bounded. No document. */
+/** Turns the events of a job into a limited number of rows: drops duplicates, pairs calls with their results. No document. */
 
 // Tables that are asked for what an agent named have no prototype: it may name "constructor".
 const MERGED = { __proto__: null, progress: (e) => e.units ?? '', result_chunk: (e) => e.result_id ?? '' };

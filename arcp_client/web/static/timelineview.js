@@ -1,4 +1,4 @@
-/** A job's rows in, a log that a person can filter, pause, open and scroll out. */
+/** Shows the rows of a job as a log that the user can filter, pause, open and scroll. */
 
 import { el, icon, put, set, show } from './dom.js';
 import { filterBar } from './filterbar.js';

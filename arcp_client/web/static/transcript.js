@@ -1,4 +1,4 @@
-/** The text of a transcript file in, its jobs with their events out. Pure. */
+/** Parses a transcript file into jobs with their events. Pure. */
 
 import { num, parse } from './numbers.js';
 import { millis } from './text.js';

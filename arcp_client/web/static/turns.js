@@ -1,4 +1,4 @@
-/** Windows of one browser in, whose turn it is out: a browser has six connections to a server, for all of them. */
+/** Lets the windows of one browser take turns, since they share six connections to a server. */
 
 const MOST = 4;                              // streams at a time; the rest is for pages and requests
 const TURN = 2000;

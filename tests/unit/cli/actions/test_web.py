@@ -155,8 +155,8 @@ OPTIONS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"host": "0.0.0.0"}, "a token to log in with"),
-        ({"host": "example.org"}, "a token to log in with"),
+        ({"host": "0.0.0.0"}, "a login token"),
+        ({"host": "example.org"}, "a login token"),
         ({"login_file": Path("nowhere")}, "nowhere"),
         ({"speed": "-1"}, "--speed"),
         ({"speed": "fast"}, "--speed"),
