@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -382,3 +383,10 @@ def test_the_rules_that_the_threat_model_names_exist() -> None:
     rules = (ROOT / "docs" / "explanation" / "rules.md").read_text(encoding="utf-8")
     assert len(quoted) > 10
     assert quoted <= set(re.findall(r"^\*\*([ADIRS]\d+)\*\*", rules, re.MULTILINE))
+
+
+def test_the_changelog_has_each_entry_once() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = [" ".join(entry.split())[:60] for entry in re.split(r"^- ", text, flags=re.M)[1:]]
+    assert len(entries) > 100
+    assert [entry for entry, count in Counter(entries).items() if count > 1] == []
