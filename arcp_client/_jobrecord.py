@@ -1,4 +1,7 @@
-"""The record of one job in a client: the session and its events write it, `Job` handles read it."""
+"""The record of one job in a client, which `Job` handles read.
+
+The session and the job's events update it.
+"""
 
 from __future__ import annotations
 
@@ -35,27 +38,26 @@ __all__ = ["JobOwner", "JobRecord"]
 
 _REMAINING = "cost.budget.remaining"
 _CURRENCIES = 64
-"""Of which a job's reports are kept; an agent may invent any number of them."""
+"""Limit of currencies for each job, because an agent may report any number of them."""
 _CHUNK = "result_chunk"
 
 
 class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job needs of its client.
+    """The parts of a client that its jobs use.
 
     Attributes:
         notifications: the events of the session.
-        gate: lets the reader read on while something is awaited.
+        gate: lets the reader continue while a job's events are awaited.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
-        wait_graph: how to wait for lanes.
-        barriers: the lanes that have events of a job, each with the count it must come to.
-        own_call: the calling handler, if the end of a job would wait for it; may raise
-            WouldDeadlock.
-        chunk_log: where the chunks of a job's result outlive the process; ``None`` if nowhere.
-        exact_sizes: whether the runtime states the sizes of results in bytes, and truly.
+        wait_graph: waits for lanes without deadlocks.
+        barriers: the lanes with outstanding events of a job, each with the count to wait for.
+        own_call: the calling handler, if the end of a job waits for it; may raise WouldDeadlock.
+        chunk_log: the durable log of a job's result; ``None`` without a store.
+        exact_sizes: whether the runtime states exact sizes of results in bytes.
         may_have_lost_events: whether a lost link may have lost events, because the runtime does not
             replay them.
-        cancel: ask the runtime to cancel a job.
-        unwatch: watch a job no longer.
+        cancel: asks the runtime to cancel a job.
+        unwatch: stops watching a job.
     """
 
     notifications: Observable[Event]
@@ -72,7 +74,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRecord(JobStream):
-    """Everything that is known of one job; fed by the client, read through the handles."""
+    """The state of one job; the client updates it, and handles read it."""
 
     __slots__ = (
         "__weakref__",
@@ -87,10 +89,10 @@ class JobRecord(JobStream):
         "credentials",
         "key",
         "lease",
-        "mine",
         "owner",
         "progress",
         "status",
+        "submitted",
         "trace_id",
         "watched",
     )
@@ -112,32 +114,32 @@ class JobRecord(JobStream):
             job_id, log=lambda: owner.chunk_log(job_id), exact=owner.exact_sizes
         )
         self.barriers: list[tuple[Lane, int]] = []
-        self.mine = False
+        self.submitted = False
         self.watched = False
         self._outcome: Completed | Failed | Callable[[], ArcpError] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
-    # -- what the client tells
+    # -- updates
 
-    def describe(self, told: Accepted | Subscribed) -> None:
-        """Take over what an acceptance or a confirmed subscription says."""
-        self.agent = told.agent or self.agent
-        if isinstance(told, Accepted) or not self.mine:
-            # Confirmations leave out what acceptances have, in several runtimes.
-            self.lease = told.lease
-            self.constraints = told.constraints
-        self.trace_id = told.trace_id or self.trace_id
-        if told.budget is not None:
-            self.budget = dict(told.budget)
-        for credential in told.credentials:
+    def describe(self, reply: Accepted | Subscribed) -> None:
+        """Copy the fields of an acceptance or of a confirmed subscription."""
+        self.agent = reply.agent or self.agent
+        if isinstance(reply, Accepted) or not self.submitted:
+            # Several runtimes omit these fields in confirmations.
+            self.lease = reply.lease
+            self.constraints = reply.constraints
+        self.trace_id = reply.trace_id or self.trace_id
+        if reply.budget is not None:
+            self.budget = dict(reply.budget)
+        for credential in reply.credentials:
             self.credentials[credential.id] = credential
-        if isinstance(told, Subscribed) and told.status:
-            self.status = told.status if self._outcome is None else self.status
+        if isinstance(reply, Subscribed) and reply.status:
+            self.status = reply.status if self._outcome is None else self.status
         elif self.status == "pending":
             self.status = "running"
 
     def extend(self, events: list[Event], now: float, largest: int) -> None:
-        """Deliver events: to what is known of the job, and to the iterators."""
+        """Update the record from a batch of events, and deliver the events to the iterators."""
         classes = set(map(type, events))
         if not classes.isdisjoint(_OBSERVERS):
             for event in events:
@@ -152,12 +154,12 @@ class JobRecord(JobStream):
         super().extend(events, now, largest)
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
-        """A credential has a new value."""
+        """Store the new value of a credential."""
         known = self.credentials.get(credential_id, Credential(id=credential_id))
         self.credentials[credential_id] = known.model_copy(update={"value": value})
 
     def lose(self, error: Callable[[], ArcpError], *, status: str | None = None) -> None:
-        """No outcome will ever come: waiting for one raises this."""
+        """End the job without an outcome: waits for it raise this error."""
         if self._outcome is None:
             self._outcome = error
             if status is not None:
@@ -167,7 +169,7 @@ class JobRecord(JobStream):
             self._tell()
 
     def completed(self, event: Completed) -> None:
-        """It succeeded."""
+        """Record the success."""
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = "success"
         self.ended = True
@@ -178,7 +180,7 @@ class JobRecord(JobStream):
         self._tell()
 
     def failed(self, event: Failed) -> None:
-        """It ended without success."""
+        """Record the failure."""
         self.barriers = list(self.owner.barriers(self.job_id))
         self.status = event.status
         self.ended = True
@@ -187,7 +189,7 @@ class JobRecord(JobStream):
         self._tell()
 
     def recall(self, event: Completed | Failed, chunks: Iterable[ResultChunk]) -> None:
-        """It ended in an earlier life, like this; these pieces of its result were kept."""
+        """Restore an outcome from an earlier process, with the stored chunks of the result."""
         self.assembler.restore(chunks)
         self.replay_buffer.extend([event], event.size)
         self.replay_buffer.incomplete()
@@ -195,21 +197,21 @@ class JobRecord(JobStream):
         self.tap.end()
 
     def gap(self, event: Gap) -> None:
-        """Events of it may be lost, pieces of its result among them."""
+        """Record that chunks of the result may be lost."""
         if event.reason != "overflow":
             self.assembler.mark_lossy()
 
     def chunk(self, event: ResultChunk) -> None:
-        """A piece of its result came."""
+        """Add a chunk of the result."""
         self.assembler.add(event)
 
     def unknown(self, event: Unknown) -> None:
-        """An event that could not be read; a piece of its result, if it is one by its kind."""
+        """Record that a chunk may be lost, if the event is an unreadable chunk."""
         if event.kind == _CHUNK:
             self.assembler.mark_lossy()
 
     def measured(self, event: Metric) -> None:
-        """What is left of its budget."""
+        """Store the remaining budget that a metric reports."""
         known = event.unit in self.budget
         if event.unit is not None and (known or len(self.budget) < _CURRENCIES):
             self.budget[event.unit] = Decimal(str(event.value))
@@ -220,14 +222,14 @@ class JobRecord(JobStream):
             if not waiter.done():
                 waiter.set_result(None)
 
-    # -- what the handles ask
+    # -- for the handles
 
     async def wait_for_chunk(self, news: asyncio.Future[None]) -> None:
-        """Wait for a piece of its result."""
+        """Wait for the next chunk of the result."""
         await self.owner.gate.wait_for(news, result=True)
 
     async def outcome(self) -> Completed:
-        """Wait until it ended and the handlers of what came before have run (D9)."""
+        """Wait until the job has ended and the handlers of its earlier events have run (D9)."""
         self.owner.check_loop()
         what = f"the result of job {self.job_id}"
         if self._outcome is None:
@@ -242,7 +244,7 @@ class JobRecord(JobStream):
         return outcome
 
     async def _end(self, own: HandlerCall | None, what: str) -> None:
-        """Wait until it has ended."""
+        """Wait until the job has ended."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -256,7 +258,7 @@ class JobRecord(JobStream):
                 self._waiters.remove(waiter)
 
     async def result(self) -> Result:
-        """Its result, as `JobHandle.result` has it."""
+        """Wait for the result; see `JobHandle.result`."""
         completed = await self.outcome()
         inline = completed.value is not None
         chunked = self.assembler.started or (completed.result_id is not None and not inline)
@@ -270,7 +272,7 @@ class JobRecord(JobStream):
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody iterates over it or waits for its end."""
+        """Whether iterators or waits use the job."""
         return self.tap.listening or bool(self._waiters)
 
     @property

@@ -119,7 +119,7 @@ class Client(EventMethods, CommandMethods):
     ) -> None:
         # Missing if the constructor raised.
         lifecycle = getattr(self, "_lifecycle", None)
-        if lifecycle is not None and lifecycle.forgotten:
+        if lifecycle is not None and lifecycle.unclosed:
             _warn(f"{self!r} was dropped without close()", ResourceWarning, source=self)
             _log.warning("%r was dropped without close(), which ends it", self)
             lifecycle.abandon()

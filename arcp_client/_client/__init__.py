@@ -1,4 +1,4 @@
-"""The parts of a `Client`, each with its own state; ``wiring`` joins them.
+"""The parts of a `Client`, each with its own state; ``wiring`` connects them.
 
 ::
 
@@ -7,5 +7,5 @@
                link,     └────▶ jobs ────▶ Job.result(), async for
                checkpoint
                   ▲
-    submit ─▶ commands       lifecycle: connect, close; states: what `client.state` says
+    submit ─▶ commands       lifecycle: connect, close; states: `client.state`
 """

@@ -33,10 +33,10 @@ class Commands:
     """The requests of one client.
 
     Args:
-        engine: carries them.
-        lifecycle: knows whether they can be made.
-        jobs: who is told of jobs.
-        timeouts: how long to wait for an answer.
+        engine: sends the requests.
+        lifecycle: checks that requests can be made.
+        jobs: gets the jobs of submits and watches.
+        timeouts: the default time to wait for an answer.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Commands:
     async def submit(
         self, submission: Submission, *, trace_id: str | None, timeout: float | None
     ) -> Job:
-        """Start a job, or give the open one of an equal submission."""
+        """Start a job, or return the open job of an equal submission."""
         same = self._jobs.same(submission)
         if same is not None:
             return same
@@ -72,16 +72,16 @@ class Commands:
             own_trace=trace_id is None,
         )
         accepted = await self._ask(request)
-        job = self._jobs.submitted(accepted.job_id, submission)
-        await self._engine.kept()
+        job = self._jobs.accept(accepted.job_id, submission)
+        await self._engine.save()
         return job
 
     async def watch(
         self, job_id: str, *, history: bool, from_seq: int | None, timeout: float | None
     ) -> JobView:
-        """Follow a job; no request for one that this client submitted."""
+        """Follow a job; without a request if this client submitted it."""
         known = self._jobs.get(job_id)
-        if known is not None and known.mine:
+        if known is not None and known.submitted:
             return JobView(known)
         start = from_seq if history else None
         try:
@@ -94,29 +94,30 @@ class Commands:
             deadline=self._until(timeout),
             job_id=job_id,
         )
-        # What a session hears anyway, of the jobs that its own delegated, is not told to it again.
-        told_again = history and known is not None and known.over and known.watched
-        ended = known if told_again else None
+        # Only for a watched job the runtime sends the history again. A delegated job was delivered
+        # without a subscription, and is not.
+        replayed = history and known is not None and known.over and known.watched
+        ended = known if replayed else None
         if ended is not None:
-            self._jobs.again(ended)
-        with self._jobs.expecting(job_id):
+            self._jobs.reopen(ended)
+        with self._jobs.expect_history(job_id):
             try:
                 await self._ask(request)
             except BaseException:
                 if ended is not None:
-                    self._jobs.back(ended)
+                    self._jobs.restore(ended)
                 raise
             return JobView(self._jobs.record(job_id))
 
     async def unwatch(self, job_id: str) -> None:
-        """Watch a job no longer (§7.6)."""
+        """Stop watching a job (§7.6)."""
         record = self._jobs.get(job_id)
-        if record is None or record.mine:
+        if record is None or record.submitted:
             return
         self._lifecycle.usable()
         self._engine.unsubscribe(job_id)
         self._jobs.forget(job_id)
-        record.lose(lambda: JobLost(f"job {job_id} is watched no longer", job_id=job_id))
+        record.lose(lambda: JobLost(f"job {job_id} is no longer watched", job_id=job_id))
         await self._engine.flushed()
 
     async def list_jobs(
@@ -127,7 +128,7 @@ class Commands:
         created_after: datetime | None,
         timeout: float | None,
     ) -> AsyncGenerator[JobSummary, None]:
-        """The jobs that match, page by page."""
+        """Iterate over the jobs that match, page by page."""
         try:
             wanted = JobFilter(status=status or None, agent=agent, created_after=created_after)
         except Malformed as error:
@@ -150,7 +151,7 @@ class Commands:
             listing = msgspec.structs.replace(listing, cursor=page.next_cursor)
 
     async def ping(self, *, timeout: float | None) -> float:
-        """Ask for a sign of life; gives the round trip in seconds."""
+        """Send a ping; return the round trip in seconds."""
         nonce = new_id()
         started = asyncio.get_running_loop().time()
         request = Request(
@@ -163,7 +164,7 @@ class Commands:
         return answered - started
 
     async def cancel(self, job_id: str, reason: str | None = None) -> None:
-        """Ask the runtime to end a job; nothing to do for one that has ended."""
+        """Ask the runtime to cancel a job; return at once if it has ended."""
         record = self._jobs.record(job_id)
         if record.over:
             return

@@ -1,6 +1,6 @@
-"""Gives the events of a session to its consumers: handlers, iterators and Observables.
+"""Registers the consumers of a session's events: handlers, iterators and Observables.
 
-Owns the fan-out, the limit between consumers and the reader, and the progress of each consumer.
+Owns the fan-out, the back-pressure on the reader, and the graph of waits between handlers.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _log = logging.getLogger("arcp_client.dispatch")
 
 
 class Consumers:
-    """Whoever consumes the events of one client.
+    """The consumers of the events of one client.
 
     Args:
         settings: the arguments of the client.
         request_pending: whether a request waits for its answer.
-        held: how many events wait in front of the fan-out.
-        active: called at the first event after a quiet time.
+        held: the number of events that wait for a checkpoint before the fan-out.
+        active: called at the first event after an idle time.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
-        failed: called when a handler with ``on_error="stop"`` raised: the client ends.
+        failed: called when a handler with ``on_error="stop"`` raised, to end the client.
 
     Attributes:
-        fan_out: what events are published to, and what knows how far everybody is.
-        back_pressure: what the reader asks how to go on.
-        wait_graph: how to wait for lanes.
+        fan_out: publishes events to the consumers, and tracks their progress.
+        back_pressure: pauses the reader.
+        wait_graph: waits for lanes without deadlocks.
         notifications: every event as a hot Observable.
         errors: the ``on_error`` hooks.
         slow: the ``on_slow`` hooks.
@@ -66,7 +66,7 @@ class Consumers:
         self._check_loop = check_loop
         self._failed = failed
         self._registrations: list[HandlerRegistration] = []
-        self._excused: set[HandlerRegistration] = set()
+        self._exempt: set[HandlerRegistration] = set()
         self._streams: JobStreams | None = None
         self.fan_out = FanOut(active)
         self.errors: Hooks[HandlerError] = Hooks("on_error")
@@ -81,7 +81,7 @@ class Consumers:
             check_loop=check_loop,
         )
         self.wait_graph = WaitGraph(settings.timeouts.deadlock)
-        # Iterators and Rx observers join the fan-out when there are any.
+        # Iterators and Rx observers are attached to the fan-out on first use.
         self.notifications = Notifications(
             lambda: self.fan_out.attach(self.notifications), self.back_pressure
         )
@@ -89,10 +89,10 @@ class Consumers:
 
     @property
     def backlog(self) -> int:
-        """Events that wait for the slowest consumer."""
+        """The number of events that wait for the slowest consumer."""
         return self.fan_out.backlog + self._held()
 
-    # ------------------------------------------------------------------ who consumes
+    # ------------------------------------------------------------------ registering
 
     def register(
         self,
@@ -103,7 +103,7 @@ class Consumers:
         on_error: OnError,
         barrier: bool,
     ) -> HandlerRegistration:
-        """Call a handler for the events that a filter wants."""
+        """Register a handler for the events that match a filter."""
         self._check_loop()
         registration = HandlerRegistration(
             handler,
@@ -126,7 +126,7 @@ class Consumers:
             self._registrations.remove(registration)
 
     def iterate(self, event_filter: EventFilter) -> EventIterator[Any]:
-        """A new iterator over the events of the session that a filter wants."""
+        """Make an iterator over the events of the session that match a filter."""
         self._check_loop()
         iterator: Iteration[Event] = Iteration(event_filter, gate=self.back_pressure)
         self._tap.add(iterator)
@@ -134,12 +134,12 @@ class Consumers:
         return iterator
 
     def route(self, streams: JobStreams) -> None:
-        """Give the events of each job to its stream, too."""
+        """Publish the events of each job to its stream, too."""
         self._streams = streams
         self.fan_out.attach(streams)
 
     def _iterators(self) -> Iterator[Iteration[Event]]:
-        """All iterators that are in use."""
+        """The iterators that are in use."""
         yield from self._tap.iterators()
         if self._streams is not None:
             yield from self._streams.iterators()
@@ -169,19 +169,19 @@ class Consumers:
             self._failed(stopped)
         return None
 
-    # ------------------------------------------------------------------ who waits for whom
+    # ------------------------------------------------------------------ waits between handlers
 
     def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes that have events of the job, each with the count it must come to."""
+        """The lanes with outstanding events of the job, each with the count to wait for."""
         for registration in self._registrations:
             if registration.barrier:
                 yield from registration.barriers(job_id)
 
     def own_call(self, job_id: str) -> HandlerCall | None:
-        """The calling handler, if the end of this job would wait for it.
+        """The calling handler, if the end of this job waits for it; else ``None``.
 
         Raises:
-            WouldDeadlock: it is the handler itself that would wait, and not a task of it.
+            WouldDeadlock: the handler itself would wait, not one of its child tasks.
         """
         call = calling()
         if call is None or not call.lane.registration.barrier:
@@ -193,31 +193,31 @@ class Consumers:
             raise would_deadlock(call, f"the result of job {job_id}")
         return call
 
-    def excuse_caller(self) -> HandlerRegistration | None:
-        """Wait no more for the handler that calls this, if one does, nor cancel it."""
+    def exempt_caller(self) -> HandlerRegistration | None:
+        """Exempt the calling handler, if there is one, from waits and cancellation."""
         call = calling()
         if call is None:
             return None
         own = (one for one in self._registrations if one is call.lane.registration)
         registration = next(own, None)  # None: a handler of another client calls
         if registration is not None:
-            self._excused.add(registration)
+            self._exempt.add(registration)
         return registration
 
     def _expected(self) -> list[HandlerRegistration]:
-        return [one for one in self._registrations if one not in self._excused]
+        return [one for one in self._registrations if one not in self._exempt]
 
     # ------------------------------------------------------------------ the end
 
     async def drained(self) -> None:
-        """Wait until every handler is done with what was published; not for the caller's own."""
+        """Wait until handlers have processed the published events; except the calling handler."""
         for registration in self._expected():
             reached = [(lane, lane.taken) for lane in registration.lanes]
             await self.wait_graph.wait_for(reached, "handlers", but_own=True)
         await self.notifications.drained()
 
     def end(self, error: Callable[[], ArcpError], cause: ArcpError | None) -> None:
-        """No more events come: iterators raise an error of their own, Observables end."""
+        """End all consumers: each iterator raises its own exception, Observables end."""
         self._tap.end(error)
         for registration in self._expected():
             registration.freeze()

@@ -1,8 +1,8 @@
-"""Runs one session on its links: gives events to consumers, and answers to the requests.
+"""Runs one session on its links: delivers events to consumers, and answers to requests.
 
-The part of a client that owns the session, the link that carries it and the checkpoint. A frame
-goes from the link's reader through the session to the fan-out in one synchronous step; from there
-each consumer takes its own time. See the page "How an event travels" in the docs.
+The engine owns the session, its link and its checkpoint. A frame goes from the link's reader
+through the session to the fan-out in one synchronous step; after that, consumers run independently.
+See the page "How an event travels" in the docs.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = ["GRACE", "SessionEngine"]
 _log = logging.getLogger("arcp_client.client")
 
 GRACE = 1.0
-"""Seconds that the end of a session waits for the store, the link and the runtime, at most."""
+"""Maximal seconds that the end of a session waits for the store, the link or the runtime."""
 
 
 class _Carrier(msgspec.Struct, frozen=True):
-    """What carries a session, from the first `SessionEngine.run` on."""
+    """The parts that carry a session, made by `SessionEngine.run`."""
 
     driver: Driver
     ingress: Ingress
@@ -54,18 +54,18 @@ class _Carrier(msgspec.Struct, frozen=True):
 
 
 class SessionEngine:
-    """One session, carried over as many links as it takes.
+    """One session over successive links.
 
     Args:
         settings: the arguments of the client.
         connector: makes transports.
-        consumers: who is given the events.
-        jobs: who is told of jobs.
-        states: who is told how the link stands.
-        ended: called when the session has ended, with the reason if nobody here wanted it.
+        consumers: get the events.
+        jobs: gets the announced jobs and their ends.
+        states: gets the state of the link.
+        ended: called when the session has ended, with the error unless this client ended it.
 
     Attributes:
-        resumed: whether the present link went on with an earlier session.
+        resumed: whether the present link resumed an earlier session.
     """
 
     def __init__(
@@ -101,18 +101,18 @@ class SessionEngine:
             )
         self._line: _Carrier | None = None
 
-    # ------------------------------------------------------------------ its life
+    # ------------------------------------------------------------------ lifecycle
 
     async def open(self) -> Checkpoint | None:
-        """Take hold of the checkpoint, and give it if there is one.
+        """Lock the checkpoint in the store, and load it if there is one.
 
         Raises:
-            StoreLocked: another client holds it.
+            StoreLocked: another client holds the checkpoint.
         """
         return await self._durability.open() if self._durability is not None else None
 
     async def run(self, checkpoint: Checkpoint | None) -> None:
-        """Keep the session on a link until it ends. Cancelling stops it at once."""
+        """Run the session on links until it ends. Cancelling stops it at once."""
         line = self._assemble(checkpoint)
         try:
             await line.manager.run()
@@ -120,13 +120,13 @@ class SessionEngine:
             line.driver.stop()
 
     def _assemble(self, checkpoint: Checkpoint | None) -> _Carrier:
-        """Put together what keeps the session on a link."""
+        """Make the parts that carry the session."""
         durability, settings = self._durability, self._settings
         buffer = settings.buffer
         publish = self._fan_out.publish if durability is None else durability.offer
         if checkpoint is not None:
             self._session = self._new_session(checkpoint=checkpoint)
-        driver = Driver(self._session, publish=publish, tell=self._tell)
+        driver = Driver(self._session, publish=publish, tell=self._apply)
         ingress = Ingress(driver, self._back_pressure, spill=buffer.spill, keep=buffer.bytes)
         manager = ReconnectManager(
             self._connector,
@@ -147,7 +147,7 @@ class SessionEngine:
         return self._line
 
     def _recall(self, checkpoint: Checkpoint, durability: Durability) -> None:
-        """The jobs of an earlier process are known again, open ones and those that ended last."""
+        """Restore the open jobs and the last ended jobs of an earlier process."""
         for job in checkpoint.jobs:
             self._jobs.resume(job, durability.log_for(job.job_id) or ())
         for ended in checkpoint.ended:
@@ -157,17 +157,17 @@ class SessionEngine:
 
     @property
     def assembled(self) -> bool:
-        """Whether there is anything that could carry the session."""
+        """Whether `run` has made the parts that carry the session."""
         return self._line is not None
 
     def stop(self, cause: ArcpError) -> None:
-        """A handler failed for good, or the store is another's: nothing counts as handled now."""
+        """End the session without further acknowledgements: a handler or the store failed."""
         if self._line is not None:
             self._line.acks.stop()
         self.finish(cause)
 
     def finish(self, cause: ArcpError | None) -> None:
-        """End the session, for this reason if it was not wanted."""
+        """End the session, with an error unless this client ends it."""
         self._session.end(cause)
         if self._line is not None:
             self._line.driver.carry()
@@ -175,21 +175,21 @@ class SessionEngine:
             self._ended(cause)
 
     async def say_goodbye(self, deadline: Deadline, *, tell: bool) -> bool:
-        """Acknowledge what was handled; then end the session, or only see that all is sent.
+        """Acknowledge processed events; then send the goodbye, or only flush the link.
 
         Args:
-            deadline: the end of all of it, the link's own end included.
+            deadline: the end of the whole close, the link's own end included.
             tell: tell the runtime that the session ends.
 
         Returns:
-            Whether there is an answer to wait for.
+            Whether an answer of the runtime is expected.
         """
         assert self._line is not None
         self._line.manager.close_by(deadline)
         if not tell:
             with contextlib.suppress(TimeoutError):
                 async with deadline.timeout(GRACE):
-                    await self.kept()
+                    await self.save()
         self._line.acks.now()
         if tell:
             self._session.close(self._line.driver.now)
@@ -201,7 +201,7 @@ class SessionEngine:
         return False
 
     def halt(self) -> None:
-        """It has ended: nothing here moves by itself any more, and what was handled is fixed."""
+        """Stop all timers after the end, and freeze the number of processed events."""
         if self._line is not None:
             self._line.acks.stop()
             self._line.driver.stop()
@@ -209,19 +209,19 @@ class SessionEngine:
         if self._durability is not None:
             self._durability.freeze()
 
-    def dismiss(self, error: Callable[[], ArcpError]) -> None:
-        """Nobody is answered any more: each request fails with an error of its own."""
+    def fail_requests(self, error: Callable[[], ArcpError]) -> None:
+        """Let each pending request fail with its own exception."""
         for request in self._session.requests:
             _reject(request, error())
         if self._line is not None:
             self._line.ingress.close()
 
-    async def let_go(self, *, forget: bool, deadline: Deadline | None = None) -> None:
-        """Save the checkpoint a last time, or delete it with ``forget``, and let go of it.
+    async def close_store(self, *, forget: bool, deadline: Deadline | None = None) -> None:
+        """Save the checkpoint a last time, or delete it, and unlock it.
 
         Args:
-            forget: delete it.
-            deadline: the end of the close that this belongs to.
+            forget: delete the checkpoint.
+            deadline: the end of the whole close.
         """
         if self._durability is not None:
             await self._durability.close(forget=forget, deadline=deadline)
@@ -244,22 +244,22 @@ class SessionEngine:
             self._session.withdraw(request)
 
     def unsubscribe(self, job_id: str) -> None:
-        """Ask for no more events of a job."""
+        """Unsubscribe from the events of a job."""
         assert self._line is not None
         self._session.unsubscribe(job_id, self._line.driver.now)
         self._line.driver.carry()
 
     async def flushed(self) -> None:
-        """Wait until everything was handed to the link, if there is one."""
+        """Wait until the link, if there is one, has sent all frames."""
         link = self._line.manager.link if self._line is not None else None
         if link is not None:
             await link.flushed()
 
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ state
 
     @property
     def info(self) -> SessionInfo | None:
-        """What the last welcome agreed on."""
+        """The session as negotiated in the last welcome."""
         return self._session.info
 
     @property
@@ -269,34 +269,34 @@ class SessionEngine:
 
     @property
     def durable(self) -> bool:
-        """Whether the session can be gone on with after this process."""
+        """Whether a later process can resume the session."""
         return self._durability is not None and self._durability.durable
 
     @property
     def held(self) -> int:
-        """Events that wait until a restart could know of them."""
+        """The number of events that wait until a checkpoint covers them."""
         return self._durability.held if self._durability is not None else 0
 
     def chunk_log(self, job_id: str) -> ChunkStore | None:
-        """Where the chunks of a job's result outlive the process; ``None`` if nowhere."""
+        """The durable log of a job's result; ``None`` without a store."""
         return self._durability.log_for(job_id) if self._durability is not None else None
 
     def may_have_lost_events(self) -> bool:
-        """Whether events may be gone with a lost link, of a runtime that does not replay them."""
+        """Whether a lost link may have lost events, because the runtime does not replay them."""
         lost = self._line is not None and self._line.manager.links > 1
         return lost and self._session.may_lose_events
 
     def exact_sizes(self) -> bool:
-        """Whether the runtime states the sizes of results in bytes, and truly."""
+        """Whether the runtime states exact sizes of results in bytes."""
         return self._session.peer.exact_sizes
 
-    async def kept(self) -> None:
-        """Return when a restart would know of what is known here."""
+    async def save(self) -> None:
+        """Wait until the store, if there is one, has the present state."""
         if self._durability is not None:
             await self._durability.flush()
 
-    async def passed(self) -> None:
-        """Wait until what arrived until now is with its consumers."""
+    async def published(self) -> None:
+        """Wait until the events that have arrived are published to the consumers."""
         passed = self._durability.passed() if self._durability is not None else None
         if passed is not None:
             await self._back_pressure.wait_for(passed)
@@ -324,9 +324,9 @@ class SessionEngine:
             silent=session.silent,
         )
 
-    # ------------------------------------------------------------------ what the session decides
+    # ------------------------------------------------------------------ actions of the session
 
-    def _tell(self, effect: actions.Action) -> None:
+    def _apply(self, effect: actions.Action) -> None:
         match effect:
             case actions.Answered(request, value):
                 _resolve(request, value)
@@ -348,20 +348,20 @@ class SessionEngine:
             case actions.Report(message, _):
                 _log.warning("%s", message)
             case _:
-                raise AssertionError(f"an effect without a place: {effect!r}")
+                raise AssertionError(f"unknown action: {effect!r}")
 
     def _job_known(self, effect: actions.JobKnown) -> None:
-        told = effect.job
-        record = self._jobs.known(told, mine=effect.mine)
+        reply = effect.job
+        record = self._jobs.announce(reply, submitted=effect.mine)
         if effect.mine and not record.over:
-            if self._session.jobs.has_ended(told.job_id):
+            if self._session.jobs.has_ended(reply.job_id):
                 assert self._line is not None
-                self._session.request_outcome(told.job_id, self._line.driver.now)
+                self._session.request_outcome(reply.job_id, self._line.driver.now)
             request = effect.request
             if self._durability is not None and request is not None:
                 payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
                 self._durability.opened(
-                    OpenJob(told.job_id, record.agent, request.key or "", payload)
+                    OpenJob(reply.job_id, record.agent, request.key or "", payload)
                 )
 
     def _job_gone(self, effect: actions.JobGone) -> None:
@@ -376,16 +376,16 @@ class SessionEngine:
         self.resumed = resumed
         if not resumed:
             self._line.acks.renewed()
-        # Whoever waits for this state runs first, before an event of the replay is delivered: so
-        # a handler registered there, or a look at the open jobs, comes in time.
+        # Code that waits for this state runs before the replay is delivered, so it can register
+        # handlers, or read the open jobs, in time.
         self._states.change(Live(resumed))
         if self._durability is not None:
             self._durability.renewed(self._session.session_id or "", fresh=not resumed)
 
-    # ------------------------------------------------------------------ what is processed (S1)
+    # ------------------------------------------------------------------ processed events (S1)
 
     def active(self) -> None:
-        """The first event after a quiet time came."""
+        """Schedule an acknowledgement and a save, at the first event after an idle time."""
         if self._line is not None:
             self._line.acks.plan()
         if self._durability is not None:

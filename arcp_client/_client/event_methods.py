@@ -1,6 +1,6 @@
 """The methods of `Client` that receive events: handlers, iterators, Observables, hooks.
 
-They are typed and hold no state: `Consumers` keeps what is registered.
+They are typed and hold no state: `Consumers` keeps the registrations.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ R = TypeVar("R")
 
 
 class EventMethods:
-    """The ways to receive the events of a session.
+    """The methods of `Client` that receive events.
 
     Args:
-        consumers: who is given them.
+        consumers: keeps the registrations.
     """
 
     def __init__(self, consumers: Consumers) -> None:
@@ -137,23 +137,25 @@ class EventMethods:
 
         Its calls run one after another in arrival order: the next starts when the previous one
         has finished (D1). Each registration has a lane of its own and waits for no other (D2).
-        An event is acknowledged to the runtime only after its handlers are done (D3). History of
-        a watched job is not given to handlers.
+        An event is acknowledged to the runtime only after its handlers have ended (D3). Handlers do
+        not get the history of a watched job.
 
         Args:
             kinds: event classes; a str selects a vendor kind, which arrives as `Unknown`.
             job: only the events of this job.
-            order: `Order.SESSION`, or `Order.JOB` for jobs side by side; the client's by default.
-            on_error: ``"skip"`` reports to the client's ``on_error`` hooks and goes on;
+            order: `Order.SESSION`, or `Order.JOB` to handle jobs concurrently; the client's by
+                default.
+            on_error: ``"skip"`` reports to the client's ``on_error`` hooks and continues;
                 ``"stop"`` closes the client with HandlerFailed; a function of event and exception
                 is called, and awaited, before the next event.
             barrier: whether ``job.result()`` waits for this handler.
 
         Returns:
-            A decorator that gives the function back unchanged.
+            A decorator that returns the function unchanged.
 
         Raises:
-            TypeError: used without parentheses, or a kind is neither a class nor a vendor's name.
+            TypeError: used without parentheses, or a kind is neither an event class nor the name
+                of a vendor kind.
         """
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
@@ -281,10 +283,11 @@ class EventMethods:
         on_error: OnError = "skip",
         barrier: bool = True,
     ) -> Registration:
-        """Register a handler as `on` does, and give the registration, to dispose of it later.
+        """Register a handler like `on`; returns the registration, with which to dispose of it.
 
         Raises:
-            TypeError: a kind is neither a class nor a vendor's name, or the handler not callable.
+            TypeError: a kind is neither an event class nor the name of a vendor kind, or the
+                handler is not callable.
         """
         return self._register(
             handler, kinds, job=job, order=order, on_error=on_error, barrier=barrier
@@ -316,13 +319,13 @@ class EventMethods:
         if callable(on_error):
             check.a_function("on_error", on_error)
         elif on_error not in ("skip", "stop"):
-            raise TypeError(f'on_error is "skip", "stop" or a function, not {on_error!r}')
+            raise TypeError(f'on_error must be "skip", "stop" or a function, not {on_error!r}')
 
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a handler raised; usable as a decorator.
 
-        It gets a `HandlerError` with the event and, as ``__cause__``, what was raised. Without
-        any hook, failures are logged as errors.
+        It gets a `HandlerError` with the event and, as ``__cause__``, the exception. Without any
+        hook, failures are logged as errors.
         """
         self._consumers.errors.add(hook)
         return hook
@@ -330,9 +333,10 @@ class EventMethods:
     def on_slow(self, hook: Callable[[Registration, int, float], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a registration falls behind; also a decorator.
 
-        It gets the registration, how many events wait in it, and for how many seconds the oldest
-        of them has. Once an episode: it begins when as many wait as stop the reader
-        (``Buffer.soft``) and ends when the reader may go on.
+        It gets the registration, the number of its outstanding events, and the seconds for which
+        the oldest one has waited. It is called once for each episode. An episode begins at
+        ``Buffer.soft`` outstanding events, at which the reader pauses, and ends when the reader may
+        continue.
         """
         check.a_function("the hook of on_slow", hook)
         self._consumers.slow.add(lambda episode: hook(*episode))
@@ -361,11 +365,11 @@ class EventMethods:
     def events(self, *kinds: Any) -> EventIterator[Any]:
         """Iterate over the events of the whole session from now on, in arrival order.
 
-        A `Gap` is given in any case. Each iterator is independent; leaving the loop unregisters
-        it. It ends with ClientClosed when the client is closed.
+        A `Gap` is always given. Each iterator is independent; leaving the loop unregisters it. It
+        raises ClientClosed when the client is closed.
 
         Raises:
-            TypeError: a kind is neither a class nor a vendor's name.
+            TypeError: a kind is neither an event class nor the name of a vendor kind.
         """
         return self._consumers.iterate(EventFilter(kinds))
 
@@ -377,7 +381,7 @@ class EventMethods:
 
             client.notifications.pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
 
-        It completes when the client is closed and errors when it failed for good. An observer
-        that raises is removed; the others, and the link, go on.
+        It completes when the client is closed, and ends with an error when the client fails. An
+        observer that raises is removed; other observers and the link are not affected.
         """
         return self._consumers.notifications

@@ -25,14 +25,14 @@ __all__ = ["JobTable"]
 
 _RECENT = 256
 _EXPECTED = 65536
-"""Events that are kept of a history that comes before whoever asked for it has its answer."""
+"""Number of events kept from a history that arrives before the answer to its request."""
 
 
 class JobTable:
     """The records of one client.
 
     Args:
-        owner: what the jobs need of the client.
+        owner: the parts of the client that jobs use.
 
     Attributes:
         streams: the consumer that routes events to the records.
@@ -47,23 +47,23 @@ class JobTable:
         self._keys: dict[str, tuple[str, JobRecord]] = {}
         self._expected: Counter[str] = Counter()
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
-        self._early_events = EarlyEvents(in_use=self._in_use, drop=self._give_up)
+        self._early_events = EarlyEvents(in_use=self._in_use, drop=self._discard)
 
     # -- looking up
 
     def get(self, job_id: str) -> JobRecord | None:
-        """The record of a job, if the session has heard of it."""
+        """The record of a job; ``None`` if the session does not know it."""
         return self._open.get(job_id) or self._held.get(job_id)
 
     def record(self, job_id: str) -> JobRecord:
-        """The record of a job, made if need be. The runtime, or a caller, told of it."""
+        """The record of a job that the runtime announced or a caller named; made on first use."""
         record = self.get(job_id)
         if self._early_events.claim(job_id) and record is not None and job_id not in self._expected:
             record.replay_buffer.limit()
         if record is None:
             return self._follow(JobRecord(job_id, self._owner, self.streams.memory))
         if job_id not in self._open and not record.over:
-            self._follow(record)  # it had been given up, and somebody held on to it
+            self._follow(record)  # it was dropped, and the application still holds a handle
         return record
 
     def _follow(self, record: JobRecord) -> JobRecord:
@@ -73,8 +73,8 @@ class JobTable:
         return record
 
     def handle(self, record: JobRecord) -> JobHandle:
-        """The handle of a job: the same object for as long as somebody holds it."""
-        kind = Job if record.mine else JobView if record.watched else JobHandle
+        """The handle of a job: the same object while the application holds it."""
+        kind = Job if record.submitted else JobView if record.watched else JobHandle
         handle = self._handles.get(record.job_id)
         if type(handle) is not kind:
             handle = self._handles[record.job_id] = kind(record)
@@ -87,8 +87,8 @@ class JobTable:
         return handle
 
     def open(self) -> list[Job]:
-        """The jobs of this client whose outcome is not known."""
-        return [self.job(record) for record in self._open.values() if record.mine]
+        """The submitted jobs whose outcome is not known yet."""
+        return [self.job(record) for record in self._open.values() if record.submitted]
 
     def same(self, submission: Submission) -> Job | None:
         """The open job of an equal submission."""
@@ -97,24 +97,29 @@ class JobTable:
             return None
         return self.job(record)
 
-    # -- what the session tells
+    # -- changes
 
-    def known(self, told: Accepted | Subscribed, *, mine: bool) -> JobRecord:
-        """The runtime told of a job."""
-        record = self.record(told.job_id)
-        record.describe(told)
-        record.mine = record.mine or mine
-        record.watched = record.watched or isinstance(told, Subscribed)
-        if isinstance(told, Accepted) and told.parent_job_id is not None:
-            parent = self.get(told.parent_job_id)
-            if parent is not None and told.job_id not in parent.children:
-                parent.children.append(told.job_id)
+    def announce(self, reply: Accepted | Subscribed, *, submitted: bool) -> JobRecord:
+        """Record a job from its acceptance or its confirmed subscription.
+
+        Args:
+            reply: the message of the runtime.
+            submitted: this client submitted the job.
+        """
+        record = self.record(reply.job_id)
+        record.describe(reply)
+        record.submitted = record.submitted or submitted
+        record.watched = record.watched or isinstance(reply, Subscribed)
+        if isinstance(reply, Accepted) and reply.parent_job_id is not None:
+            parent = self.get(reply.parent_job_id)
+            if parent is not None and reply.job_id not in parent.children:
+                parent.children.append(reply.job_id)
         return record
 
-    def submitted(self, job_id: str, submission: Submission) -> Job:
-        """A submit was accepted as this job."""
+    def accept(self, job_id: str, submission: Submission) -> Job:
+        """Record the accepted submit of a job."""
         record = self.record(job_id)
-        record.mine = True
+        record.submitted = True
         record.agent = record.agent or submission.agent
         if not record.over:
             record.key = submission.key
@@ -122,9 +127,9 @@ class JobTable:
         return self.job(record)
 
     def resume(self, job: OpenJob, chunks: Iterable[ResultChunk]) -> None:
-        """A job of an earlier process had not ended; these pieces of its result were kept."""
+        """Restore an open job of an earlier process, with the stored chunks of its result."""
         record = self.record(job.job_id)
-        record.mine = True
+        record.submitted = True
         record.agent = job.agent
         record.status = "running"
         record.key = job.idempotency_key
@@ -134,43 +139,43 @@ class JobTable:
     def recall(
         self, job: EndedJob, event: Completed | Failed, chunks: Iterable[ResultChunk]
     ) -> None:
-        """A job had ended in an earlier process; its outcome and its streamed result were kept."""
+        """Restore an ended job of an earlier process, with its outcome and its chunks."""
         record = JobRecord(job.job_id, self._owner, self.streams.memory)
-        record.mine = True
+        record.submitted = True
         record.agent = job.agent
         record.recall(event, chunks)
         self._held[job.job_id] = record
         self._release(record)
 
     @contextmanager
-    def expecting(self, job_id: str) -> Iterator[None]:
-        """Somebody asks for the history of a job, and will read it once there is an answer."""
+    def expect_history(self, job_id: str) -> Iterator[None]:
+        """Keep more events of a job inside the ``with`` block, which requests its history."""
         self._expected[job_id] += 1
         try:
             yield
         finally:
             self._expected[job_id] -= 1
-            self._expected += Counter()  # forgets what is 0
+            self._expected += Counter()  # removes counts of 0
 
-    def again(self, record: JobRecord) -> JobRecord:
-        """A job that has ended is told once more: the record that takes it in."""
+    def reopen(self, record: JobRecord) -> JobRecord:
+        """Replace the record of an ended job by a new one, which gets the repeated history."""
         self._recent.pop(record.job_id, None)
         return self._follow(JobRecord(record.job_id, self._owner, self.streams.memory))
 
-    def back(self, record: JobRecord) -> None:
-        """It was not told again: what was known before counts."""
+    def restore(self, record: JobRecord) -> None:
+        """Undo `reopen`, because the history was not repeated."""
         self.forget(record.job_id)
         self._held[record.job_id] = self._recent[record.job_id] = record
 
     def forget(self, job_id: str) -> None:
-        """Nothing more will come of it."""
+        """Close the record of a job that gets no more events."""
         record = self._open.pop(job_id, None)
         self.streams.drop(job_id)
         if record is not None:
             self._release(record)
 
     def close(self, error: Callable[[], ArcpError]) -> None:
-        """The client is over: nobody waits any longer."""
+        """Let every wait for a job fail, because the client has ended."""
         for record in tuple(self._open.values()):
             record.lose(error)
         self._open.clear()
@@ -178,14 +183,14 @@ class JobTable:
         self._early_events.close()
 
     def _unknown(self, job_id: str) -> JobStream | None:
-        """An event came of a job that nobody told of (D12)."""
+        """Make a stream for the early events of an unknown job (D12); ``None`` beyond the limit."""
         if not self._early_events.admits(job_id):
             return None
         record = self._follow(JobRecord(job_id, self._owner, self.streams.memory))
         record.replay_buffer.limit(_EXPECTED if job_id in self._expected else EVENTS)
         return record
 
-    def _give_up(self, job_id: str) -> None:
+    def _discard(self, job_id: str) -> None:
         self._open.pop(job_id, None)
         self.streams.drop(job_id)
 

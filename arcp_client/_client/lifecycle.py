@@ -31,18 +31,18 @@ __all__ = ["Lifecycle"]
 _log = logging.getLogger("arcp_client.client")
 
 _FOR_REST = 4
-"""Slow handlers leave one part in so many of a close, at most `GRACE`, to the goodbye."""
+"""Slow handlers leave one part in four of a close, at most `GRACE`, to the goodbye."""
 
 
 class Lifecycle:
-    """Beginning and end of one client.
+    """Begins and ends the session of one client.
 
     Args:
-        engine: what is begun and ended.
-        consumers: who is waited for, and told of the end.
-        jobs: whose waiters are told of the end.
-        states: what the link's state is read from.
-        timeouts: bounds on every wait.
+        engine: runs the session.
+        consumers: are drained, and end with the client.
+        jobs: end with the client.
+        states: the state of the link.
+        timeouts: limits on every wait.
     """
 
     def __init__(
@@ -59,19 +59,20 @@ class Lifecycle:
         self._jobs = jobs
         self._states = states
         self._timeouts = timeouts
-        self._owner = TaskOwner("arcp_client", on_failure=self._broke)
+        self._owner = TaskOwner("arcp_client", on_failure=self._fail)
         self._running: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._connecting = 0
-        self._handed_over = False
+        self._connected_once = False
 
-    # ------------------------------------------------------------------ where it stands
+    # ------------------------------------------------------------------ checks
 
     def check_loop(self) -> None:
-        """Whoever waits in another event loop would not be woken.
+        """Check that the caller is in the client's event loop, as other loops are never woken.
 
         Raises:
             LocalProtocolError: the caller is in another event loop than the client.
+            ClientClosed: the client's event loop has ended.
         """
         running = self._running
         if running is None or running.done():
@@ -80,15 +81,15 @@ class Lifecycle:
             raise ClientClosed(LOOP_ENDED)
         if is_elsewhere(running.get_loop()):
             raise LocalProtocolError(
-                "the client lives in another event loop: use it there (from another thread, with"
+                "the client belongs to another event loop: use it there (from another thread, with"
                 " asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe)"
             )
 
     def usable(self) -> None:
-        """Requests can be made.
+        """Check that the caller can make requests.
 
         Raises:
-            ArcpError: not, or not here; says why.
+            ArcpError: the client is closed, not connected, or belongs to another event loop.
         """
         if self._states.closed or self._closing is not None:
             raise self._states.closed_error()
@@ -96,13 +97,13 @@ class Lifecycle:
             raise LocalProtocolError("the client is not connected: call connect() first")
         self.check_loop()
 
-    # ------------------------------------------------------------------ the beginning
+    # ------------------------------------------------------------------ connecting
 
     async def connect(self) -> None:
-        """Begin, once; returns when the session is live."""
+        """Start the session, once; returns when it is live."""
         if self._running is None and not self._states.closed:
             self._running = self._owner.spawn(self._run(), name="reconnect")
-            self._states.home = self._running.get_loop()
+            self._states.loop = self._running.get_loop()
         running = self._running
         self.check_loop()
         self._connecting += 1
@@ -110,39 +111,39 @@ class Lifecycle:
             await self.connected()
         except ArcpError:
             if running is not None and not running.done():
-                await asyncio.wait({running})  # it lets go of the store
+                await asyncio.wait({running})  # until the store is unlocked
             raise
         except asyncio.CancelledError:
-            if self._connecting == 1 and not self._handed_over:
+            if self._connecting == 1 and not self._connected_once:
                 await self.leave(0.0, drain=False, tell=False)
             raise
         else:
-            self._handed_over = True
+            self._connected_once = True
         finally:
             self._connecting -= 1
 
     async def _run(self) -> None:
-        """Take hold of the checkpoint, keep the session on a link, let go of the checkpoint."""
+        """Lock the checkpoint, run the session on links, unlock the checkpoint."""
         task = asyncio.current_task()
         try:
             checkpoint = await self._engine.open()
         except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
             if task is not None and task.cancelling():
-                self._cut_off()
+                self._interrupted()
             pass_on(error, task)
             self.end(error if isinstance(error, ArcpError) else _store_failed(error))
             return
-        if self._states.closed:  # the store swallowed the cancellation, and nobody waited for it
-            await self._engine.let_go(forget=False)
+        if self._states.closed:  # the store suppressed the cancellation of a close
+            await self._engine.close_store(forget=False)
             return
         try:
             await self._engine.run(checkpoint)
         except asyncio.CancelledError:
-            self._cut_off()
+            self._interrupted()
             raise
         finally:
             if self._closing is None:
-                await self._engine.let_go(forget=False)
+                await self._engine.close_store(forget=False)
 
     async def connected(self) -> None:
         """Wait until the session is live."""
@@ -154,51 +155,51 @@ class Lifecycle:
                 raise LocalProtocolError("the client is not connected: call connect() first")
             await self._states.changed()
 
-    # ------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------ closing
 
     async def drain(self, seconds: float) -> None:
-        """Wait until every handler is done with what arrived until now."""
+        """Wait until handlers have processed the events that have arrived."""
         self.check_loop()
         async with asyncio.timeout(seconds):
             await self._drained()
 
     async def _drained(self) -> None:
-        await self._engine.passed()
+        await self._engine.published()
         await self._consumers.drained()
 
     async def leave(self, timeout: float | None, *, drain: bool, tell: bool) -> None:
-        """Close or detach, once; every caller waits until it is done.
+        """Close or detach, once; every caller waits for the end.
 
         Args:
-            timeout: seconds for all of it.
-            drain: let handlers finish what arrived.
-            tell: tell the runtime that the session ends, and forget the checkpoint.
+            timeout: seconds for the whole close.
+            drain: let handlers process the events that have arrived.
+            tell: tell the runtime that the session ends, and delete the checkpoint.
         """
         if self._running is None:
             self.end(None)
             return
         self.check_loop()
-        mine = self._consumers.excuse_caller()
+        mine = self._consumers.exempt_caller()
         if self._closing is None:
             seconds = self._timeouts.close if timeout is None else timeout
             self._closing = self._owner.spawn(
-                self._farewell(self._running, Deadline(seconds), drain=drain, tell=tell),
+                self._close(self._running, Deadline(seconds), drain=drain, tell=tell),
                 name="close",
             )
         await asyncio.shield(self._closing)
         if mine is not None:
             mine.dispose()
 
-    async def _farewell(
+    async def _close(
         self, running: asyncio.Task[None], deadline: Deadline, *, drain: bool, tell: bool
     ) -> None:
-        """One deadline for handlers, goodbye and transport; each gets what is left."""
+        """Close within one deadline for handlers, goodbye and transport (S15)."""
         engine = self._engine
-        failed = self._states.closed  # then this is not what ends the session
+        failed = self._states.closed  # the session has ended before
         if not engine.assembled:  # the store has not answered yet
             self.end(None)
             await _stopped(running, deadline)
-            await engine.let_go(forget=False, deadline=deadline)
+            await engine.close_store(forget=False, deadline=deadline)
             return
         if drain:
             try:
@@ -214,10 +215,10 @@ class Lifecycle:
             await asyncio.wait({running}, timeout=deadline.share(min(GRACE, deadline.left / 2)))
         await _stopped(running, deadline)
         engine.finish(None)
-        await engine.let_go(forget=tell and not failed, deadline=deadline)
+        await engine.close_store(forget=tell and not failed, deadline=deadline)
 
     def _warn_of_jobs(self) -> None:
-        """Some runtimes do not let jobs outlive their session, as §6.7 has it."""
+        """Warn of open jobs that the runtime ends with the session, against §6.7 (S21)."""
         info = self._engine.info
         open_jobs = [job.id for job in self._jobs.open()]
         if info is None or info.jobs_run_on or not open_jobs or self._states.closed:
@@ -230,46 +231,46 @@ class Lifecycle:
         )
 
     def end(self, cause: ArcpError | None) -> None:
-        """The session is over: everybody who waits is told, nothing runs on."""
+        """End the client: stop all tasks, and let every wait fail."""
         states = self._states
         if states.closed:
             return
         self._engine.halt()
         states.change(Closed(cause))
-        self._engine.dismiss(states.closed_error)
+        self._engine.fail_requests(states.closed_error)
         self._jobs.close(states.closed_error)
         self._consumers.end(states.closed_error, cause)
         states.end()
 
     @property
-    def forgotten(self) -> bool:
-        """Whether it was begun, was not ended, and nothing is ending it."""
+    def unclosed(self) -> bool:
+        """Whether the client was started, and is neither closed nor closing."""
         running = self._running
         if running is None or running.done():
             return False
         return self._closing is None and not self._states.closed
 
     def abandon(self) -> None:
-        """Nobody can close the client any more: end it, from whatever thread this is called."""
+        """End a client that is no longer referenced. May be called from any thread."""
         if self._running is None or self._running.get_loop().is_closed():
             return
         with contextlib.suppress(RuntimeError):  # the loop ended meanwhile
             self._running.get_loop().call_soon_threadsafe(self._abandon)
 
     def _abandon(self) -> None:
-        if self.forgotten:
+        if self.unclosed:
             self._engine.finish(
                 ClientClosed("the client was dropped without close(): keep a reference to it")
             )
 
-    def _broke(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
         self._engine.finish(cause)
 
-    def _cut_off(self) -> None:
-        """The task that keeps the link is cancelled: if nobody here did it, this is the end."""
+    def _interrupted(self) -> None:
+        """End the client if other code has cancelled the task that runs its links."""
         if self._closing is None:
             _log.warning("a client was not closed: its task was cancelled from outside")
             self._states.interrupted = True
@@ -277,12 +278,12 @@ class Lifecycle:
 
 
 async def _stopped(running: asyncio.Task[None], deadline: Deadline) -> None:
-    """End the task that keeps the link; what swallows its cancellation is left alone."""
+    """Cancel the task that runs the links; abandon it if it suppresses its cancellation."""
     await cancel_and_wait([running], deadline=Deadline(deadline.left + SLACK))
 
 
 def _store_failed(error: BaseException) -> ArcpError:
-    # Its text may quote what is kept.
+    # The error's own text may quote stored values.
     failure = ConnectFailed(f"the store failed: {type(error).__name__}", permanent=True)
     failure.__cause__ = error
     return failure

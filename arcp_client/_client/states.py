@@ -1,4 +1,4 @@
-"""Publishes the state of the link as `client.state`, an Observable, hooks, and a wait."""
+"""Publishes the state of the link: `client.state`, an Observable, hooks, and waits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from arcp_client.state import Closed, Connecting, LinkState
 __all__ = ["LOOP_ENDED", "States"]
 
 LOOP_ENDED = (
-    "the event loop of the client has ended, and the client with it: a client is used within one"
-    " asyncio.run; make a new one"
+    "the event loop of the client has ended, and the client with it: use a client within one"
+    " asyncio.run, and make a new one for another"
 )
 
 
@@ -23,28 +23,28 @@ class States:
     """The state of one client.
 
     Attributes:
-        now: where the link stands.
-        observable: every change, beginning with the present state.
+        now: the present state.
+        observable: every state, beginning with the present one.
         hooks: the ``on_state`` hooks.
-        home: the event loop of the client, once it has one.
-        interrupted: code that is not the client's cancelled its task, as the end of a loop does.
+        loop: the event loop of the client, after the first `Client.connect`.
+        interrupted: other code cancelled the client's task, as at the end of a loop.
     """
 
     def __init__(self) -> None:
         self.now: LinkState = Connecting(0)
         self.observable: BehaviorSubject[LinkState] = BehaviorSubject(self.now)
         self.hooks: Hooks[LinkState] = Hooks("on_state")
-        self.home: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.interrupted = False
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the client has ended."""
         return isinstance(self.now, Closed)
 
     def change(self, state: LinkState) -> None:
-        """Tell everybody; nothing follows `Closed`."""
+        """Publish a new state. `Closed` is the last one."""
         if self.closed:
             return
         self.now = state
@@ -62,14 +62,14 @@ class States:
         await change
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Complete the Observable, and stop the hooks."""
         self.observable.on_completed()
         self.hooks.close()
 
     def closed_error(self) -> ArcpError:
-        """A new exception for each caller: a shared one would collect their tracebacks."""
+        """Make an exception for one caller; a shared one would collect tracebacks."""
         cause = self.now.cause if isinstance(self.now, Closed) else None
-        if self.interrupted and self.home is not None and self.home.is_closed():
+        if self.interrupted and self.loop is not None and self.loop.is_closed():
             return ClientClosed(LOOP_ENDED)
         if isinstance(cause, ArcpError):
             error = copy.copy(cause)

@@ -27,18 +27,18 @@ _OWN = "auto-"
 
 
 def is_own_key(key: str | None) -> bool:
-    """Whether an idempotency key was made here, for one call, and so names no earlier job."""
+    """Whether this module generated the key for one call, so that no earlier job has it."""
     return key is not None and key.startswith(_OWN)
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """One submit.
+    """The checked and encoded arguments of one submit.
 
     Attributes:
-        agent: what was asked for.
-        key: its idempotency key.
+        agent: the requested agent.
+        key: the idempotency key.
         payload: the message's payload as JSON.
-        fingerprint: names the payload; equal for equal parameters under equal keys.
+        fingerprint: hash of the payload; equal for equal parameters with equal keys.
     """
 
     agent: str
@@ -58,10 +58,10 @@ class Submission(msgspec.Struct, frozen=True):
         max_runtime: float | None,
         parent: str | None,
     ) -> Submission:
-        """Check and encode.
+        """Check and encode the arguments.
 
         Raises:
-            TypeError, ValueError: an argument that no runtime could accept; says which.
+            TypeError, ValueError: an argument is invalid for every runtime; the message names it.
         """
         check.a_text("agent", agent)
         check.a_text("idempotency_key", key, none=True)
@@ -79,7 +79,7 @@ class Submission(msgspec.Struct, frozen=True):
             )
         except Malformed as error:
             raise ValueError(f"submit: {error}") from None
-        # `input` is always there: one runtime insists on it, null or not.
+        # `input` is always sent, even as null: one runtime requires it.
         try:
             fields = {**message.wire(), "input": snapshot(input)}
         except ValueError as error:
@@ -98,10 +98,12 @@ def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[
         return None
     if not isinstance(lease, Lease):
         if not isinstance(lease, Mapping):
-            raise TypeError("lease is a Lease, or a mapping of namespaces to lists of patterns")
+            raise TypeError(
+                "lease must be a Lease, or a mapping of namespaces to lists of patterns"
+            )
         check.a_mapping("lease", lease)
         grants = {
-            name: check.texts(f"lease: what {name!r:.60} grants", patterns)
+            name: check.texts(f"lease: the value of {name!r:.60}", patterns)
             for name, patterns in lease.items()
         }
         try:

@@ -1,10 +1,10 @@
-"""Makes the parts of one client, and gives each what it needs of the others.
+"""Makes the parts of one client and connects them.
 
 ::
 
-    Client ─┬─ Consumers      handlers, iterators, Observables, and how far each is
-            ├─ JobTable       what is known of each job
-            ├─ States         how the link stands
+    Client ─┬─ Consumers      handlers, iterators, Observables, and their progress
+            ├─ JobTable       the record of each job
+            ├─ States         the state of the link
             ├─ SessionEngine  the session, the link that carries it, the checkpoint
             ├─ Lifecycle      connect, close, detach
             └─ Commands       submit, watch, list, ping, cancel
@@ -28,11 +28,11 @@ __all__ = ["Wiring"]
 class Wiring:
     """The parts of one client.
 
-    What one tells another that is made after it goes through a function that looks it up.
+    A part that calls a part which is made later gets a function that looks it up.
 
     Args:
-        connector: leads to the runtime.
-        settings: what the client was asked to be.
+        connector: makes transports to the runtime.
+        settings: the arguments of the client.
     """
 
     def __init__(self, connector: Connector, settings: Settings) -> None:

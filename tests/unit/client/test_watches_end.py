@@ -62,7 +62,7 @@ async def test_a_watch_outlives_a_drop_and_ends_with_unsubscribe() -> None:
             again = await submitter.submit("gated")
             second = await observer.watch(again.id, history=True)
             await second.unsubscribe()
-            with pytest.raises(JobLost, match="watched no longer"):
+            with pytest.raises(JobLost, match="no longer watched"):
                 await second.result()
             gate.set()
             kinds = [type(event) async for event in told]
@@ -85,7 +85,7 @@ async def test_to_watch_no_longer_does_not_wait_for_a_link_that_ends_meanwhile()
             view = await observer.watch(job.id)
             async with asyncio.timeout(10):
                 await view.unsubscribe()
-            with pytest.raises(JobLost, match="watched no longer"):
+            with pytest.raises(JobLost, match="no longer watched"):
                 await view.result()
         gate.set()
         await job.result()

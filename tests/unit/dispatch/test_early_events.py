@@ -35,7 +35,7 @@ async def test_a_job_is_known_from_its_first_event_on(table: JobTable, clock: Vi
     record = table.get("job_1")
     assert record is not None
     assert isinstance(table.handle(record), JobHandle)
-    assert table.known(accepted("job_1"), mine=True) is record
+    assert table.announce(accepted("job_1"), submitted=True) is record
     await clock.advance(60)
     push(table, log(3))
     iterator = table.job(record).events()
@@ -46,7 +46,7 @@ async def test_at_most_256_events_are_kept_of_each(table: JobTable, clock: Virtu
     """D12: what is beyond is a Gap in front."""
     for seq in range(1, 301):
         push(table, log(seq))
-    record = table.known(accepted("job_1"), mine=True)
+    record = table.announce(accepted("job_1"), submitted=True)
     push(table, *(log(seq) for seq in range(301, 401)))
     iterator = table.job(record).events()
     gap = await anext(iterator)
@@ -70,7 +70,7 @@ async def test_after_thirty_seconds_they_are_given_up_with_one_log_line(
     lines = [line for line in caplog.messages if "job_1" in line]
     assert len(lines) == 1
     assert caplog.records[0].levelno == logging.WARNING
-    record = table.known(accepted("job_1"), mine=True)  # better late
+    record = table.announce(accepted("job_1"), submitted=True)  # better late
     push(table, log(4))
     assert (await anext(table.job(record).events())).seq == 4
 
@@ -112,7 +112,7 @@ async def test_twenty_thousand_short_jobs_leave_nothing_behind(
     for n in range(20_000):
         job_id = f"job_{n}"
         if n % 2:
-            table.known(accepted(job_id), mine=True)
+            table.announce(accepted(job_id), submitted=True)
         end = Completed(seq=2 * n + 2, session_id=SESSION, job_id=job_id)
         push(table, log(2 * n + 1, job_id), end)
     assert not table.open()
