@@ -1,7 +1,7 @@
 """Recovers jobs of runtimes that bind them to the link over which they were submitted.
 
-After a drop such a job runs on, but its events go nowhere and are not replayed. So each resumed
-link subscribes to it anew and announces that events may be lost.
+After a lost link such a job keeps running, but the runtime drops its events. So the client
+subscribes to the job again over each resumed link, and reports that events may be lost.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["BoundJobs"]
 
 
 class BoundJobs(Peer):
-    """A runtime whose jobs lose their events with the link.
+    """A runtime that sends the events of a job over one link only.
 
     Attributes:
-        keeps_dead_subscriptions: a subscription outlives its link and stays bound to it; the
-            resumed session must end it before it can have a new one.
-        overtaken_histories: a terminal message may overtake the history of its job.
+        keeps_dead_subscriptions: a subscription stays bound to a lost link; the resumed session
+            must end it before it can subscribe again.
+        overtaken_histories: a terminal message may arrive before the history of its job.
     """
 
     may_lose_events: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class BoundJobs(Peer):
         yield from super().outgoing(request, now)
 
     def after_resume(self, job: JobState) -> Recover | None:
-        # A resume brings what is held of the session's own jobs; a history would repeat it.
+        # The resume replays what the runtime kept of the session's own jobs; a history repeats it.
         history = not job.submitted and self.wants_history(job)
         return Recover(
             history=history,
@@ -54,7 +54,7 @@ class BoundJobs(Peer):
 
     @property
     def _loses_events(self) -> bool:
-        """A job goes on while its link is gone, and what it says goes nowhere."""
+        """Whether a job keeps running without its link, while its events are dropped."""
         return not self.session_ends_jobs
 
     def after_new_session(self, job: JobState) -> Recover | None:

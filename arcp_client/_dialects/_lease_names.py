@@ -15,7 +15,7 @@ __all__ = ["LeaseNames"]
 
 
 class LeaseNames(Peer):
-    """A runtime that grants leases by name."""
+    """A runtime that knows names of capabilities where the specification has patterns."""
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
         if isinstance(request.payload, msgspec.Raw):

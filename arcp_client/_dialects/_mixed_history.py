@@ -1,13 +1,14 @@
-"""Reorders histories that a runtime mixes up with live events or sends several times over (§7.6).
+"""Reorders histories whose events come several times, or among live events (§7.6).
 
-Once a job has several observers, one runtime sends its history as the logs of all of them, one
-after the other: every event several times, and later ones before earlier ones. Another sends live
-events among the history. They read requests one by one, so the history ends before the answer to a
-ping behind the subscription; only a live event that was numbered among it may come behind that
-answer, and its number is missing until then. From the first event of the history until its end
-every numbered frame waits here, and then the events of the job are sorted by their times. Nothing
-else changes its place, and numbers go up as ever: an event gets the number of the place that it is
-sorted to.
+One runtime sends the history of a job with several observers as the logs of all observers, one
+after the other: each event several times, and later events before earlier ones. Another runtime
+sends live events among the history.
+
+Both read requests one by one. So a history ends before the answer to a ping that follows the
+subscription. Only a live event that was numbered among the history may come after that answer, and
+its number is missing until then. From the first event of a history until its end, every numbered
+frame waits here. Then the events of the job are sorted by their times. Nothing else changes its
+place, and numbers still increase: an event gets the number of its new place.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from arcp_client._wire.messages import Message
 __all__ = ["LONGEST", "PAUSE", "MixedHistory"]
 
 PAUSE: Final = 2.0
-"""Seconds without any event after which a history counts as over."""
+"""Seconds without an event after which a history counts as complete."""
 LONGEST: Final = 10.0
-"""Seconds that a frame waits at most."""
+"""The longest time that a frame waits, in seconds."""
 
 
 class MixedHistory(Peer):
@@ -73,7 +74,7 @@ class MixedHistory(Peer):
             self.view.receiver.take_all(self.release(), self._since)
 
     def _ended(self, nonce: str, now: float) -> None:
-        """The pong behind a subscription came."""
+        """Called at the pong that follows a subscription."""
         if self._expected.pop(nonce, None) is None or self._expected:
             return
         if self._is_complete:
@@ -84,7 +85,7 @@ class MixedHistory(Peer):
 
     @property
     def _is_complete(self) -> bool:
-        """Whether every history has ended, and no event is missing that is numbered among them."""
+        """Whether every history has ended and no number among them is missing."""
         if self._expected:
             return False
         cursor = self.view.receiver.cursor
@@ -120,7 +121,7 @@ class MixedHistory(Peer):
             yield from self._hold(received, now)
 
     def _hold(self, received: Received, now: float) -> Iterator[Received]:
-        """Keep a frame until the history is over; what comes before one does not wait for it."""
+        """Keep a frame until the history has ended, if one has begun."""
         frame = received.frame
         if isinstance(frame, ControlFrame) and frame.type not in names.TERMINALS:
             if frame.event_seq is not None and self.holding:
@@ -170,7 +171,7 @@ class MixedHistory(Peer):
         return waiting
 
     def _sort(self, items: list[Received], job_id: str) -> None:
-        """Sort the events of one job within the places that they have; its end stays the last."""
+        """Sort the events of one job within their places; its end stays last."""
         places: list[int] = []
         keys: list[tuple[bool, int]] = []
         last = 0
@@ -203,14 +204,14 @@ class MixedHistory(Peer):
         return number
 
     def ackable(self, mark: int) -> int:
-        # The runtime numbers the sorted events in another order. So none of them was processed in
-        # its eyes until all of them were.
+        # The runtime numbered the sorted events in another order. Each of them is acknowledged
+        # only once all of them are processed.
         self._sorted = [(first, last) for first, last in self._sorted if last > mark]
         return min([mark, *(first - 1 for first, _ in self._sorted)])
 
 
 def _sort_by_number(items: list[Received]) -> None:
-    """Put frames in the order of their numbers; one without stays behind those that came before."""
+    """Sort frames by number; a frame without a number stays behind its predecessors."""
     keys: list[int] = []
     highest = 0
     for item in items:

@@ -1,8 +1,9 @@
 """Polls by resuming, for runtimes whose resumed links do not receive events of earlier jobs (§6.3).
 
-Such a runtime keeps what a job says after its link dropped, sends it with the next resume, and goes
-on to send nothing. Where a session may subscribe to a job of its own, that restores delivery; else,
-and until the subscription is confirmed, the session is resumed from time to time.
+Such a runtime stores the events that a job emits after its link was lost, sends them at the next
+resume, and then is silent again. Where a session may subscribe to its own job, a subscription
+restores delivery. Elsewhere, and until the subscription is confirmed, the client resumes the
+session from time to time.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from arcp_client.errors import ArcpError, LinkLost
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ResumePolling", "SilentResume"]
 
 FIRST_PAUSE: Final = 2.0
-"""Seconds until the first resume that is made for the sake of the events that it brings."""
+"""Seconds until the first resume that only polls for events."""
 LONGEST_PAUSE: Final = 30.0
-"""Seconds between two of them at most; they double while nothing comes."""
+"""The longest pause between two such resumes; pauses double while no events arrive."""
 _BUSY: Final = 1.0
 
 
 class ResumePolling:
-    """When to resume for the sake of jobs whose events do not come by themselves.
+    """Decides when to resume for jobs whose events do not come by themselves.
 
     Attributes:
-        deadline: when `due` must be asked; ``None`` if every job's events come.
+        deadline: when `due` must be called; ``None`` if there are no such jobs.
     """
 
     def __init__(self) -> None:
@@ -43,11 +44,11 @@ class ResumePolling:
         self._cursor = -1
 
     def resumed(self, jobs: Iterable[JobState], cursor: int, now: float) -> None:
-        """A link was resumed.
+        """Start polling after a resume.
 
         Args:
-            jobs: those that had been submitted before, and run.
-            cursor: the number up to which everything had been received before it.
+            jobs: running jobs that were submitted over earlier links.
+            cursor: the number up to which every event had been received before the resume.
             now: the time.
         """
         moved, self._cursor = cursor != self._cursor, cursor
@@ -56,13 +57,13 @@ class ResumePolling:
         self.deadline = now + self._pause if self._jobs else None
 
     def add(self, job: JobState, now: float) -> None:
-        """One more job is bound to a link that is gone."""
+        """Poll for one more job, which is bound to a lost link."""
         self._jobs.add(job)
         if self.deadline is None:
             self.deadline = now + self._pause
 
     def remove(self, job: JobState) -> None:
-        """A job's end came, or its events come by themselves."""
+        """Stop polling for a job: it has ended, or its events come by themselves."""
         self._jobs.discard(job)
         if not self._jobs:
             self.deadline = None
@@ -75,16 +76,16 @@ class ResumePolling:
         return not busy
 
     def link_lost(self) -> None:
-        """The link is gone: the next one tells for which jobs to poll."""
+        """Stop polling until the next resume, which names the jobs again."""
         self._jobs.clear()
         self.deadline = None
 
 
 class SilentResume(Peer):
-    """A runtime whose resumed session hears nothing of the jobs that were submitted before.
+    """A runtime that sends a resumed session no events of jobs that were submitted before.
 
     Attributes:
-        hears_by_subscribing: it does hear of such a job once it subscribes to it.
+        hears_by_subscribing: it sends them once the session subscribes to the job.
         counts_by_job: the starting point of a history counts the job's own events.
     """
 
@@ -128,7 +129,7 @@ class SilentResume(Peer):
 
     def after_resume(self, job: JobState) -> Recover | None:
         if self._is_own(job):
-            return None  # the next resume brings what it says
+            return None  # the next resume brings its events
         self.wants_history(job)
         return Recover(history=True, after=self.history_start(job))
 
@@ -155,7 +156,7 @@ class SilentResume(Peer):
 
     def _subscribe(self, job: JobState, now: float) -> None:
         if self.hears_by_subscribing and self.view.negotiated.offers(names.SUBSCRIPTIONS):
-            # What it said between the resume's replay and the subscription is in its history.
+            # Its history has the events between the resume's replay and the subscription.
             message = SubscribeMessage(
                 job_id=job.job_id, history=True, from_event_seq=self.view.receiver.cursor or None
             )
@@ -172,14 +173,14 @@ class SilentResume(Peer):
     # -- its own requests
 
     def answered(self, request: Request, value: object, now: float) -> None:
-        """A subscription was confirmed; the end of a job that has ended comes with a resume."""
+        """Called when a subscription was confirmed. A resume brings the end of an ended job."""
         assert request.job_id is not None
         self.view.receiver.subscribed(request.job_id)
         if isinstance(value, Subscribed) and value.status not in names.ENDED:
             self._polling.remove(self.view.jobs.state(request.job_id))
 
     def refused(self, request: Request, error: ArcpError, now: float) -> None:
-        """The job has ended, or is polled on: the next resume brings what there is."""
+        """Called when a subscription was refused: the next resume brings the remaining events."""
 
     # -- time
 

@@ -1,7 +1,7 @@
-"""Uses the stored outcomes of runtimes that send a job's end again in answer to its submit.
+"""Fetches outcomes from runtimes that store them under the job's idempotency key.
 
-The end is sent in answer to a submit under the job's key. A resume may bring such an end, too,
-behind the last event of the job that was kept, as if none were missing.
+Such a runtime sends the end of a job again in answer to a submit under its key. A resume may also
+bring a stored end, directly after the last event that the runtime kept, as if none were missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["StoredOutcomes"]
 
 
 class StoredOutcomes(Peer):
-    """A runtime that stores outcomes under their keys."""
+    """A runtime that stores the outcomes of jobs under their idempotency keys."""
 
     transparent = False
     doubts_acceptances: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class StoredOutcomes(Peer):
         yield from super().incoming(frame, data, now)
 
     def _announce_unknown(self, frame: ControlFrame) -> None:
-        """The end of a job whose acceptance went over a link that died: events may be missing."""
+        """Report lost events, if this is the end of a job whose acceptance was lost with a link."""
         jobs, job_id = self.view.jobs, frame.job_id
         if job_id is None or jobs.get(job_id) is not None or jobs.has_ended(job_id):
             return
@@ -47,7 +47,7 @@ class StoredOutcomes(Peer):
             self.view.receiver.events_lost(job_id)
 
     def is_stored(self, frame: Incoming) -> bool:
-        """Whether it is a stored outcome, which is numbered with the session's own events."""
+        """Whether a frame is a stored outcome; those have numbers of the session."""
         if not isinstance(frame, ControlFrame):
             return False
         if frame.session_id != self.view.negotiated.session_id:

@@ -22,7 +22,7 @@ REFUSALS: Final = Deviation(
 
 
 class Uncorrelated(Peer):
-    """A runtime whose refusals carry no correlation. Its pongs do."""
+    """A runtime whose refusals do not name their request. Its pongs name their ping."""
 
     def sendable(self) -> list[Request]:
         waiting = self.view.pending.waiting()
@@ -34,7 +34,7 @@ class Uncorrelated(Peer):
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
         yield from super().outgoing(request, now)
         if request.kind == names.CANCEL:
-            # There may be no answer but the job's end. A pong shows that no refusal came.
+            # The only answer may be the end of the job. The pong after it shows: not refused.
             self.view.barriers.set(lambda now: self.view.cancel_read(request, now), now)
 
     def refuses_submit(self, code: object) -> bool:

@@ -1,7 +1,7 @@
 """Repairs the frames of runtimes whose ``event_seq`` may repeat, collide or be missing.
 
-Repeats are recognised by envelope id, or by content where a runtime renames what it sends again. A
-number that counts in another space than the session's is taken off.
+Repeats are recognised by their envelope ids, or by their contents where a runtime sends an event
+again under a new id. A number that does not count in the session's space is removed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["TolerantReassembly", "Unnumbered"]
 T = TypeVar("T")
 
 REMEMBERED: Final = 65536
-"""Envelope ids, and contents of events of one job, that are remembered."""
+"""The largest number of remembered envelope ids, and of remembered contents of one job."""
 PARTED: Final = 256
-"""Ended jobs that are known to be numbered apart: their last events may yet come."""
+"""The largest number of ended jobs, numbered apart, whose last events may still come."""
 
 
 class _JobMemory(msgspec.Struct):
-    """What is kept of one job.
+    """The events of one job that have arrived, and those that may arrive again.
 
     Attributes:
         apart: its events are numbered apart from the session's.
-        came: how often each content came.
-        passes: how many walks over its events may come: histories, and replays of a resume. Each
-            pass holds every event once.
-        left: how many of each content these passes may bring again; None while no history may.
+        came: how often each content has arrived.
+        passes: how many passes over its events may arrive: histories, and replays of a resume. A
+            pass has every event once.
+        left: how often these passes may bring each content again; None while none is expected.
     """
 
     apart: bool = False
@@ -47,13 +47,13 @@ class _JobMemory(msgspec.Struct):
     left: Counter[str] | None = None
 
     def close(self) -> None:
-        """Every pass is over."""
+        """Expect no more passes."""
         self.passes = 0
         self.left = None
 
 
 class Unnumbered(Peer):
-    """A runtime whose numbers cannot be trusted.
+    """A runtime whose event numbers do not identify events.
 
     Attributes:
         renames: an event gets a new envelope id each time it is sent to a subscriber, so that a
@@ -155,7 +155,7 @@ class Unnumbered(Peer):
         frame = received.frame
         job = self.view.jobs.table.get(frame.job_id)
         if frame.event_seq is not None and self.counts_apart(frame):
-            # The number is none of this session's: it moves no cursor, here or anywhere.
+            # The number does not count in this session, so it moves no cursor.
             frame.event_seq = None
         if job is not None and job.unsubscribing:
             return received
@@ -167,9 +167,9 @@ class Unnumbered(Peer):
         return job is not None and job.peer is not None and job.peer.apart
 
     def _came(self, frame: Incoming) -> bool:
-        """Whether a frame came before; it is remembered.
+        """Remember a frame; whether it came before.
 
-        Never for terminals: one runtime sends a stored one again under its old id, on request.
+        Never for terminals: one runtime sends a stored terminal message again, under its old id.
         """
         if isinstance(frame, ControlFrame):
             return False
@@ -177,13 +177,13 @@ class Unnumbered(Peer):
             self.repeated += 1
             return True
         if isinstance(frame, BadFrame):
-            # Without an id there is only the number to go by: better than a gap at every replay.
+            # Without an id only the number is left to compare; else every replay had a gap.
             seq = frame.event_seq
             return not frame.id and seq is not None and seq <= self.view.receiver.cursor
         return self.renames and frame.job_id is not None and self._is_copy(frame, frame.job_id)
 
     def _is_known(self, job_id: str | None, envelope_id: str) -> bool:
-        """Whether this envelope id came before in this job; it is remembered."""
+        """Remember an envelope id of a job; whether it came before."""
         if not envelope_id:
             return False
         key = (job_id, envelope_id)

@@ -35,7 +35,7 @@ class CSharp(Dialect, Unnumbered, Uncorrelated, SilentResume):
     # -- how the client treats it
 
     exact_sizes: ClassVar[bool] = False
-    counts_by_job: ClassVar[bool] = True
+    counts_by_job: ClassVar[bool] = True  # histories start at a number of the job
 
     # -- what is said of it
 

@@ -42,10 +42,10 @@ class Java(Dialect, MixedHistory):
     # -- how the client treats it
 
     exact_sizes: ClassVar[bool] = False
-    repeats_trace: ClassVar[bool] = False
+    repeats_trace: ClassVar[bool] = False  # so a repeated acceptance looks like a new one
 
     def identities(self, frame: EventFrame | BadFrame) -> list[str]:
-        # An event gets a new envelope id each time it is sent to a subscriber.
+        # A repeated event has a new envelope id: its content is compared, too.
         marks = super().identities(frame)
         content = None if isinstance(frame, BadFrame) else fingerprint(frame)
         return marks if content is None or not marks else [*marks, content]

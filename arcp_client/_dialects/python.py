@@ -41,11 +41,11 @@ class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
     # -- how the client treats it
 
     exact_sizes: ClassVar[bool] = False
-    numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "own"
-    renames: ClassVar[bool] = True
-    keeps_dead_subscriptions: ClassVar[bool] = True
-    overtaken_histories: ClassVar[bool] = True
-    doubts_acceptances: ClassVar[bool] = False
+    numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "own"  # of watched jobs
+    renames: ClassVar[bool] = True  # a repeated event has a new envelope id
+    keeps_dead_subscriptions: ClassVar[bool] = True  # they are ended before the next one
+    overtaken_histories: ClassVar[bool] = True  # a job's end may come before its history
+    doubts_acceptances: ClassVar[bool] = False  # an acceptance of an old job brings its end
     accepts_acks: ClassVar[bool] = False
     max_frame: ClassVar[int | None] = 2**20
     max_line: ClassVar[int | None] = 2**16
@@ -55,10 +55,6 @@ class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
 
     def goodbye(self) -> Message | None:
         return Bye()
-
-    @property
-    def confirms_goodbye(self) -> bool:
-        return False
 
     # -- what is said of it
 

@@ -37,15 +37,11 @@ class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
     # -- how the client treats it
 
     exact_sizes: ClassVar[bool] = False
-    numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "submitter"
-    hears_by_subscribing: ClassVar[bool] = True
+    numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "submitter"  # of watched jobs
+    hears_by_subscribing: ClassVar[bool] = True  # a subscription to its own job restores delivery
 
     def goodbye(self) -> Message | None:
         return Bye()
-
-    @property
-    def confirms_goodbye(self) -> bool:
-        return False
 
     # -- what is said of it
 

@@ -45,18 +45,14 @@ class TypeScript(Dialect, Unnumbered, Uncorrelated, BoundJobs):
 
     exact_sizes: ClassVar[bool] = False
     session_ends_jobs: ClassVar[bool] = True
-    renames: ClassVar[bool] = True
+    renames: ClassVar[bool] = True  # a repeated event has a new envelope id
 
     def resume_refused(self) -> Next:
-        # A resume that has missed nothing is refused, one event earlier is not.
+        # A resume that missed nothing is refused; one from an event earlier is not.
         return Next.STEP_BACK
 
     def goodbye(self) -> Message | None:
         return Bye()
-
-    @property
-    def confirms_goodbye(self) -> bool:
-        return False
 
     # -- what is said of it
 

@@ -1,9 +1,10 @@
-"""The seam between the protocol and the runtime at the other end of the link.
+"""Adapts the session to the runtime at the other end of the link.
 
-`Peer` is a runtime that does what the specification says. A runtime that does something else has a
-subclass in ``_dialects``, which overrides what it must: it turns frames into those that a
-conforming runtime would have sent, and requests into those that the runtime understands, and it
-chooses the recovery plans. The session calls it; it knows the session by its `View` only.
+`Peer` stands for a runtime that keeps to the specification. A runtime that deviates has a subclass
+in ``_dialects``, which overrides what it must. It replaces incoming frames with those that a
+conforming runtime would have sent, replaces requests with those that the runtime understands, and
+chooses the recovery plan of each job. `session` calls the peer; the peer sees of the session only
+its `View`.
 """
 
 from __future__ import annotations
@@ -53,66 +54,70 @@ class Received(NamedTuple):
 
 
 def skipped(frame: Incoming) -> Received:
-    """What remains of a frame that is not delivered: its number counts, and its job is alive."""
+    """A frame without content: it takes up its number and shows that its job is alive."""
     return Received(ControlFrame(type="", job_id=frame.job_id, event_seq=frame.event_seq), b"")
 
 
 class FrameReceiver(Protocol):
-    """The receiver of the session, as a peer sees it."""
+    """The session's receiver, as a peer sees it.
+
+    Attributes:
+        limit: how many frames may wait for a missing one.
+    """
 
     limit: int
 
     @property
     def cursor(self) -> int:
-        """Every number up to it was received."""
+        """The number up to which every event was received."""
 
     @property
     def missing(self) -> bool:
-        """Whether frames wait behind a hole."""
+        """Whether frames wait behind a missing number."""
 
     def take_all(self, received: Iterable[Received], now: float) -> None:
-        """Take frames."""
+        """Process frames."""
 
     def look(self) -> None:
-        """`Peer.transparent` has changed."""
+        """Read `Peer.transparent` again: it has changed."""
 
     def remember(self, job_id: str) -> None:
         """Recognise the events of a job by their ids from now on, because a history may come."""
 
     def subscribed(self, job_id: str) -> None:
-        """A subscription was confirmed."""
+        """Note that the runtime confirmed a subscription."""
 
     def skip_past(self, job: JobState) -> bool:
-        """Whether a history tells what was missed of a job that is watched from now on."""
+        """Whether a history can bring missed events: events older than the watch are skipped."""
 
     def events_lost(self, job_id: str) -> None:
         """Deliver a `Gap` for an unknown number of lost events of a job."""
 
 
 class Next(enum.Enum):
-    """What follows a refused resume (§6.3)."""
+    """The next attempt after a refused resume (§6.3)."""
 
     AGAIN = "again"
-    """The same resume on a new link: the runtime may not have noticed that the old one died."""
+    """The same resume on a new link: the runtime may not have noticed the end of the old one."""
     STEP_BACK = "step back"
     """The resume from one event earlier, at once."""
     FRESH = "fresh"
-    """A new session: this one is gone."""
+    """A new session: the runtime no longer has this one."""
     GIVE_UP = "give up"
-    """No hello will do, unless the token changes."""
+    """None: every hello will be refused until the token changes."""
 
 
 class View(msgspec.Struct):
-    """What a peer may see of its session.
+    """The parts of the session that a peer may use.
 
     Attributes:
-        negotiated: the agreed terms.
-        out: takes actions.
+        negotiated: what the welcome agreed on.
+        out: queues actions.
         jobs: the jobs of the session.
         pending: the requests that wait for an answer.
-        barriers: tell when the runtime has read up to a point.
-        cancel_read: told of a cancel that the runtime has read and not refused.
-        receiver: takes frames and says how far they came.
+        barriers: call back when the runtime has read up to a point.
+        cancel_read: to be called when the runtime has read a cancel and not refused it.
+        receiver: processes frames.
     """
 
     negotiated: Negotiated
@@ -125,7 +130,7 @@ class View(msgspec.Struct):
 
     @property
     def blind(self) -> bool:
-        """Whether a job's end may be here already: behind a hole, or not yet read."""
+        """Whether an unread or waiting frame may be the end of a job."""
         return self.receiver.missing or self.out.heartbeat.paused
 
 
@@ -138,25 +143,27 @@ class Peer:
         view: the session.
 
     Attributes:
-        name: what ``SessionInfo.dialect`` says.
-        transparent: `incoming` is not called: frames are taken as they come.
-        holding: frames wait here, for `release` or `tick`.
-        hole_patience: seconds in which a hole in the numbers may fill itself.
-        max_frame: bytes of the longest frame that the runtime takes over a WebSocket.
-        max_line: bytes of the longest line that the runtime takes over stdio, without its end.
-        may_lose_events: events that a job emits while the link is down may be gone.
-        accepts_acks: acknowledging is of use, and destroys nothing that others may ask for (§6.5).
+        name: the value of ``SessionInfo.dialect``.
+        transparent: the session processes frames without a call of `incoming`.
+        holding: the peer keeps frames back until `release` or `tick`.
+        hole_patience: seconds to wait for a missing number before the session resumes for it.
+        max_frame: bytes of the longest frame that the runtime accepts over a WebSocket.
+        max_line: bytes of the longest line that the runtime accepts over stdio, without line end.
+        may_lose_events: the runtime may drop events that a job emits while the link is down.
+        accepts_acks: acknowledgements are sent (§6.5); not to a runtime that frees with them what
+            other clients may ask for.
         repeats_trace: a repeated acceptance has the trace id of the submit that started the job
-            (§7.2), not that of the one that it answers.
-        recognises_by_id: events may come again under numbers that do not show it.
-        doubts_acceptances: an acceptance under a key of the caller may be of an old job, of which
-            nothing comes.
-        may_fall_silent: after a lost link nothing may come of a job that it calls running.
+            (§7.2), not that of the submit that it answers.
+        recognises_by_id: repeated events may have new numbers and must be recognised by their ids.
+        doubts_acceptances: an acceptance under the caller's key may be of an earlier job whose
+            events do not come by themselves.
+        may_fall_silent: after a lost link, the runtime may send no events of a job that it reports
+            as running.
         exact_sizes: ``result_size`` is the length of a streamed result in bytes (§8.4); else it may
             count characters, or be an estimate.
-        session_ends_jobs: a session that is closed, or whose link is lost, takes its jobs with it.
-        poll_if_silent: a job that was led back is looked after while nothing comes of it.
-        repeated: how many frames came again and were dropped here.
+        session_ends_jobs: the runtime ends jobs when their session is closed or its link is lost.
+        poll_if_silent: the client polls a recovered job while no events of it arrive.
+        repeated: how many repeated frames were dropped here.
     """
 
     name: ClassVar[str] = "unknown"
@@ -182,16 +189,16 @@ class Peer:
     # -- the session and its links
 
     def opened(self, now: float, *, resumed: bool) -> None:
-        """A welcome came: a session began, or was resumed."""
+        """Called at each welcome: a session began, or was resumed."""
 
     def link_lost(self) -> None:
-        """The link is gone."""
+        """Called when the link was lost."""
 
     def job_ended(self, job: JobState) -> None:
-        """A job has ended, or nothing more is wanted of it."""
+        """Called when a job has ended, or its events are no longer wanted."""
 
     def job_forgotten(self, job: JobState) -> None:
-        """No history may bring events of a job again."""
+        """Called when no history can bring events of a job again."""
 
     @property
     def deadline(self) -> float | None:
@@ -199,7 +206,7 @@ class Peer:
         return None
 
     def tick(self, now: float) -> Iterable[Received]:
-        """Time has passed. Gives the frames that need not wait any longer."""
+        """Called at `deadline`: the frames that need not wait any longer."""
         return ()
 
     # -- frames from the runtime
@@ -209,7 +216,7 @@ class Peer:
         return (Received(frame, data),)
 
     def release(self) -> Iterable[Received]:
-        """Every frame that is kept here, since there is nothing more to wait for."""
+        """Every frame that was kept back, because there is nothing more to wait for."""
         return ()
 
     def identities(self, frame: EventFrame | BadFrame) -> list[str]:
@@ -217,7 +224,7 @@ class Peer:
         return [frame.id] if frame.id else []
 
     def reassembly(self, cursor: int, limit: int) -> Reassembly[Received]:
-        """The order of this runtime's frames."""
+        """Puts this runtime's frames in order."""
         return Reassembly(cursor=cursor, limit=limit)
 
     # -- requests to the runtime
@@ -227,18 +234,18 @@ class Peer:
         return self.view.pending.waiting()
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
-        """The messages to send for a request: itself, and what must go before or behind it."""
+        """The messages to send for a request, in order: the request, and others beside it."""
         yield request
 
     def settled(self, request: Request, *, confirmed: bool, late: bool = False) -> None:
-        """A request has ended: it was answered, or else refused; or, ``late``, is out of time."""
+        """Called when a request was confirmed or refused, or (``late``) has timed out."""
 
     def refuses_submit(self, code: object) -> bool:
-        """Whether a job.error of this code, of an unknown job, answers a submit."""
+        """Whether a ``job.error`` with this code, for an unknown job, refuses a submit."""
         return code in SUBMIT_REFUSALS
 
     def ends_by_number(self, frame: ControlFrame) -> bool:
-        """Whether the number of a job.error shows that it ends its job."""
+        """Whether the number of a ``job.error`` shows that it ends its job."""
         return frame.event_seq is not None and "final_status" in frame.payload
 
     def ackable(self, mark: int) -> int:
@@ -246,7 +253,7 @@ class Peer:
         return mark
 
     def reorder_block_end(self, number: int) -> int:
-        """The last number of the block of events that were put into order around this one."""
+        """The last number of the block of events that was reordered around this number."""
         return number
 
     def goodbye(self) -> Message | None:
@@ -255,8 +262,8 @@ class Peer:
 
     @property
     def confirms_goodbye(self) -> bool:
-        """Whether the runtime answers `goodbye`."""
-        return True
+        """Whether the runtime answers `goodbye`: only ``session.close`` has an answer (§6.7)."""
+        return isinstance(self.goodbye(), Close)
 
     # -- refused resumes
 
@@ -264,7 +271,7 @@ class Peer:
         """What follows a resume that was refused as expired (§6.3)."""
         return Next.FRESH
 
-    # -- recovery: a plan for each job whose events or outcome may be missed; None: nothing to do
+    # -- recovery: plans for jobs whose events or outcome may be missing; None: none is needed
 
     def means(self, job: JobState) -> Means:
         """What this runtime can be asked about a job."""
@@ -274,11 +281,11 @@ class Peer:
         )
 
     def after_resume(self, job: JobState) -> Recover | None:
-        """After a resumed link: the replay brings everything (§6.3)."""
+        """After a resume: none, because the replay brings everything (§6.3)."""
         return None
 
     def after_new_session(self, job: JobState) -> Recover | None:
-        """In a new session: its history goes on from what was received in the old one (S5)."""
+        """In a new session: a history from the last event of the old session (S5)."""
         return Recover(history=self.wants_history(job), after=self.history_start(job), watch=False)
 
     def after_gap(self, job: JobState, position: int | None) -> Recover:
@@ -295,7 +302,7 @@ class Peer:
         fresh: bool,
         now: float,
     ) -> Recover | None:
-        """After an acceptance that may be of an older job, of which nothing comes by itself (S6).
+        """After an acceptance of a job whose events may not come by themselves (S6).
 
         Args:
             job: the accepted job.
@@ -314,9 +321,9 @@ class Peer:
         return Recover(history=True, watch=False, only_outcome=True)
 
     def wants_history(self, job: JobState) -> bool:
-        """Whether the past of a job is wanted; of a job watched from now on, what was missed."""
+        """Whether the plan asks for past events of a job."""
         return not job.from_now_on or self.view.receiver.skip_past(job)
 
     def history_start(self, job: JobState) -> int | None:
-        """From which number on a history is asked for (S11)."""
+        """The number after which a history starts; ``None``: the whole history (S11)."""
         return job.resume_after
