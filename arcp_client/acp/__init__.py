@@ -10,9 +10,10 @@
 
         turn = await session.prompt("explain this repository")
 
-Each session has one inbox. Handlers run one after another in the order of the updates, and `prompt`
-returns when the handlers of everything before its answer have ended. `host` serves any such agent
-from an `arcp_client.runtime`, so that its jobs can be watched elsewhere and resumed after a cut.
+Each session has one inbox. Handlers run one after another in the order of the updates. `prompt`
+returns when the handlers of all updates before its answer have ended. `host` serves any such agent
+from an `arcp_client.runtime`, so that clients can watch its jobs and resume after a lost
+connection.
 
 ::
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from arcp_client.acp.session import AcpSession
     from arcp_client.acp.turn import Turn
 
-# As in the package's own front door: a name's module is imported when it is first used.
+# Like the top-level package: modules are imported on first use of a name.
 _HOME_OF = {
     "AcpClient": "client",
     "AcpSession": "session",

@@ -12,17 +12,17 @@ __all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Upda
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A value of the protocol. Immutable; ``camelCase`` on the wire; what is None is not sent."""
+    """A value of the protocol: immutable, ``camelCase`` on the wire, None is not sent."""
 
     unstable: ClassVar[bool] = False
-    """Whether only the unstable schema has it."""
+    """Whether the class exists only in the unstable schema."""
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A variant that this package does not know, kept as it came.
+    """A variant that this package does not know, kept unchanged.
 
     Attributes:
-        kind: the value of the tag on the wire, such as an unknown ``sessionUpdate`` or ``type``.
+        kind: the tag on the wire: the value of ``sessionUpdate`` or ``type``.
         raw: the whole value.
     """
 
@@ -31,12 +31,12 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Origin(NamedTuple):
-    """Where in its session an update came.
+    """The position of an update in its session.
 
     Attributes:
         session_id: the session.
-        turn: which prompt of this session was being answered, counted from 1; None outside a turn.
-        replay: it is history that ``session/load`` (or ``session/resume``) sent.
+        turn: the number of the prompt that was being answered, from 1; None outside a turn.
+        replay: whether it is history, sent by ``session/load`` (or ``session/resume``).
     """
 
     session_id: str
@@ -50,16 +50,16 @@ NOWHERE = Origin("", None, False)
 
 
 class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
-    """Something that an agent reports about a session. Every update also has these properties:"""
+    """A report of an agent about a session. Every update also has these properties:"""
 
     @property
     def origin(self) -> Origin:
-        """Its position in its session; empty for an update that was constructed by hand."""
+        """Its position in its session; empty for an update that user code constructed."""
         return cast(Origin, self.__dict__["at"][1]) if "at" in self.__dict__ else NOWHERE
 
     @property
     def turn(self) -> int | None:
-        """The turn that it belongs to, counted from 1; None outside a turn."""
+        """The number of its turn, from 1; None outside a turn."""
         return self.origin.turn
 
     @property
@@ -69,7 +69,7 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
 
     @property
     def notification(self) -> dict[str, Any]:
-        """The whole notification's ``params`` as they came, with all that has no field here."""
+        """The notification's whole ``params``, including members without a field here."""
         if "at" not in self.__dict__:
             return {}
         line: bytes = self.__dict__["at"][0]
@@ -77,17 +77,17 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
             try:
                 return cast("dict[str, Any]", _decode(text)["params"])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                continue  # a character, a number or a depth beyond all bounds
+                continue  # invalid characters, a number out of range or too deep nesting
         return {}
 
     @property
     def raw(self) -> Any:
-        """The update as it came, with members that have no field here."""
+        """The update as received, including members without a field here."""
         return self.notification.get("update")
 
 
 class UnknownUpdate(Update, frozen=True, kw_only=True):
-    """An update that this package does not know, or not in this shape; see ``raw``.
+    """An update of an unknown kind or of an unexpected shape; see ``raw``.
 
     Attributes:
         kind: its ``sessionUpdate``; empty if it has none.
@@ -97,12 +97,12 @@ class UnknownUpdate(Update, frozen=True, kw_only=True):
 
 
 class Gap(Update, frozen=True, kw_only=True):
-    """Stands for updates that an iterator could not keep. Handlers never receive one.
+    """Stands for updates that an iterator did not keep. Handlers never receive one.
 
     Attributes:
-        missed: how many updates are missing here.
-        reason: ``"not_retained"`` if they came before the iterator and are forgotten,
-            ``"overflow"`` if it was full for too long.
+        missed: the number of missing updates.
+        reason: ``"not_retained"`` if they preceded the iterator and are no longer kept,
+            ``"overflow"`` if the iterator was full for too long.
     """
 
     missed: int

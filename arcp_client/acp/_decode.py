@@ -1,9 +1,9 @@
 """Decodes JSON into typed values and tolerates deviations from JSON and from the schema.
 
-msgspec decodes in one pass. Text that is not strict JSON is rewritten by `mend` and decoded again.
-A value of another shape goes through `tolerant`, which keeps as much as it can: an unknown variant
-becomes an ``Unknown…``, a field with an invalid value gets its default, and an invalid item of a
-list is left out. Only a missing or invalid required field makes a value undecodable.
+msgspec decodes in one pass. `mend` repairs text that is not strict JSON, which is then decoded
+again. `tolerant` converts a value of an unexpected shape as far as possible: an unknown variant
+becomes an ``Unknown…``, a field with an invalid value gets its default, and an invalid list item is
+left out. Only a missing or invalid required field makes a value undecodable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 
 class Misshapen(ValueError):
-    """A value does not have the shape that its type requires; the message says where."""
+    """A value lacks the required shape; the message says where."""
 
 
 class _Notification(msgspec.Struct, gc=False):
@@ -39,14 +39,14 @@ as_json = msgspec.json.Encoder().encode
 _as_value = msgspec.json.Decoder().decode
 
 REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a line that it cannot decode."""
+"""The exceptions of msgspec for an undecodable line."""
 
 
 def as_value(data: bytes) -> Any:
-    """The JSON value of a text, also if it is not strict JSON (see `mend`).
+    """Parse a JSON value, also from text that is not strict JSON (see `mend`).
 
     Raises:
-        Misshapen: it is not JSON, or nested too deeply.
+        Misshapen: the text is not JSON, or nested too deeply.
     """
     try:
         return _as_value(data)
@@ -59,7 +59,7 @@ def as_value(data: bytes) -> Any:
 
 
 def update_of(at: tuple[bytes, Origin]) -> Update:
-    """The update in the line of a ``session/update``; it keeps where it came. Never raises."""
+    """Decode the update of a ``session/update`` line and attach its origin. Never raises."""
     try:
         update: Any = _notification.decode(at[0]).params.update
     except REFUSED:
@@ -80,7 +80,9 @@ def _odd_update(line: bytes) -> Any:
         if isinstance(kind, str) and kind in _update_kinds():
             return tolerant(_update_kinds()[kind], value)
     except Misshapen as error:
-        _log.warning("an update is not of its kind's shape and is kept as Unknown: %s", error)
+        _log.warning(
+            "an update does not have the shape of its kind and is kept as Unknown: %s", error
+        )
     except (*REFUSED, LookupError, TypeError, AttributeError):
         kind = None
         _log.warning("a session/update without an update is kept as Unknown")

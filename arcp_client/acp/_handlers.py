@@ -1,4 +1,4 @@
-"""Registers handlers of updates, and finds those that an update is delivered to."""
+"""Registers handlers of updates, and selects the handlers of each update."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UpdateRegistration:
         self.context = contextvars.copy_context()
 
     def dispose(self) -> None:
-        """The handler receives no more updates; a running call is not interrupted. Idempotent."""
+        """Stop calling the handler; a running call is not interrupted. Idempotent."""
         self._handlers.remove(self)
 
     @property
@@ -69,16 +69,16 @@ class Handlers:
             shared.add_dependent(self)
 
     def add_dependent(self, handlers: Handlers) -> None:
-        """Another table depends on this one and is cleared when this one changes."""
+        """Clear another table too whenever this one changes."""
         self._dependents.append(handlers)
 
     def remove_dependent(self, handlers: Handlers) -> None:
-        """The other table no longer depends on this one."""
+        """Undo `add_dependent`."""
         if handlers in self._dependents:
             self._dependents.remove(handlers)
 
     def leave(self) -> None:
-        """This table is no longer used."""
+        """Discard this table."""
         if self._shared is not None:
             self._shared.remove_dependent(self)
 
@@ -86,11 +86,12 @@ class Handlers:
         """Register a handler for updates of some kinds.
 
         Raises:
-            TypeError: it is not callable, no kind is given, or a kind is not a class of updates.
+            TypeError: the handler is not callable, no kind is given, or a kind is not an update
+                class.
         """
         check.a_function("a handler", handler)
         if not kinds:
-            raise TypeError("name the kinds of updates; updates.Update stands for all of them")
+            raise TypeError("name the kinds of updates; updates.Update selects all kinds")
         check_kinds(kinds)
         registration = UpdateRegistration(self, handler, kinds)
         self._registrations.append(registration)
@@ -100,9 +101,9 @@ class Handlers:
         return registration
 
     def on(self, kinds: tuple[Any, ...]) -> Callable[[F], F]:
-        """The decorator that registers a function and returns it unchanged."""
+        """Return a decorator that registers a function and returns it unchanged."""
         if len(kinds) == 1 and not isinstance(kinds[0], type):
-            raise TypeError("write @session.on(updates.…) with the kinds of updates")
+            raise TypeError("pass the kinds of updates: @session.on(updates.…)")
         check_kinds(kinds)
 
         def register(function: F) -> F:
@@ -112,13 +113,13 @@ class Handlers:
         return register
 
     def remove(self, registration: UpdateRegistration) -> None:
-        """End a registration."""
+        """Remove a registration."""
         if registration in self._registrations:
             self._registrations.remove(registration)
             self._changed()
 
     def of(self, kind: type[Update]) -> tuple[UpdateRegistration, ...]:
-        """The registrations for updates of exactly this class, in order of registration."""
+        """Return the registrations for exactly this class, in order of registration."""
         found = self._by_kind.get(kind)
         if found is None:
             shared = () if self._shared is None else self._shared.of(kind)
@@ -133,14 +134,14 @@ class Handlers:
 
 
 def check_kinds(kinds: tuple[Any, ...]) -> None:
-    """Check that each kind is a class of updates.
+    """Check that each kind is an update class.
 
     Raises:
-        TypeError: one is not.
+        TypeError: one of the kinds is not an update class.
     """
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Update)):
-            raise TypeError(f"{kind!r:.60} is not a class of updates")
+            raise TypeError(f"{kind!r:.60} is not an update class")
 
 
 class Listening:
@@ -168,7 +169,7 @@ class Listening:
     ) -> Callable[[Callable[[A | B | C | D], R]], Callable[[A | B | C | D], R]]: ...
 
     def on(self, *kinds: Any) -> Callable[[Any], Any]:
-        """Register a handler for kinds of updates; ``updates.Update`` stands for all kinds.
+        """Register a handler for kinds of updates; ``updates.Update`` selects all kinds.
 
         Handlers run one after another, in the order of the updates, and for one update in the
         order of registration, those of the client before those of the session. If a handler
@@ -181,5 +182,5 @@ class Listening:
     def subscribe(
         self, handler: Callable[[Any], object], *kinds: type[Update]
     ) -> UpdateRegistration:
-        """As `on`, without a decorator; ``dispose()`` of the result ends the registration."""
+        """Like `on`, without a decorator; ``dispose()`` of the result ends the registration."""
         return self._handlers.add(handler, kinds)

@@ -1,9 +1,8 @@
 """Repairs lines that are not strict JSON, and reads the head of lines that cannot be repaired.
 
-The typed decoders of `_connection.messages` and `_decode` refuse a line for one invalid character.
-`mend` replaces such characters, so that the decoders can read the line in a second pass. A line
-that is cut off or nested too deeply still has a `Head`: the id that an error can be sent to, and
-the session that an update belongs to.
+The typed decoders of `_connection.messages` and `_decode` reject a line for one invalid character.
+`mend` replaces such characters, so that a second pass can decode the line. For a line that is
+truncated or nested too deeply, `head` still reads the id, for an error answer, and the session.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from dataclasses import dataclass
 
 __all__ = ["Head", "head", "mend"]
 
-_MOST = 500_000  # pieces of one line; what has more is not read a second time
+_MOST = 500_000  # pieces of one line; lines with more pieces are not repaired
 
-# What stands between strings and numbers; a string, also one that the line's end cuts off; and
-# numbers that strict JSON does not have. Linear: no alternative can fail late.
+# Text between strings and numbers; a string, complete or truncated; numbers outside of strict JSON.
+# Linear time: no backtracking.
 _PIECE = re.compile(
     r'[^"NI-]++|"(?:[^"\\]++|\\.?)*+(?:"|\Z)'
     r"|-?(?:NaN|Infinity)|[NI-]",
     re.DOTALL,
 )
-# In a string: a pair of surrogates, an escape, a backslash that begins none, a control character.
+# In a string: a surrogate pair, an escape, a stray backslash, a control character.
 _IN_STRING = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r'|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\|[\x00-\x1f]'
@@ -35,13 +34,13 @@ class _TooManyError(Exception):
 
 
 def mend(line: bytes) -> bytes | None:
-    """The line as strict JSON, as far as single characters and constants are concerned.
+    """Replace invalid characters and constants, so that the line is strict JSON.
 
-    Bytes that are no UTF-8 and halves of surrogate pairs become U+FFFD, control characters become
-    escapes, and NaN and infinities become null. A byte order mark vanishes.
+    Invalid UTF-8 and lone surrogates become U+FFFD, control characters become escapes, NaN and
+    infinities become null. A byte order mark is removed.
 
     Returns:
-        None if the line consists of too many pieces to be looked at.
+        The repaired line; None if the line has too many pieces.
     """
     count = 0
 
@@ -79,13 +78,13 @@ def mend(line: bytes) -> bytes | None:
 
 @dataclass(slots=True)
 class Head:
-    """What can be known of a message that cannot be parsed.
+    """The readable members of a message that cannot be parsed.
 
     Attributes:
-        method: its method, without quotes; empty if that cannot be read, None if it has none.
-        id: its id as JSON; None if it has none, or two.
-        session: the JSON string of its ``params.sessionId``.
-        has_params: it has params, as requests and notifications do.
+        method: the method, without quotes; empty if it is unreadable, None if it is absent.
+        id: the id as JSON; None if it is absent or appears twice.
+        session: ``params.sessionId`` as a JSON string.
+        has_params: whether it has params, as requests and notifications do.
     """
 
     method: bytes | None = None
@@ -94,7 +93,7 @@ class Head:
     has_params: bool = False
 
 
-# A string, ended or cut off; a run of brackets of one kind. Linear: no alternative can fail late.
+# A string, complete or truncated; a run of brackets of one kind. Linear time: no backtracking.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
 _COLON = re.compile(rb"\s*:\s*")
 _SCALAR = re.compile(rb'(-?[0-9][0-9.eE+-]{0,63}|"(?:[^"\\\x00-\x1f]|\\.){0,512}+")\s*(?:[,}]|\Z)')
@@ -102,12 +101,12 @@ _CLOSING = bytes.maketrans(b"{[", b"}]")
 
 
 def head(line: bytes) -> Head:
-    """Read the members of the outermost object, up to where the line stops being an object."""
+    """Read the members of the outermost object, up to the first invalid byte."""
     found = Head()
     if not line[:64].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{"):
         return found
     open_ = bytearray()
-    member = b""  # of the outermost object, in which the scanner is
+    member = b""  # the current member of the outermost object
     for count, token in enumerate(_TOKEN.finditer(line)):
         start, end = token.span()
         first = line[start]
@@ -117,7 +116,7 @@ def head(line: bytes) -> Head:
             closed = open_[start - end :]
             del open_[start - end :]
             if not open_ or closed[::-1].translate(_CLOSING) != token[0]:
-                break  # the end, or not the object that it began as
+                break  # the end, or the data does not continue as an object
         elif bytes(open_[:3]) in (b"{", b"{{") and (colon := _COLON.match(line, end)):
             name = token[0][1:-1]
             if len(open_) == 1:

@@ -49,13 +49,13 @@ _LAST_WRITES = 5.0
 
 
 class Core:
-    """The parts of a `Runtime`, and the `SessionHandler` of its connections.
+    """Holds the parts of a `Runtime`; the `SessionHandler` of its connections.
 
     Args:
-        identity: what the welcome says of the runtime.
+        identity: the runtime's description in the welcome.
         gate: authenticates clients.
-        event_log: keeps events for resumes.
-        limits: every limit.
+        event_log: stores events for resumes.
+        limits: all limits.
         policy: lets principals observe the jobs of others.
         provisioner: issues credentials.
         compat: adapts payloads to the SDKs that connect.
@@ -127,18 +127,18 @@ class Core:
         if self.heartbeat_interval is None:
             offered.discard(names.HEARTBEAT)
         if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
-            # Credentials need revocation that survives a restart, and a private link (§9.8).
+            # Credentials require a private link and a revocation that survives a restart (§9.8).
             offered.discard(names.CREDENTIALS)
         return frozenset(offered)
 
     # ------------------------------------------------------------------- connections
 
     async def begin(self) -> None:
-        """Open the event log, at the first call.
+        """Open the event log on the first call.
 
         Raises:
             ConnectFailed: the runtime was closed.
-            LocalProtocolError: it lives in another event loop.
+            LocalProtocolError: the runtime belongs to another event loop.
         """
         self._check_loop()
         if self.closed:
@@ -148,12 +148,12 @@ class Core:
                 await self._open()
 
     def _check_loop(self) -> None:
-        """A runtime lives in the first loop that uses it, for as long as there is that loop."""
+        """Bind the runtime to the first event loop that uses it, while that loop is open."""
         if self._home is None or self._home.is_closed():
             self._home = asyncio.get_running_loop()
         elif is_elsewhere(self._home):
             raise LocalProtocolError(
-                f"the runtime {self._identity.name} lives in another event loop: use it there (from"
+                f"runtime {self._identity.name} belongs to another event loop: use it there (from"
                 " another thread, with asyncio.run_coroutine_threadsafe, or over a WebSocket)"
             )
 
@@ -165,13 +165,13 @@ class Core:
         stored = await self._event_log.open()
         try:
             restore(stored, self.sessions, self.jobs, self._keys, self._requests.broken)
-        except Exception as error:  # whatever the entries are not: raised as the log's fault
+        except Exception as error:  # an entry is malformed: reported as an error of the log
             self.sessions.close()
             self.jobs.close()
             await self._event_log.close()
             log = self._event_log
             self._damaged = StorageError(
-                f"what {log!r} holds cannot be restored: it is damaged",
+                f"the entries of {log!r} cannot be restored: the log is damaged",
                 path=os.fspath(getattr(log, "path", "")),
                 permanent=True,
             )
@@ -187,7 +187,7 @@ class Core:
                 )
 
     def connection(self, transport: Transport, arrival: Arrival) -> Connection:
-        """A connection that serves a link, once it is run."""
+        """Make the connection for a link; the caller runs it."""
         connection = Connection(
             transport, self, self.tasks, arrival=arrival, on_end=self.connections.discard
         )
@@ -210,14 +210,14 @@ class Core:
         return self._identity.heartbeat_interval
 
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
-        """Open or resume a session; False if it was refused and the client may try again."""
+        """Open or resume a session; return False if it was refused and the client may retry."""
         return await self._handshake.greet(connection, frame)
 
     def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
-        """Act on a frame of an open session.
+        """Handle a frame of an open session.
 
         Raises:
-            RequestError: it is refused.
+            RequestError: the request is refused.
         """
         if session.tokens.settle():
             session.note()
@@ -237,11 +237,11 @@ class Core:
     async def answered(self) -> None:
         """Wait until every request that was read has its answer queued."""
         await self._requests.settled()
-        with contextlib.suppress(RequestError):  # then it was refused, which is an answer too
+        with contextlib.suppress(RequestError):  # a refused submit is answered too
             await self._journal.flushed()
 
     def left(self, connection: Connection, session: ServerSession) -> None:
-        """A session has lost its connection."""
+        """Handle the end of a session's connection."""
         self.sessions.left(session)
 
     # -------------------------------------------------------------------------- jobs
@@ -250,7 +250,7 @@ class Core:
         return JobContext(job, self.limits, Authorizer(job, holder), self._delegate)
 
     async def _delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
-        """Accept a child, then tell the parent's session of it and start it."""
+        """Accept a child, announce it in the parent's session and start it."""
         child = await self.admission.delegate(parent, wish)
         if parent.ended or parent.stopping is not None:
             self.jobs.runner.stop(child, PARENT_ENDED)
@@ -309,7 +309,7 @@ class Core:
             self._closing = start(self.close(0.0), name=f"runtime {self._identity.name}:close")
 
     async def close(self, timeout: float) -> None:
-        """No new jobs, an end for the running ones, their terminals sent, links ended."""
+        """Refuse new jobs, end the running ones, send their terminals, close all links."""
         self._check_loop()
         self.closed = self.jobs.closing = True
         await self._end_jobs(timeout)
@@ -338,7 +338,7 @@ class Core:
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=_LAST_WORDS)
             for task in left:
-                _log.error("task %s of an agent lives on: what it waits for never ends", task)
+                _log.error("task %s of an agent is still running: it ignores cancellation", task)
 
     async def _ended(self, timeout: float) -> None:
         """Wait until no job is open, at most ``timeout`` seconds."""

@@ -7,11 +7,11 @@
         └── frames ◀─┴── ServerSession: numbers and logs an event ◀──── ServerJob ──▶ subscribers
 
     _connection     one link: handshake, requests, answers, heartbeat
-    _agents         the parts of a JobContext
-    _jobs           from a submit to its outcome
-    _sessions       numbered events of one client, across connections
+    _agents         permissions, costs, tool calls and delegation of a JobContext
+    _jobs           admission, execution, outcome and retention of jobs
+    _sessions       sessions and their numbered events, across connections
     _leases         grants, budgets and credentials
-    _log            what is kept for resumes: in memory and in a durable log
+    _log            events kept for resumes: in memory and in a durable log
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _COMPAT = {"specification": SPECIFICATION, "python": PYTHON, "go": GO}
 
 
 class Runtime:
-    """An ARCP runtime to embed: agents are functions, clients connect from anywhere.
+    """An embeddable ARCP runtime: agents are functions, clients connect from anywhere.
 
-    It guarantees two things. *Order*: an event is numbered, logged and queued in one step, so that
-    each session sees its events in the order of ``event_seq``, without a gap, also across a
-    resume and also as a subscriber (§8.3). *Lifetime*: a job belongs to the runtime; no dropped,
-    closed or silent connection ends it (§6.4, §6.7).
+    It guarantees order and lifetime. *Order*: an event is numbered, logged and queued in one step.
+    So each session receives its events in the order of ``event_seq``, without gaps, also across a
+    resume and as a subscriber (§8.3). *Lifetime*: the runtime owns its jobs; a dropped, closed or
+    silent connection does not end them (§6.4, §6.7).
 
     A ``Client`` in the same process takes the runtime itself as its target. It needs no ``async
     with`` for that; a runtime without connections and running jobs owns no task and no socket.
@@ -70,24 +70,26 @@ class Runtime:
     Args:
         name: the runtime's name in the welcome.
         version: its version; by default this package's.
-        auth: ``None`` accepts every client, as one principal; a mapping names the principal of each
-            bearer token; an async callable is given the token and returns the principal, or
+        auth: ``None`` accepts every client, as one principal; a mapping gives the principal of each
+            bearer token; an async callable receives the token and returns the principal, or
             ``None`` to refuse (§6.1).
-        event_log: how much of each session is kept for a resume, and where.
+        event_log: stores the events of each session for resumes, in memory or in a file.
         heartbeat_interval: seconds (§6.4); ``None`` turns heartbeats off.
-        resume_window: seconds that a session without connection and running job is kept (§6.3).
-        limits: every other bound.
+        resume_window: seconds that a session without a connection and without running jobs is kept
+            (§6.3).
+        limits: all other limits.
         policy: lets principals observe the jobs of others; by default only the principal that
             submitted a job may (§14).
         provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
             clients only with a durable event log, and over TLS, stdio or in this process.
-        dialect: ``python`` also serves clients of the Python SDK (1.1.3), which cannot read three
-            things of the specification: then the counters of an acceptance are texts (§7.1),
-            ``job.error`` always says ``error`` and its code tells a cancel and a time-out (§7.4),
-            and an empty ``lease_request``, which they always send, gets ``Limits.default_lease``.
-            ``go`` also serves clients of the Go SDK, which read an inline result from ``output``
-            only: it is sent there as well as under ``result``, so it counts twice towards the
-            1 MiB that such a client reads in one frame.
+        dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from the
+            specification in three points: the counters of an acceptance are sent as strings (§7.1);
+            the status of ``job.error`` is always ``error``, and its code distinguishes a
+            cancellation and a time-out (§7.4); an empty ``lease_request``, which these clients
+            always send, gets ``Limits.default_lease``. ``go`` also serves clients of the Go SDK,
+            which read an inline result only from ``output``. The result is sent under both
+            ``output`` and ``result``, so it counts twice towards the 1 MiB that such a client reads
+            in one frame.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Runtime:
         check.seconds("heartbeat_interval", heartbeat_interval, above=True, none=True)
         check.seconds("resume_window", resume_window, above=True)
         if dialect not in _COMPAT:
-            raise ValueError(f"{dialect!r} is no dialect; it is one of {', '.join(_COMPAT)}")
+            raise ValueError(f"dialect must be one of {', '.join(_COMPAT)}, not {dialect!r}")
         self._name = name
         self._gate = Gate(auth)
         identity = Identity(
@@ -164,25 +166,26 @@ class Runtime:
     ) -> Callable[[F], F]:
         """Register an agent; the decorated function is returned unchanged.
 
-        The function is called as ``agent(input, job)`` for each job, ``job`` being a `JobContext`.
-        It is a coroutine function that returns the result, any JSON value; or an async generator,
-        or a coroutine function that returns an async iterator, of ``str`` or ``bytes``: its items
-        are sent as the chunks of a streamed result (§8.4).
+        The runtime calls ``agent(input, job)`` for each job, where ``job`` is a `JobContext`. The
+        function is one of: a coroutine function that returns the result, any JSON value; an async
+        generator of ``str`` or ``bytes``; a coroutine function that returns an async iterator of
+        ``str`` or ``bytes``. The items of a generator or iterator are sent as the chunks of a
+        streamed result (§8.4).
 
-        An exception ends the job with INTERNAL_ERROR, retryable, and neither its text nor its
-        trace reaches the client. To fail a job on purpose, raise ``JobFailed`` with a code and a
-        message of your own; a refusal of `JobContext.authorize` that is not caught ends the job
-        with its code.
+        An exception ends the job with INTERNAL_ERROR, retryable; its text and its traceback are not
+        sent to the client. To fail a job deliberately, raise ``JobFailed`` with your own code and
+        message. An uncaught refusal of `JobContext.authorize` ends the job with its code.
 
         Args:
             name: lower-case letters, digits, ``.``, ``_`` and ``-`` (§7.5).
             version: any version string, or ``None`` for an agent without versions.
-            default: a submit without a version means this one. Without it, the version that was
-                registered first.
+            default: whether a submit without a version selects this one. If no version is the
+                default, it selects the version that was registered first.
 
         Raises:
-            ValueError: the name is not one, or is registered already.
-            TypeError: something else than texts, or the decorated is no function.
+            ValueError: the name or version is invalid, or already registered.
+            TypeError: the name or version is not a string, or the decorated object is not a
+                function.
         """
         check.a_text("name", name)
         check.a_text("version", version, none=True)
@@ -197,14 +200,14 @@ class Runtime:
         return register
 
     def rotate(self, job_id: str, credential: Credential) -> None:
-        """A credential of a running job has a new value: tell the session that submitted the job.
+        """Send a new value of a credential of a running job to the session that submitted the job.
 
-        It arrives as a ``credential_rotated`` status; observers get the event without the value,
-        live and replayed (§9.8). Ending the old value is the provisioner's part.
+        The session receives a ``credential_rotated`` status; observers receive the event without
+        the value, live and replayed (§9.8). The provisioner revokes the old value.
 
         Args:
             job_id: the job.
-            credential: with the id of one of its credentials, and the new value.
+            credential: the id of one of the job's credentials, with the new value.
 
         Raises:
             JobNotFound: no running job has that id and that credential.
@@ -220,16 +223,16 @@ class Runtime:
 
     @property
     def target(self) -> str:
-        """``runtime://`` and the name: what a client's messages and checkpoints call it."""
+        """``runtime://`` and the name; identifies the runtime in messages and checkpoints."""
         return f"runtime://{self._name}"
 
     @property
     def open(self) -> bool:
-        """Whether every client is accepted, because there is no ``auth`` (§6.1)."""
+        """Whether every client is accepted, because ``auth`` is ``None`` (§6.1)."""
         return self._gate.open
 
     async def connect(self) -> Transport:
-        """A new link inside this process; what makes a runtime a valid target of a client.
+        """Open a new link inside this process, so that a runtime is a valid target of a client.
 
         Raises:
             ConnectFailed: the runtime was closed.
@@ -237,7 +240,7 @@ class Runtime:
         await self._core.begin()
         near, far = memory_pair(max_frame=self._max_frame)
         connection = self._core.connection(far, Arrival(secure=True))
-        # An empty context: what the client's task keeps there is not the runtime's.
+        # An empty context: context variables of the client must not reach the runtime.
         contextvars.Context().run(self._core.tasks.spawn, connection.run(), name="link")
         return near
 
@@ -252,26 +255,27 @@ class Runtime:
     ) -> Server:
         """Listen for WebSockets: ``async with runtime.serve() as server`` (§4).
 
-        Leaving the block stops listening and ends its connections, neither sessions nor jobs.
+        Leaving the block stops listening and closes its connections. Sessions and jobs continue.
 
         A connection to a loopback address is refused with HTTP 403 unless its ``Host`` is a
-        loopback name (``localhost``, ``127.0.0.1``, ``[::1]``) or one of ``allowed_hosts``; so no
-        page on the internet can reach the runtime by a name that points to this machine. On other
-        addresses every name is served, unless there are ``allowed_hosts``: then these, loopback
-        names and addresses. Without ``auth``, pages of other sites are refused as well. How many
-        connections are taken, and how long they may be without a session, is in `Limits`.
+        loopback name (``localhost``, ``127.0.0.1``, ``[::1]``) or one of ``allowed_hosts``. So a
+        web page cannot reach the runtime through a DNS name that points to this machine. On other
+        addresses every name is accepted, unless ``allowed_hosts`` is given: then only these names,
+        loopback names and addresses. Without ``auth``, requests from pages of other sites are
+        refused as well. `Limits` bounds the number of connections and how long they may stay
+        without a session.
 
         Args:
-            host: an address of this machine; by default reachable from it alone.
-            port: 0 takes a free one; see ``server.port`` and ``server.url``.
+            host: an address of this machine; the default is reachable from this machine only.
+            port: 0 selects a free port; see ``server.port`` and ``server.url``.
             path: the URL's path.
-            ssl: makes it ``wss``.
-            allowed_hosts: further host names that clients connect to, such as that of a proxy on
-                this machine, without scheme and port.
+            ssl: serves ``wss`` instead of ``ws``.
+            allowed_hosts: further host names under which clients connect, such as the name of a
+                proxy on this machine; without scheme and port.
 
         Raises:
-            ValueError: an argument is none of these.
-            TypeError: likewise.
+            ValueError: an argument has an invalid value.
+            TypeError: an argument has a wrong type.
         """
         check.a_text("host", host)
         check.a_number("port", port, least=0)
@@ -291,10 +295,10 @@ class Runtime:
     ) -> None:
         """Serve WebSockets under a path of an existing aiohttp application.
 
-        The application's shutdown ends the connections, neither sessions nor jobs. Hosts and
-        origins are checked as by `serve`, and WebSockets are limited as there. Connections that
-        have not become WebSockets are the application's own: aiohttp neither limits them nor gives
-        them a deadline.
+        The application's shutdown closes the connections; sessions and jobs continue. Hosts and
+        origins are checked as by `serve`, and the same limits apply to WebSockets. Other
+        connections belong to the application: aiohttp neither limits their number nor sets a
+        deadline.
 
         Args:
             app: the application; not started yet.
@@ -310,7 +314,8 @@ class Runtime:
     async def serve_stdio(self, *, stdin: int | None = None, stdout: int | None = None) -> None:
         """Serve the parent process over stdin and stdout until it closes them (§4).
 
-        What it wrote before is answered. Whatever this process prints goes to stderr meanwhile.
+        Requests written before the end are answered. In the meantime, output that this process
+        prints goes to stderr.
 
         Args:
             stdin: a file descriptor to read from instead.
@@ -355,10 +360,11 @@ class Runtime:
         await self.close()
 
     async def close(self, *, timeout: float = 0.0) -> None:
-        """Shut down: no new jobs, an end for the running ones, their terminals sent, links ended.
+        """Shut down: refuse new jobs, end running ones, send their terminals, close all links.
 
         A job that is still running after ``timeout`` seconds ends with INTERNAL_ERROR, retryable.
-        Servers stop when their own blocks are left; their links end here. Idempotent.
+        This closes the links of servers too; the servers stop listening when their own blocks are
+        left. Idempotent.
         """
         check.seconds("timeout", timeout)
         await self._core.close(timeout)
@@ -367,4 +373,4 @@ class Runtime:
 def _check_path(path: str) -> None:
     check.a_text("path", path)
     if not path.startswith("/"):
-        raise ValueError(f"path begins with /, unlike {path!r:.60}")
+        raise ValueError(f"path must begin with /, unlike {path!r:.60}")

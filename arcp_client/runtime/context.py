@@ -1,7 +1,7 @@
-"""The `JobContext` that an agent is called with: it emits events and asks for permissions (§8.2).
+"""The `JobContext` that is passed to agents: emits events and checks permissions (§8.2).
 
-An event is numbered, logged and queued in the call itself. Afterwards the call may wait until a
-slow client catches up, or until the event log has room.
+Each call numbers, logs and queues its event synchronously. Afterwards it may wait until a slow
+client catches up, or until the event log has room.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _OWN_KINDS = frozenset({"result_chunk", "delegate"})
 
 
 class JobContext:
-    """One running job, as its agent sees it.
+    """A running job, as its agent sees it.
 
-    All emitting methods may be called from any task of the agent, also at the same time. After
-    the job has ended, and from another event loop or thread, they raise LocalProtocolError. Values
-    are snapshotted in the call.
+    The emitting methods may be called from any task of the agent, also concurrently. They raise
+    LocalProtocolError after the job has ended, and from another event loop or thread. Each call
+    takes a snapshot of its arguments.
     """
 
     def __init__(
@@ -68,49 +68,49 @@ class JobContext:
 
     @property
     def agent(self) -> str:
-        """The agent as it was resolved, ``name`` or ``name@version``."""
+        """The resolved agent, ``name`` or ``name@version``."""
         return self._job.agent
 
     @property
     def trace_id(self) -> str:
-        """The W3C trace id to hand on to tools and sub-agents (§11)."""
+        """The W3C trace id, to be passed on to tools and sub-agents (§11)."""
         return self._job.trace_id
 
     @property
     def input(self) -> Any:
-        """What the client submitted."""
+        """The input that the client submitted."""
         return self._input
 
     @property
     def lease(self) -> Lease:
-        """What the job may do (§9)."""
+        """The granted lease (§9)."""
         return self._job.grant.lease
 
     @property
     def budget(self) -> Budget:
-        """What is left of each budgeted currency, now (§9.6)."""
+        """The remaining amount of each budgeted currency (§9.6)."""
         return dict(self._job.budget.remaining)
 
     @property
     def credentials(self) -> tuple[Credential, ...]:
-        """The credentials provisioned for this job (§9.8), with their present values."""
+        """The credentials provisioned for this job (§9.8), with their current values."""
         return tuple(self._job.credentials.values())
 
     @property
     def cancelled(self) -> Cancellation:
-        """Set when the job is to end; its ``reason`` says why.
+        """Set when the job must end; its ``reason`` says why.
 
-        An agent that looks at it is given ``Limits.cancel_grace`` seconds to end by itself after a
-        cancel; one that never does is interrupted with ``asyncio.CancelledError`` at once.
+        An agent that has used this property gets ``Limits.cancel_grace`` seconds to end after a
+        cancellation. Other agents are interrupted with ``asyncio.CancelledError`` at once.
         """
         self._job.cooperative = True
         return self._job.cancelled
 
     def _check_loop(self) -> None:
-        """Events are numbered in the runtime's loop; beside it, two could get one number."""
+        """Require the runtime's event loop; elsewhere two events could get one number."""
         if is_elsewhere(self._loop):
             raise LocalProtocolError(
-                "the runtime lives in another event loop: call it there (from another thread, with"
+                "the runtime belongs to another event loop: call it there (from another thread with"
                 " asyncio.run_coroutine_threadsafe)"
             )
 
@@ -120,8 +120,8 @@ class JobContext:
         """Emit a log line.
 
         Raises:
-            ValueError: the level is not "debug", "info", "warn" or "error". The message comes
-                first; the reference SDK has them the other way round.
+            ValueError: the level is not "debug", "info", "warn" or "error". The message is the
+                first argument; in the reference SDK it is the second.
         """
         check.a_text("message", message, empty=True)
         check.a_text("level", level, empty=True)
@@ -135,13 +135,13 @@ class JobContext:
         await self._emit("thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
-        """Emit that the job enters a phase."""
+        """Emit that the job entered a phase."""
         check.a_text("phase", phase)
         check.a_text("message", message, none=True, empty=True)
         await self._emit("status", _present(phase=phase, message=message))
 
     async def tool_call(self, tool: str, args: Any = None, call_id: str | None = None) -> str:
-        """Emit that a tool is called; the id for its `tool_result`. Asks for no permission."""
+        """Emit a tool call; return its id for `tool_result`. Does not check permissions."""
         check.a_text("tool", tool)
         check.a_text("call_id", call_id, none=True)
         call_id = call_id or new_prefixed_id("call")
@@ -151,7 +151,7 @@ class JobContext:
     async def tool_result(
         self, call_id: str, result: Any = None, error: Mapping[str, Any] | None = None
     ) -> None:
-        """Emit what a tool call gave: ``error`` with ``code`` and ``message``, or ``result``."""
+        """Emit the outcome of a tool call: ``result``, or ``error`` with code and message."""
         check.a_text("call_id", call_id)
         check.a_mapping("error", error, none=True)
         outcome = {"result": result} if error is None else {"error": dict(error)}
@@ -160,13 +160,13 @@ class JobContext:
     def tool(self, name: str, args: Any = None) -> Tool:
         """Call a tool under the lease: ``async with job.tool("search", {…}) as call``.
 
-        Emits ``tool_call``, asks for permission (§9.3), and emits ``tool_result`` at the end of
-        the block with ``call.result``, or with an error if the block raised.
+        Emits ``tool_call``, authorizes the call (§9.3), and emits ``tool_result`` at the end of the
+        block with ``call.result``, or with an error if the block raised.
 
         Raises, when the block is entered:
             PermissionDenied: no ``tool.call`` pattern covers the name.
             LeaseExpired: the lease has run out.
-            BudgetExhausted: a counter is spent.
+            BudgetExhausted: a counter is exhausted.
         """
         check.a_text("name", name)
         return Tool(self, name, args)
@@ -200,7 +200,7 @@ class JobContext:
         byte_size: int | None = None,
         sha256: str | None = None,
     ) -> None:
-        """Emit a reference to something the agent made."""
+        """Emit a reference to an artifact of the job."""
         check.a_text("uri", uri)
         check.a_text("content_type", content_type)
         check.a_number("byte_size", byte_size, least=0, none=True)
@@ -215,7 +215,7 @@ class JobContext:
         units: str | None = None,
         message: str | None = None,
     ) -> None:
-        """Emit how far the job is (§8.2.1).
+        """Emit the progress of the job (§8.2.1).
 
         Raises:
             ValueError: ``current`` or ``total`` is negative or not finite.
@@ -233,12 +233,12 @@ class JobContext:
         """Emit an event of any other kind, such as ``x-vendor.acme.scored``.
 
         Raises:
-            ValueError: the kind is one that only the runtime emits.
+            ValueError: only the runtime emits events of this kind.
         """
         check.a_text("kind", kind)
         check.a_mapping("body", body)
         if kind in _OWN_KINDS:
-            raise ValueError(f"{kind!r} is not for agents to emit")
+            raise ValueError(f"agents cannot emit {kind!r}")
         if kind == "metric":
             self._check_loop()
             self._authority.metric(dict(body))
@@ -254,17 +254,17 @@ class JobContext:
     # ------------------------------------------------------------------------ result
 
     async def chunk(self, data: str | bytes, more: bool = True) -> None:
-        """Emit a piece of the result (§8.4); the agent then returns nothing.
+        """Emit a piece of the result (§8.4); the agent must then return ``None``.
 
-        Text goes out as ``utf8``, bytes as ``base64``. If no piece had ``more=False``, the runtime
-        closes the stream with an empty one.
+        Text is sent as ``utf8``, bytes as ``base64``. If no piece had ``more=False``, the runtime
+        closes the stream with an empty piece.
 
         Raises:
-            JobFailed: the piece or the whole is over the limits; the job ends with it (§14).
-            LocalProtocolError: a piece after the last one.
+            JobFailed: the piece or the whole result exceeds its limit; the job fails (§14).
+            LocalProtocolError: the stream was closed with ``more=False``.
         """
         if not isinstance(data, str | bytes | bytearray | memoryview):
-            raise TypeError(f"a chunk is str or bytes, not {type(data).__name__}")
+            raise TypeError(f"a chunk must be str or bytes, not {type(data).__name__}")
         self._check_loop()
         self._output.chunk(data if isinstance(data, str) else bytes(data), more)
         await self._pace.step()
@@ -272,18 +272,19 @@ class JobContext:
     # --------------------------------------------------------------------- authority
 
     def authorize(self, capability: str, target: str) -> None:
-        """Ask for permission for one operation, before it is done (§9.3).
+        """Check that the lease allows an operation, before it is performed (§9.3).
 
         Args:
             capability: a namespace such as ``fs.read``.
-            target: the path, URL, tool, agent or model, in its plain form: what two programs may
-                read differently is covered by nothing (see "What a lease covers"). Symbolic links
-                are not followed; resolve a path first.
+            target: the path, URL, tool, agent or model, in its plain form. A target that two
+                programs may interpret differently is never covered (see "What a lease covers").
+                Symbolic links are not followed; resolve a path first.
 
         Raises:
             PermissionDenied: the lease does not cover it.
-            LeaseExpired: the lease has run out; the job is ended with it.
-            BudgetExhausted: a counter is spent. The agent may go on with what costs nothing.
+            LeaseExpired: the lease has expired, which ends the job.
+            BudgetExhausted: a counter is exhausted. The agent may continue with operations that are
+                free.
         """
         check.a_text("capability", capability)
         check.a_text("target", target, empty=True)
@@ -302,25 +303,27 @@ class JobContext:
     ) -> Child:
         """Start a job of another agent with a part of this job's lease (§10).
 
-        The client that submitted this job gets the child's acceptance and events, with this job as
-        ``parent_job_id``. The child takes no slot of ``max_concurrent_jobs``, its costs count
-        against this job's budget too, and if this job is cancelled or fails, so is the child.
+        The client that submitted this job receives the child's acceptance and events, with this job
+        as ``parent_job_id``. The child does not use a slot of ``max_concurrent_jobs``, and its
+        costs are charged to this job's budget too. If this job is cancelled or fails, the child
+        ends with it.
 
         Args:
             agent: the agent, ``name`` or ``name@version``.
-            input: what it is given.
-            lease: what it may do, a subset of what this job may; by default the same. Only a lease
-                that names ``cost.budget`` gives it counters of its own.
-            expires_at: when its lease ends; by default, and at the latest, with this job's.
-            max_runtime: seconds after which it is timed out.
-            delegate_id: a name for the delegation, by default a fresh one.
+            input: the input of the child, any JSON value.
+            lease: the lease of the child, a subset of this job's lease; by default the same. The
+                child has its own counters only if its lease names ``cost.budget``.
+            expires_at: the expiry of the child's lease; by default and at the latest that of this
+                job's lease.
+            max_runtime: seconds after which the child times out.
+            delegate_id: a name for the delegation; generated by default.
 
         Raises:
-            ValueError: the input is not a JSON value; says what and where.
+            ValueError: the input is not a JSON value; the message has the path and the type.
             PermissionDenied: no ``agent.delegate`` pattern covers the agent.
-            LeaseSubsetViolation: the lease goes beyond this job's (§9.4).
-            AgentNotFound, AgentVersionNotFound: there is no such agent.
-            LeaseExpired, BudgetExhausted: this job may do nothing any more.
+            LeaseSubsetViolation: the lease exceeds this job's (§9.4).
+            AgentNotFound, AgentVersionNotFound: the agent or its version is not registered.
+            LeaseExpired, BudgetExhausted: this job's lease has expired, or its budget is exhausted.
         """
         check.a_text("agent", agent)
         check.a_moment("expires_at", expires_at, none=True)
@@ -331,7 +334,7 @@ class JobContext:
         self._check_loop()
         self._authority.authorize("agent.delegate", delegated_to(agent))
         try:
-            given = parse(bytes(snapshot(input)))  # as a client's input arrives
+            given = parse(bytes(snapshot(input)))  # encode and decode, like the input from a client
         except (ValueError, RecursionError) as error:
             raise ValueError(f"input: {error}") from error
         wish = Delegation(agent, given, lease, expires_at, max_runtime, delegate_id)
@@ -341,13 +344,13 @@ class JobContext:
 
 
 def _no_level(message: str, level: str) -> str:
-    """Why `JobContext.log` refuses a level, with the call that is meant."""
+    """Explain why `JobContext.log` refuses a level, and show the intended call."""
     if message.lower() in _LEVELS:
-        return f"the message comes first: job.log({level!r:.60}, {message.lower()!r})"
+        return f"the message is the first argument: job.log({level!r:.60}, {message.lower()!r})"
     near = {"warning": "warn", "critical": "error", "fatal": "error", "trace": "debug"}
     meant = next((each for each in _LEVELS if each == level.lower()), near.get(level.lower()))
     call = f"; write job.log(message, {meant!r})" if meant is not None else ""
-    return f"level is one of {', '.join(_LEVELS)}, not {level!r:.60}{call}"
+    return f"level must be one of {', '.join(_LEVELS)}, not {level!r:.60}{call}"
 
 
 def _present(**values: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The limits of a runtime, and the policy for observers: values, checked when they are made."""
+"""The limits of a runtime and its policy for observers: values, validated on construction."""
 
 from __future__ import annotations
 
@@ -29,59 +29,57 @@ def _everything() -> Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a runtime allows. Times in seconds, sizes in bytes.
+    """The limits of a runtime. Times are in seconds, sizes in bytes.
 
     Attributes:
-        max_concurrent_jobs: jobs that run at once; others wait as ``pending``, and principals take
-            turns. ``None``: no bound.
+        max_concurrent_jobs: jobs that run at once. Others wait as ``pending`` and are started
+            alternating between principals. ``None``: unbounded.
         jobs_per_principal: jobs of one principal that have not ended.
         sessions_per_principal: sessions of one principal, with and without a connection. The
-            oldest one that has neither connection nor running job makes room for a new one.
-        default_lease: what a job may do whose submit asked for no lease at all. It stands in the
-            acceptance like any other. A submit with a ``lease_request``, even an empty one, gets
-            what it asked for and nothing else.
-        lease_patterns: patterns of one lease, in all its namespaces together.
-        lease_bytes: bytes of all namespaces and patterns of one lease. A delegated lease that
-            could not be compared with its parent's within some milliseconds is refused too.
-        handshake_timeout: how long a connection's HTTP request may take, and after that its
-            ``session.hello``; then it is closed.
-        connections: connections that a server takes at a time, of all clients. One more is answered
+            oldest session without a connection and without running jobs is expired for a new one.
+        default_lease: the lease of a job whose submit has no ``lease_request``; the acceptance
+            states it. A submit with a ``lease_request``, even an empty one, gets exactly the
+            requested lease.
+        lease_patterns: patterns of one lease, over all its namespaces.
+        lease_bytes: bytes of all namespaces and patterns of one lease. A delegated lease is also
+            refused if comparing it with its parent's would take longer than some milliseconds.
+        handshake_timeout: maximum time for a connection's HTTP request, and again for its
+            ``session.hello``; then the connection is closed.
+        connections: concurrent connections of a server, over all clients. Further ones are answered
             with HTTP 503. At most three quarters of the process's file descriptors.
-        connections_per_address: the same for clients of one address.
-        handshakes: connections at a time that have no welcome yet. For one more the oldest of them
-            are dropped, of the address that has most, if they are older than two seconds. At most a
-            quarter of the file descriptors.
+        connections_per_address: the same for the clients of one address.
+        handshakes: concurrent connections without a welcome. To accept a further one, the server
+            drops the oldest of the address that has most, if they are older than two seconds. At
+            most a quarter of the file descriptors.
         handshakes_per_address: the same for one address.
-        handshake_bytes: what a connection may send before its welcome: its HTTP request, and then
-            its ``session.hello``. More closes it, with HTTP 431 or code 1009.
-        frame_bytes: frames of clients above this size are refused (WebSocket, stdio).
+        handshake_bytes: size limit of the HTTP request, and of ``session.hello``. A larger one
+            closes the connection, with HTTP 431 or code 1009.
+        frame_bytes: the largest frame of a client (WebSocket, stdio); larger ones are refused.
         event_bytes: the largest payload of one event or result.
         chunk_bytes: the largest piece of a streamed result, before encoding (§14).
         result_bytes: the largest streamed result (§14).
-        cancel_grace: how long an agent that looks at ``job.cancelled`` may take to end by itself
-            after a cancel. Others are interrupted at once.
-        kill_grace: how long an interrupted agent may take to end before its job is ended without
-            it.
-        lease_grace: how long a job may go on after its lease expired (§14).
-        lag_events: unacknowledged events of a client that negotiated `ack` before it is sent a
-            status with the phase ``back_pressure``, and, if it acknowledges at all, its jobs are
-            slowed down (§6.5).
-        lag_delay: the longest that one emitted event is held up for a slow client.
+        cancel_grace: how long an agent that uses ``job.cancelled`` may take to end after a
+            cancellation. Others are interrupted at once.
+        kill_grace: how long an interrupted agent may take to end; then its job ends without it.
+        lease_grace: how long a job may continue after its lease expired (§14).
+        lag_events: unacknowledged events of a client that negotiated `ack`. Above this number the
+            client is sent a status with the phase ``back_pressure``, and its jobs are slowed down
+            if it has acknowledged any events (§6.5).
+        lag_delay: the longest delay of one emitted event for a slow client.
         retention: how long an ended job can still be listed and subscribed to.
-        retained_jobs: how many ended jobs are kept at most, of all principals. When there are more,
-            the oldest of the principal that has most is forgotten.
-        retained_bytes: bytes of events, leases and results kept for ended jobs, all together;
-            likewise.
+        retained_jobs: maximum number of ended jobs that are kept, over all principals. Beyond it,
+            the oldest job of the principal with the most jobs is removed.
+        retained_bytes: the same in bytes, of events, leases and results.
         history_events: events kept for one job's subscribers.
         history_bytes: the same in bytes.
-        outbox_bytes: bytes of answers that may wait for a client that takes nothing. Beyond them
-            nothing more is read from it, and with twice as many its connection ends.
-        input_bytes: bytes of inputs, as JSON, of one principal's jobs that have not ended.
-        journal_bytes: bytes that may wait to be written to a durable event log. Beyond them agents
-            that emit wait, and requests that would add to them are refused.
-        idempotency_window: how long an idempotency key is remembered (§7.2).
-        idempotency_keys: how many of them are remembered, of all principals. When there are more,
-            the oldest of the principal that has most is forgotten.
+        outbox_bytes: bytes of answers queued for a client that does not read. Beyond them the
+            runtime stops reading from the client; at twice as many it closes the connection.
+        input_bytes: bytes of the inputs, as JSON, of one principal's jobs that have not ended.
+        journal_bytes: bytes that may wait to be written to a durable event log. Beyond them,
+            emitting agents wait, and requests that would add to them are refused.
+        idempotency_window: how long an idempotency key is kept (§7.2).
+        idempotency_keys: maximum number of keys, over all principals. Beyond it, the oldest key of
+            the principal with the most keys is dropped.
         idempotency_bytes: the same in bytes, of keys and acceptances.
     """
 
@@ -134,7 +132,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A principal that asks to see a job that another one submitted (§7.6, §14)."""
+    """A request of a principal to observe a job of another principal (§7.6, §14)."""
 
     observer: str
     owner: str
@@ -143,4 +141,6 @@ class Observation:
 
 
 Policy = Callable[[Observation], bool]
-"""Whether an observation is allowed. Asked for foreign jobs; never grants more than watching."""
+"""Whether an observation is allowed. Called only for jobs of other principals; grants only
+watching.
+"""

@@ -1,6 +1,6 @@
 """Serves a runtime over WebSockets: its own server, or a route of an aiohttp application.
 
-This module checks HTTP requests and limits connections; `Connection` serves each link.
+It checks HTTP requests and limits connections; `Connection` serves each link.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class _Link(Protocol):
 
 
 class WebSockets:
-    """Serves each WebSocket that reaches a route.
+    """Serves each WebSocket of a route.
 
     Args:
-        serve: makes the connection that serves a link.
+        serve: makes the `Connection` for a link.
         limits: the runtime's limits.
         max_frame: bytes; larger frames close the link with code 1009.
-        allowed_hosts: the names that the runtime is reached under.
-        any_origin: also take connections from pages of other sites. Only with authentication: a
-            browser lets every page connect to ``localhost``.
-        wrong_tokens: the addresses that sent wrong tokens.
+        allowed_hosts: the host names of the runtime.
+        any_origin: also accept connections from pages of other sites. Only safe with
+            authentication, because browsers let every page connect to ``localhost``.
+        wrong_tokens: counts wrong tokens by address.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class WebSockets:
         self.table = ConnectionTable(_connection_limits(limits))
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """The handler of the route."""
+        """Handle a request on the route."""
         self._check_host(request)
         ws = server_websocket(max_frame=self._max_frame)
         if not ws.can_prepare(request).ok:
@@ -87,7 +87,7 @@ class WebSockets:
         address = client_address(request.transport)
         if self._wrong_tokens.full(address):
             raise web.HTTPTooManyRequests(
-                text="too many wrong tokens come from this address", headers=_LATER
+                text="too many wrong tokens from this address", headers=_LATER
             )
         protocol = limited(request.transport, self.table)
         if not protocol.upgrade():
@@ -99,8 +99,8 @@ class WebSockets:
         )
         try:
             link = await self._serve(transport, Arrival(request.secure, address, protocol.settle))
-        except ArcpError as error:  # the runtime was closed, and its server was not
-            _log.info("%s was turned away: %s", peer, error)
+        except ArcpError as error:  # the runtime is closed, but its server is not
+            _log.info("%s was refused: %s", peer, error)
             await transport.close(timeout=_GOODBYE)
             return ws
         self._links.add(link)
@@ -114,11 +114,11 @@ class WebSockets:
         return ws
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse what a page of another site may have sent (§14).
+        """Refuse requests that a page of another site may have sent (§14).
 
-        A connection to a loopback address has to name a loopback host: else a page whose name was
-        made to point to this machine could run agents. Elsewhere addresses are taken too, and any
-        name if the operator gave none.
+        A request to a loopback address must name a loopback host or an allowed one. Otherwise a
+        page whose DNS name points to this machine could run agents. On other addresses, IP
+        addresses are accepted too, and any name if the operator gave no names.
         """
         hosts = request.headers.getall(hdrs.HOST, [])
         name = host_name(hosts)
@@ -140,7 +140,7 @@ class WebSockets:
             )
 
     async def close(self, _app: web.Application | None = None) -> None:
-        """End the links and wait a little until they have ended; sessions and jobs live on."""
+        """Close the links and wait briefly for their end; sessions and jobs continue."""
         for link in tuple(self._links):
             link.finish()
         with contextlib.suppress(TimeoutError):
@@ -165,8 +165,8 @@ class Server:
     """A WebSocket server of one runtime, as an async context manager.
 
     Attributes:
-        url: where clients connect to, once it is entered.
-        port: the port it listens on, once it is entered.
+        url: the URL for clients; set when the block is entered.
+        port: the port it listens on; set when the block is entered.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Server:
         self._on_enter = on_enter
         app = web.Application()
         app.router.add_get(path, sockets.handle)
-        # Links are ended, not waited for: a client may stay for days.
+        # Links are closed, not awaited: a client may stay connected for days.
         app.on_shutdown.append(sockets.close)
         app.on_response_prepare.append(_only_websockets_stay)
         self._listener = Listener(app, sockets.table, logger=_http_log, ssl=ssl, shutdown=0.5)
@@ -211,12 +211,12 @@ class Server:
         await self.close()
 
     async def close(self) -> None:
-        """Stop listening and end this server's links; sessions and jobs live on. Idempotent."""
+        """Stop listening and close this server's links; sessions and jobs continue. Idempotent."""
         await self._listener.close()
 
 
 async def _only_websockets_stay(_: web.Request, response: web.StreamResponse) -> None:
-    """Let no connection stay open for another HTTP request."""
+    """Close each connection after its HTTP response, unless it became a WebSocket."""
     if not isinstance(response, web.WebSocketResponse):
         response.force_close()
         response.headers[hdrs.CONNECTION] = "close"

@@ -1,8 +1,8 @@
-"""Runs the services that the agent's requests ask for, and answers each request once.
+"""Runs the services that the agent requests, and answers each request exactly once.
 
-Requests run beside the session's lane, which only decides when they start. The params of open
-requests and the answers that the agent has not read are counted in bytes; a request whose answer
-may be large starts when there is room for it.
+Requests run concurrently with the session's lane, which only decides when they start. The bytes of
+open requests and of unread answers are counted; a request whose answer may be large starts when
+there is room for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["AgentRequests", "Route"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-# What the agent gets for a request that its own session's cancelled turn has made pointless.
+# The answers to open requests of a turn that was cancelled.
 _CANCELLED: Mapping[str, Any] = {
     "session/request_permission": schema.RequestPermissionResponse(
         outcome=schema.RequestPermissionOutcomeCancelled()
@@ -43,10 +43,10 @@ class Route:
     """How a method is served.
 
     Attributes:
-        serve: called with the params and the id of their session, if they have one.
+        serve: called with the params and the id of the session, if the params name one.
         params: the type of the params; None leaves them as JSON values.
-        weight: bytes that its answer may take, on its way too; the request waits for room for
-            them. 0 for what is small, which never waits.
+        weight: bytes reserved for the answer until it is sent; the request waits for room for them.
+            0 for a small answer, which never waits.
     """
 
     serve: Callable[[Any, str | None], Awaitable[Any]]
@@ -58,7 +58,7 @@ class Post(Protocol):
     """Queues a message for the agent; see `JsonRpcPeer.post`."""
 
     def __call__(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
-        """Send it."""
+        """Queue a message."""
 
 
 class _Open:
@@ -79,13 +79,13 @@ class AgentRequests:
     """The agent's open requests.
 
     Args:
-        routes: methods that are served. Others are answered with -32601.
+        routes: the served methods. Others are answered with -32601.
         post: queues a message for the agent.
-        session: the session of an id, if it is known.
-        limit: how many may be open.
-        held: counts the bytes of those that are open.
-        answers: counts the bytes of answers that are still to be sent.
-        failed: called with what a service raised, apart from `Refusal`.
+        session: returns the session with an id, if it is known.
+        limit: maximum number of open requests.
+        held: counts the bytes of open requests.
+        answers: counts the bytes of unsent answers.
+        failed: called with exceptions of services, except `Refusal`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class AgentRequests:
         """Accept a request; its session's lane decides when it starts."""
         request = _Open(id_, method, params, _session_id(params))
         if method not in self._routes:
-            text = f"this client does not have {method:.200}"
+            text = f"this client does not support {method:.200}"
             self._refuse(request, errors.METHOD_UNKNOWN, text)
             return
         if id_.key in self._open or len(self._open) >= self._limit or self._ended:
@@ -132,7 +132,7 @@ class AgentRequests:
             session.lane.start(lambda: self._start(request))
 
     def cancel(self, id_: Any) -> None:
-        """The agent no longer wants an answer (``$/cancel_request``); it gets -32800."""
+        """Cancel a request on ``$/cancel_request``; the agent gets -32800."""
         if type(id_) not in (int, float, str):
             return
         request = self._open.get(id_)
@@ -141,7 +141,7 @@ class AgentRequests:
             self._stop(request)
 
     def cancel_session(self, session_id: str) -> None:
-        """A turn is cancelled: answer its permission and elicitation requests as cancelled."""
+        """Answer the session's permission and elicitation requests as cancelled."""
         for request in list(self._open.values()):
             if request.session_id == session_id and request.method in _CANCELLED:
                 self._answer(request, _CANCELLED[request.method])
@@ -151,7 +151,7 @@ class AgentRequests:
         """Stop all services and send no answers.
 
         Returns:
-            Whether all have ended. A service that ignores its cancellation is left behind at the
+            Whether all have ended. A service that ignores its cancellation is abandoned at the
             deadline.
         """
         self._ended = True
@@ -159,7 +159,7 @@ class AgentRequests:
         return await self._owner.close(deadline=deadline)
 
     def forget(self) -> None:
-        """The agent has ended: stop all services."""
+        """Stop all services, because the agent has exited."""
         self._ended = True
         for request in list(self._open.values()):
             request.answered = True
@@ -211,19 +211,19 @@ class AgentRequests:
             self._answer(request, result)
         finally:
             inside.active = False
-            if request.reserved is not None:  # no answer took it over
+            if request.reserved is not None:  # no answer uses the reservation
                 self._answers.release(request.reserved)
 
     def _answer(self, request: _Open, result: Any) -> None:
         if request.answered:
             return
-        # A Base without anything set is {}; None is what an extension may answer.
+        # A Base without values is {}; None is a valid answer of an extension.
         try:
             member = {"result": result if result is not None else {}}
             self._send(request, member, reserved=request.reserved)
             request.reserved = None
         except (TypeError, ValueError) as error:
-            why = f"{request.method} was answered here with a value that is not JSON"
+            why = f"the client's answer to {request.method} is not a JSON value"
             self._refuse(request, errors.INTERNAL, why)
             self._failed(request.method, error)
 
@@ -235,7 +235,7 @@ class AgentRequests:
             error["data"] = data
         try:
             self._send(request, {"error": error})
-        except (TypeError, ValueError):  # half a character in the words, or no JSON in the data
+        except (TypeError, ValueError):  # the message has lone surrogates, or the data is not JSON
             plain = message.encode("utf-8", "replace").decode()
             self._send(request, {"error": {"code": number, "message": plain}})
 

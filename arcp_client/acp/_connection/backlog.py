@@ -1,4 +1,4 @@
-"""Counts what waits for handlers, in memory and in files, over all sessions of one connection."""
+"""Counts the updates that wait for handlers, in memory and in files, over all sessions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """What waits in the lanes of all sessions, and what may wait there.
+    """The number and bytes of updates waiting in the lanes of all sessions, and their bounds.
 
     Args:
         buffer: the bounds.
 
     Attributes:
         held_lines: updates in memory.
-        held_bytes: their bytes.
+        held_bytes: the bytes of these updates.
         files: counts the bytes of the lanes' spill files.
-        full: the reader waits in `room`.
+        full: whether the reader waits in `room`.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -33,19 +33,19 @@ class Backlog:
         self._room: asyncio.Event | None = None
 
     def fits(self, size: int) -> bool:
-        """Whether memory has room for one more update; for the first one it always has."""
+        """Whether memory has room for one more update. An empty backlog always has room."""
         lines = self.held_lines
         return not lines or (lines < self._hard and self.held_bytes + size <= self._bytes)
 
     def freed(self) -> None:
-        """An update was taken out of a lane."""
+        """Count an update that was taken from a lane."""
         if self.full:
             self.full = False
             if self._room is not None:
                 self._room.set()
 
     async def room(self) -> None:
-        """Wait until an update is taken out of a lane."""
+        """Wait until an update is taken from a lane."""
         self.full = True
         self._room = asyncio.Event()
         await self._room.wait()

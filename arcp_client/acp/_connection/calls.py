@@ -1,4 +1,4 @@
-"""Keeps the calls that wait for an answer of the agent, and settles each with its outcome."""
+"""Tracks the calls that wait for an answer of the agent, and completes each with its outcome."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Arrive", "Outcome", "PendingCall", "PendingCalls", "Settle"]
 _log = logging.getLogger("arcp_client.acp")
 
 Outcome: TypeAlias = "bytes | Exception"
-"""The JSON of a result, or why there is none."""
+"""The JSON of a result, or the error."""
 
 Settle: TypeAlias = Callable[[Outcome], None]
 Arrive: TypeAlias = Callable[[Outcome, Settle], None]
 
 
 class PendingCall:
-    """A call that has no outcome yet."""
+    """A call without an outcome yet."""
 
     __slots__ = ("arrive", "future", "method", "nested", "serving")
 
@@ -38,7 +38,7 @@ class PendingCall:
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: Outcome) -> None:
-        """Give the caller its outcome; ignored if it has one."""
+        """Set the outcome; ignored if there is one."""
         if self.future.done():
             return
         if isinstance(outcome, bytes):
@@ -48,10 +48,10 @@ class PendingCall:
 
 
 class PendingCalls:
-    """The pending calls by number.
+    """The pending calls, by number.
 
-    A call that is made by a handler fails at once while the reader waits for that handler: its
-    answer could not be read.
+    A call from a handler fails at once while the reader waits for that handler: its answer could
+    not be read.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class PendingCalls:
     def begin(
         self, method: str, arrive: Arrive | None, *, nested: bool, serving: bool
     ) -> tuple[int, PendingCall]:
-        """Number a call; see `JsonRpcPeer.call`.
+        """Number and register a call; see `JsonRpcPeer.call`.
 
         Raises:
             BufferFull: the reader waits for the caller.
@@ -77,7 +77,7 @@ class PendingCalls:
         return number, call
 
     def drop(self, number: int) -> None:
-        """Expect no answer to a call any more. Idempotent."""
+        """Remove a call. Idempotent."""
         self._calls.pop(number, None)
 
     def __contains__(self, number: int) -> bool:
@@ -85,7 +85,7 @@ class PendingCalls:
 
     @contextlib.contextmanager
     def reader_waits(self, *, for_services: bool) -> Iterator[None]:
-        """While the reader waits for handlers, or for services: fail the calls that they make."""
+        """While the reader waits for handlers or services, fail the calls that they make."""
         if for_services:
             self._waits_for_services = True
         else:
@@ -103,14 +103,14 @@ class PendingCalls:
                 self._waits_for_handlers = False
 
     def settle(self, key: Key, outcome: Outcome) -> bool:
-        """Give an outcome to the call of an id; False if there never was one."""
+        """Complete the call with an id; return False if the id was never used."""
         if isinstance(key, str) and key.isdecimal() and len(key) < 20:
-            key = int(key)  # some agents keep ids as text
+            key = int(key)  # some agents return ids as strings
         if isinstance(key, str) or key is None:
             return False
         call = self._calls.pop(key, None)
         if call is None:
-            _log.debug("late answer to call %.40s", key)
+            _log.debug("answer to call %.40s arrived too late", key)
             return 0 <= key <= self._last and key == int(key)
         if call.arrive is None:
             call.settle(outcome)
@@ -119,7 +119,7 @@ class PendingCalls:
         return True
 
     def fail(self, error: LinkLost) -> None:
-        """The link has ended: every call fails with a copy of the error."""
+        """Fail every call with a copy of the error, because the link has ended."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if call.arrive is not None:
@@ -129,7 +129,7 @@ class PendingCalls:
 
 def _blocked(method: str) -> BufferFull:
     return BufferFull(
-        f"{method} inside a handler cannot be answered: the buffers are full, and reading goes on"
+        f"{method} inside a handler cannot be answered: the buffers are full, and reading continues"
         " only when handlers have ended"
     )
 

@@ -1,8 +1,8 @@
 """Routes messages between one agent and its sessions and services.
 
-All sessions of a connection share it. It also decides how the answer to a call returns: in the
-order of the session's lane, or directly if the lane waits for the handler that made the call.
-Below it is `jsonrpc`; above it are the modules of `_session`.
+All sessions of an agent share one connection. It also decides how the answer to a call returns: in
+the order of the session's lane, or directly if the lane waits for the handler that made the call.
+`jsonrpc` is below it; the modules of `_session` are above it.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _DEFAULT = object()
 
 
 def running() -> Inside | None:
-    """The running handler that the current task belongs to."""
+    """Return the handler that the current task belongs to."""
     inside = HERE.get()
     return inside if inside is not None and inside.active else None
 
 
 class AgentConnection:
-    """What all sessions of one connection share.
+    """The state that all sessions of one connection share.
 
     Args:
         transport: the link to the agent.
-        limits: its bounds.
-        handlers: those of all sessions.
-        routes: the requests of the agent that are served.
+        limits: the limits.
+        handlers: the client's handlers, for all sessions.
+        routes: the served methods of the agent's requests.
         hooks: the client's hooks.
         name: the agent's program, for messages.
-        cwd: what relative directories are relative to.
+        cwd: the base of relative directories.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AgentConnection:
         self.inboxes: dict[str, Callable[[bytes], bool]] = {}
         self.agent = schema.InitializeResponse(protocol_version=1)
         self.closed: asyncio.Future[LinkLost | None] = asyncio.get_running_loop().create_future()
-        self.gone = asyncio.Event()  # the agent; handlers may still be at work
+        self.gone = asyncio.Event()  # the agent has exited; handlers may still be running
         self._end_of_agent: LinkLost | None = None
         self._early = EarlyUpdates(
             limits.unknown_sessions, limits.unknown_updates, limits.unknown_bytes
@@ -115,17 +115,17 @@ class AgentConnection:
     # ------------------------------------------------------------------ calls
 
     async def call(self, method: str, params: Any, result: type[T], **options: Any) -> T:
-        """As `raw`, with the result as a value of ``result``.
+        """Like `raw`, with the result decoded as ``result``.
 
         Raises:
-            RemoteProtocolError: it is of no such shape.
+            RemoteProtocolError: the result has another shape.
         """
         raw = await self.raw(method, params, **options)
         try:
             return decode(result, raw)
         except Misshapen as error:
             raise RemoteProtocolError(
-                f"the result of {method} is not of its shape: {error}", size=len(raw)
+                f"the result of {method} is invalid: {error}", size=len(raw)
             ) from error
 
     async def raw(
@@ -138,16 +138,16 @@ class AgentConnection:
         arrived: Callable[[Outcome], None] | None = None,
         abandon: bool = True,
     ) -> bytes:
-        """Send a request; its answer returns in the order of ``lane``, if one is given.
+        """Send a request; its answer returns in the order of ``lane``, if given.
 
         Args:
             method: the method.
-            params: its params.
-            timeout: seconds, None for ever, or the default of the limits.
-            lane: the lane in which the answer takes its turn. If a handler that this lane waits
-                for, directly or not, makes the call, the answer returns at once instead.
+            params: the params.
+            timeout: seconds; None waits without limit; by default as in the limits.
+            lane: the lane that orders the answer. If a handler that this lane waits for, directly
+                or indirectly, makes the call, the answer returns at once instead.
             arrived: called by the reader with the answer, before it reads the next message.
-            abandon: tell the agent if the wait is cut short, and take no answer after that.
+            abandon: if the wait is cancelled, notify the agent and ignore a later answer.
         """
         self.check_loop()
         if self._ended:
@@ -183,7 +183,7 @@ class AgentConnection:
                 own.leave(lane, bypassed=bypass)
 
     def check_loop(self) -> None:
-        """Check that the caller is in the event loop of the connection.
+        """Check that the caller runs in the event loop of the connection.
 
         Raises:
             ClientClosed: the event loop of the connection has ended.
@@ -195,7 +195,7 @@ class AgentConnection:
         if home.is_closed():
             raise ClientClosed(
                 f"the event loop of the connection to {self.name} has ended, and the connection"
-                " with it: an AcpClient is used within one asyncio.run; make a new one"
+                " with it: use an AcpClient within one asyncio.run; make a new one"
             )
         if is_elsewhere(home):
             raise LocalProtocolError(
@@ -209,7 +209,7 @@ class AgentConnection:
             raise FeatureNotNegotiated(f"{self.name} does not offer {feature}")
 
     def directory(self, path: str | os.PathLike[str]) -> str:
-        """A directory as the protocol wants it: absolute."""
+        """Return an absolute directory, as the protocol requires."""
         return os.path.normpath(os.path.join(self._cwd, path))  # noqa: PTH118  # no symlink is read
 
     # ------------------------------------------------------------------ sessions
@@ -230,32 +230,32 @@ class AgentConnection:
     # ------------------------------------------------------------------ what the reader hands on
 
     def early_update(self, session_id: str, line: bytes) -> None:
-        """An update of a session that is not attached."""
+        """Buffer an update of a session that is not attached."""
         self._early.keep(session_id, line)
 
     async def room(self) -> None:
-        """Wait until something has been consumed."""
+        """Wait until an update has been consumed."""
         await self.backlog.room()
 
     def request(self, id_: Id, method: str, params: bytes) -> None:
-        """A request of the agent."""
+        """Handle a request of the agent."""
         self.requests.take(id_, method, params)
 
     @property
     def crowded(self) -> bool:
-        """Whether the open requests hold more bytes than they may."""
+        """Whether the open requests exceed their limit in bytes."""
         return self._held.over
 
     async def served(self) -> None:
-        """Wait until that is not so."""
+        """Wait until the open requests are within their limit."""
         await self._held.room()
 
     def notification(self, method: str, params: bytes) -> None:
-        """A notification other than a session's update."""
+        """Handle a notification other than ``session/update``."""
         try:
             value = as_value(params or b"{}")
         except Misshapen as error:
-            self.strange(RemoteProtocolError(f"{method} has no readable params ({error})"))
+            self.strange(RemoteProtocolError(f"the params of {method} cannot be read ({error})"))
             return
         if method == "$/cancel_request":
             self.requests.cancel(value.get("requestId") if isinstance(value, dict) else None)
@@ -270,12 +270,12 @@ class AgentConnection:
             self.hooks.tell([hook], value)
 
     def strange(self, error: RemoteProtocolError) -> None:
-        """A line that could not be parsed and was skipped."""
-        _log.warning("%s sent a line that is skipped: %s %s", self.name, error, error.head)
+        """Report a line that could not be parsed and was skipped."""
+        _log.warning("skipped a line from %s: %s %s", self.name, error, error.head)
         self.hooks.tell(self.hooks.strange, error)
 
     def lost(self, error: LinkLost) -> None:
-        """The agent has ended: its earlier updates are handled, then the `on_closed` hooks run."""
+        """Handle the agent's exit: deliver its earlier updates, then run the `on_closed` hooks."""
         self.requests.forget()
         self._end_of_agent = None if self._ended else error
         self.gone.set()
@@ -299,9 +299,10 @@ class AgentConnection:
             self.hooks.tell(self.hooks.closed, self._end_of_agent)
 
     async def end_of_agent(self) -> LinkLost | None:
-        """Wait for the agent's end, and for the handlers of what came before it.
+        """Wait for the agent's exit and for the handlers of its earlier updates.
 
-        In a handler of updates it returns at the agent's end: waiting would be for itself.
+        Inside a handler it returns at the agent's exit, because waiting for handlers would
+        deadlock.
         """
         inside = running()
         if inside is None or inside.lane is None:
@@ -310,7 +311,7 @@ class AgentConnection:
         return self._end_of_agent
 
     def reason(self) -> Exception:
-        """Why no more updates follow."""
+        """Return the reason why no more updates follow."""
         if self._ended or self.peer.why is None:
             return ClientClosed(f"the connection to {self.name} was closed here")
         return copy.copy(self.peer.why)
@@ -318,7 +319,7 @@ class AgentConnection:
     # ------------------------------------------------------------------ errors
 
     def failed(self, name: str, error: BaseException, event: Any = None) -> None:
-        """A handler or a service raised."""
+        """Report an exception of a handler or a service."""
         failure = HandlerError(f"{name} failed: {error!r}", event=event, handler=name)
         failure.__cause__ = error
         if not self.hooks.error:
@@ -347,14 +348,14 @@ class AgentConnection:
             self.owner.spawn(end(), name="terminals")
 
     def kill(self, why: str) -> None:
-        """Kill the agent; every waiting call fails with ``why``."""
+        """Kill the agent; every pending call fails with ``why``."""
         self.peer.fail(LinkLost(why))
         self.owner.spawn(self._transport.close(timeout=0), name="kill")
 
     async def close(self, *, drain: float, deadline: Deadline) -> None:
-        """End the connection; what has arrived is handled first, for ``drain`` seconds at most.
+        """Close the connection; received updates are handled first, for at most ``drain`` seconds.
 
-        Everything has ended by the deadline, except user code that ignores its cancellation.
+        Everything ends by the deadline, except user code that ignores its cancellation.
         """
         if self._closing is not None:
             await asyncio.wait({self._closing}, timeout=deadline.share())
@@ -402,6 +403,6 @@ class AgentConnection:
             ended = await self.owner.close(deadline=deadline)
         if not (stopped and ended):
             _log.warning(
-                "%s was closed while functions of yours went on although they were cancelled",
+                "%s was closed, but handlers or services ignored their cancellation and are still running",
                 self.name,
             )

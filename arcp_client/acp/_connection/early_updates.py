@@ -11,7 +11,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 
 class EarlyUpdates:
-    """Bounded in sessions, in updates of each session, and in bytes. What is dropped is logged."""
+    """The buffered updates. Bounded in sessions, updates and bytes; dropped ones are logged."""
 
     def __init__(self, sessions: int, updates: int, limit: int) -> None:
         self._sessions = sessions
@@ -37,7 +37,7 @@ class EarlyUpdates:
             _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
 
     def claim(self, session_id: str) -> deque[bytes]:
-        """Take out the updates of a session that is attached now."""
+        """Remove and return the updates of a session that was attached."""
         lines = self._lines.pop(session_id, deque())
         self._bytes -= sum(map(len, lines))
         return lines

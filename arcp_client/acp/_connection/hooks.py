@@ -1,4 +1,4 @@
-"""Holds the hooks that users register on a client: errors, skipped lines, the agent's end."""
+"""The hooks that users register on a client: errors, skipped lines, the agent's exit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Hook(Generic[T]):
 
 
 class ClientHooks:
-    """The hooks of one client. A hook that raises is logged and changes nothing."""
+    """The hooks of one client. An exception of a hook is logged and has no other effect."""
 
     def __init__(self) -> None:
         self.error: list[Hook[HandlerError]] = []

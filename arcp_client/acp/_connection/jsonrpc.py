@@ -1,7 +1,6 @@
-"""Speaks JSON-RPC 2.0 with one agent over a transport.
+"""The JSON-RPC 2.0 peer: sends calls and answers to one agent over a transport.
 
-It sends calls and answers, and learns of the end of the link; `reader` is its receiving half.
-`connection` is above it.
+It also detects the end of the link. `reader` is its receiving half; `connection` is above it.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ __all__ = ["JsonRpcPeer"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-_NEWS = 1.0  # seconds from a failed write to the news of the agent's end
+_NEWS = 1.0  # seconds to wait for the agent's exit status after a failed write
 
 
 class JsonRpcPeer:
-    """One agent at the other end of a transport.
+    """The agent at the other end of a transport.
 
     Args:
         transport: the link; its creator closes it.
-        receiver: is given the agent's requests and notifications.
+        receiver: handles the agent's requests and notifications.
         owner: owns the reader and the sender of answers.
-        answers: counts the bytes of answers that are still to be sent.
+        answers: counts the bytes of unsent answers.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class JsonRpcPeer:
         self.why: LinkLost | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._owner.spawn(self._read(), name="reader")
 
     async def _read(self) -> None:
@@ -73,24 +72,25 @@ class JsonRpcPeer:
         serving: bool = False,
         abandon: bool = True,
     ) -> bytes:
-        """Send a request and wait for its answer; the JSON of the result.
+        """Send a request and wait for its answer; return the JSON of the result.
 
         Args:
             method: the method.
-            params: what can be encoded as a JSON object.
-            timeout: seconds; None waits as long as the agent lives.
-            arrive: called by the reader with the answer and with what settles this call, which it
-                may do later. By default the call is settled at once.
-            nested: a handler of updates makes the call, so its answer must be readable.
-            serving: what serves a request of the agent makes the call; likewise.
-            abandon: send ``$/cancel_request`` if the wait is cut short, and take no answer then;
-                otherwise ``arrive`` is still called with one.
+            params: a value that encodes as a JSON object.
+            timeout: seconds; None waits until the agent exits.
+            arrive: called by the reader with the answer and with a function that completes this
+                call, now or later. By default the call completes at once.
+            nested: whether a handler of updates makes the call, so that the reader must not wait
+                for it.
+            serving: whether a service makes the call; likewise.
+            abandon: if the wait is cancelled, send ``$/cancel_request`` and ignore a later answer.
+                Otherwise ``arrive`` is still called with it.
 
         Raises:
             AgentRefused: the agent answered with an error.
-            RequestTimeout: there was no answer in time.
-            BufferFull: ``nested`` or ``serving``, and no buffer has room for what comes before the
-                answer.
+            RequestTimeout: the agent did not answer in time.
+            BufferFull: ``nested`` or ``serving`` is set, and the buffers have no room for the
+                messages before the answer.
             RemoteProtocolError: the answer cannot be read.
             LinkLost: the agent has ended.
         """
@@ -116,7 +116,7 @@ class JsonRpcPeer:
             if not keep:
                 self._calls.drop(number)
             if not pending.future.cancel() and not pending.future.cancelled():
-                pending.future.exception()  # the write may have failed first
+                pending.future.exception()  # a failed write may have come first
 
     def _abandon(self, number: int, abandon: bool) -> None:
         if abandon and number in self._calls:
@@ -139,8 +139,8 @@ class JsonRpcPeer:
             raise copy.copy(self.why or error) from error
 
     async def _unsendable(self, error: LinkLost) -> None:
-        """Nothing can be sent any more, so the link is over, even if the agent still writes."""
-        # Its input closes before the news of its end is here, which says more.
+        """End the link, because nothing can be sent, even if the agent still writes."""
+        # The agent's input closes before its exit status is known, which is the better error.
         news = self._owner.spawn(self._ended.wait(), name="news")
         try:
             await asyncio.wait({news}, timeout=_NEWS)
@@ -149,14 +149,15 @@ class JsonRpcPeer:
         self.fail(error)
 
     def post(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
-        """Queue a message that no caller waits for. Ignored once the agent has ended.
+        """Queue a message that no caller waits for. Ignored once the agent has exited.
 
         Args:
-            message: the members beside ``jsonrpc``.
-            reserved: bytes that were reserved for it; its own number takes their place.
+            message: the members of the message except ``jsonrpc``.
+            reserved: bytes that were reserved for it; its actual size replaces them.
 
         Raises:
-            TypeError, ValueError: it is not JSON. Nothing is sent, and what was reserved remains.
+            TypeError, ValueError: the message is not JSON. Nothing is sent, and the reservation
+                remains.
         """
         try:
             line = as_json({"jsonrpc": "2.0", **message})
@@ -172,7 +173,7 @@ class JsonRpcPeer:
         except LinkLost as error:
             _log.debug("not sent: %s", error)
             await self._unsendable(error)
-        except LocalProtocolError as error:  # larger than a line may be
+        except LocalProtocolError as error:  # over the limit of a line
             _log.error("a message of %d bytes could not be sent: %s", len(line), error)
 
     def _refuse(self, id_: Id, number: int, message: str) -> None:
@@ -184,7 +185,7 @@ class JsonRpcPeer:
             raise copy.copy(self.why)
 
     def fail(self, error: LinkLost) -> None:
-        """The link has ended, or is about to: every waiter gets ``error`` now. Idempotent."""
+        """End the link: every waiter gets ``error`` now. Idempotent."""
         if self.why is not None:
             return
         self.why = error

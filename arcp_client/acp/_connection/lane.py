@@ -1,8 +1,8 @@
-"""Keeps the order of one session: its updates, answers and requests take their turns in one queue.
+"""Orders the updates, answers and requests of one session in a single queue.
 
-A position in the queue is a line with an update, or an action: settle a call, start a request, open
-or end a turn. `concat_map_async` keeps the order. When memory has no room, lines go to a spill file
-and one position stands for a number of them. `_session.inbox` handles what comes out.
+An item of the queue is a line with an update, or an action: complete a call, start a request, open
+or end a turn. `concat_map_async` keeps the order. When memory is full, lines go to a spill file,
+and one item stands for several of them. `_session.inbox` handles the items.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["HERE", "AttachedSession", "Inside", "Position", "UpdateLane"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-_NO_BOUND = 1 << 62  # the backlog keeps the account
+_NO_BOUND = 1 << 62  # the backlog counts the bytes
 _HELD = 1024
-_SLICE = 0.005  # seconds between two turns of the loop
+_SLICE = 0.005  # seconds of work before yielding to the event loop
 
 
 class _SpilledRun:
-    """A number of lines in the spill file, one after another."""
+    """Several consecutive lines in the spill file."""
 
     __slots__ = ("count",)
 
@@ -44,9 +44,9 @@ class Inside:
     """The handler that the current task runs in, or was started from.
 
     Attributes:
-        lane: the lane that waits for this handler; None in a handler of a request, for which
-            nothing waits.
-        active: the handler has not ended.
+        lane: the lane that waits for this handler; None for a handler of a request, since no lane
+            waits for it.
+        active: whether the handler is still running.
     """
 
     __slots__ = ("active", "lane")
@@ -63,8 +63,8 @@ class UpdateLane:
     """The ordered queue of one session.
 
     Args:
-        backlog: counts what waits in the lanes of all sessions.
-        deliver: hands one line to the session's handlers, and returns when they have ended.
+        backlog: counts the updates in the lanes of all sessions.
+        deliver: passes one line to the session's handlers, and returns when they have ended.
     """
 
     def __init__(self, backlog: Backlog, deliver: Callable[[bytes], Awaitable[None]]) -> None:
@@ -77,7 +77,7 @@ class UpdateLane:
         self._actions: dict[Callable[[], None], None] = {}
         self._waiting: dict[Callable[[], None], None] = {}
         self._spilled = 0
-        self._lines = self._bytes = 0  # this lane's part of what the backlog counts
+        self._lines = self._bytes = 0  # this lane's share of the backlog
         self._closed = False
         self._ended = asyncio.Event()
         self.awaiting: list[UpdateLane] = []
@@ -119,8 +119,8 @@ class UpdateLane:
     def start(self, action: Callable[[], None]) -> None:
         """Start a request: in its turn, or at once if its turn may wait for the request itself.
 
-        While a handler of this lane waits for a call, the agent may need an answer to this request
-        first. Updates that are held for a new session have no handlers to wait for.
+        While a handler of this lane waits for a call, the agent may need the answer to this request
+        first. Held updates of a new session have no handlers to wait for.
         """
         if self.nested or self._held is not None:
             action()
@@ -130,7 +130,7 @@ class UpdateLane:
 
     def _start(self, action: Callable[[], None]) -> None:
         if self._waiting.pop(action, self) is not self:
-            action()  # once: it may have been started ahead of its turn
+            action()  # only once: it may have been started early
 
     def _spill(self, line: bytes) -> bool:
         if not self._file.append(line):
@@ -146,7 +146,7 @@ class UpdateLane:
         if self._held is not None:
             self._held.append(position)
         elif not self._channel.push_nowait(position) and callable(position):
-            self._act(position)  # after the end nothing is before it any more
+            self._act(position)  # after the end no items precede it
 
     def _act(self, action: Callable[[], None]) -> None:
         if self._actions.pop(action, self) is not self:
@@ -174,7 +174,7 @@ class UpdateLane:
     def enter(self, target: UpdateLane | None) -> bool:
         """A running handler of this lane starts a call; whether its answer must bypass ``target``.
 
-        It must if ``target`` waits, directly or through handlers of other lanes, for this handler.
+        It must if ``target`` waits for this handler, directly or through handlers of other lanes.
         """
         self.nested += 1
         for action in list(self._waiting):
@@ -258,22 +258,22 @@ class UpdateLane:
 
 
 class AttachedSession(Protocol):
-    """What a connection needs of a session that is attached to it."""
+    """The interface of an attached session for its connection."""
 
     @property
     def id(self) -> str:
-        """The agent's id for it."""
+        """The agent's id for the session."""
 
     @property
     def lane(self) -> UpdateLane:
-        """Its lane."""
+        """The session's lane."""
 
     @property
     def cancelling(self) -> bool:
         """Whether a turn is being cancelled."""
 
     def end(self, error: Exception | None) -> None:
-        """No more updates follow: end the iterators. Called in turn."""
+        """End the iterators, because no more updates follow. Called in order."""
 
     def leave(self) -> int:
-        """Stop now; the number of updates that were not handled."""
+        """Stop now; return the number of updates that were not handled."""

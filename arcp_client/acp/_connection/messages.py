@@ -1,4 +1,4 @@
-"""Parses JSON-RPC messages as far as the connection needs, without reading what they carry."""
+"""Parses the envelope of JSON-RPC messages; params and results stay undecoded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Id(msgspec.Struct, frozen=True, gc=False):
     """The id of a request.
 
     Attributes:
-        key: compared with other ids: a number as a number, however it is written.
-        raw: as the agent wrote it, for the answer.
+        key: for comparison with other ids: numbers compare by value, independent of notation.
+        raw: the id as the agent wrote it, for the answer.
     """
 
     key: Key
@@ -29,7 +29,7 @@ class _UpdateParams(msgspec.Struct, rename="camel", gc=False):
 
 
 class _UpdateMessage(msgspec.Struct, gc=False):
-    # What nearly every line is. Every other message is decoded in a second pass.
+    # Nearly every line is an update. Other messages are decoded in a second pass.
     method: Literal["session/update"]
     params: _UpdateParams
     id: msgspec.Raw = msgspec.Raw()
@@ -51,10 +51,10 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 def take_apart(line: bytes) -> tuple[RpcMessage, Id | None, str | None]:
-    """A message, its id and its method.
+    """Parse a line to a message, its id and its method.
 
     Raises:
-        MsgspecError, UnicodeDecodeError, RecursionError, ValueError: it is no message.
+        MsgspecError, UnicodeDecodeError, RecursionError, ValueError: the line is not a message.
     """
     message = _decode_message(line)
     raw = bytes(message.id)
@@ -63,10 +63,10 @@ def take_apart(line: bytes) -> tuple[RpcMessage, Id | None, str | None]:
 
 
 def key_of(raw: bytes) -> Key:
-    """An id as it is compared.
+    """Return an id in comparable form.
 
     Raises:
-        ValueError: it is neither a number nor a string nor null.
+        ValueError: the id is neither a number nor a string nor null.
     """
     if raw == b"null":
         return None
@@ -77,6 +77,6 @@ def key_of(raw: bytes) -> Key:
     if raw[:1] not in b"-0123456789":
         raise ValueError("neither a number nor a string")
     try:
-        return Decimal(raw.decode())  # equal to the int of the same value, and found as it
+        return Decimal(raw.decode())  # equal to the int of the same value, with the same hash
     except ArithmeticError:
-        raise ValueError("a number beyond all bounds") from None
+        raise ValueError("a number out of range") from None

@@ -1,8 +1,8 @@
 """Reads the agent's messages and passes each to its session, its call or its service.
 
-The reader never awaits user code, and nothing that an agent writes ends it. What cannot be parsed
-is reported; if its id can be read, a request is answered with an error, and the call that an answer
-belongs to fails. Only the end of the link ends the reader.
+The reader never awaits user code, and only the end of the link ends it. A message that cannot be
+parsed is reported. If its id can be read, a request is answered with an error, and a call fails
+whose answer it is.
 """
 
 from __future__ import annotations
@@ -29,40 +29,42 @@ __all__ = ["AnswerError", "MessageReader", "MessageReceiver"]
 
 _log = logging.getLogger("arcp_client.acp")
 
-_SLICE = 64  # lines between two turns of the loop
+_SLICE = 64  # lines to read before yielding to the event loop
 _NULL = msgspec.Raw(b"null")
 
 
 class MessageReceiver(Protocol):
-    """What is given the agent's requests and notifications. Only coroutines may wait."""
+    """Handles the agent's requests and notifications. Only its coroutines may wait."""
 
     inboxes: dict[str, Callable[[bytes], bool]]
-    """By session: takes the line of an update; False if there is no room for it."""
+    """Session id to a function that queues the line of an update; it returns False if there is no
+    room.
+    """
 
     def early_update(self, session_id: str, line: bytes) -> None:
-        """An update of a session without an inbox."""
+        """Buffer an update of a session that is not attached."""
 
     async def room(self) -> None:
         """Wait until an update has been consumed."""
 
     def request(self, id_: Id, method: str, params: bytes) -> None:
-        """A request of the agent."""
+        """Handle a request of the agent."""
 
     @property
     def crowded(self) -> bool:
-        """Whether the open requests hold more bytes than they may."""
+        """Whether the open requests exceed their limit in bytes."""
 
     async def served(self) -> None:
-        """Wait until that is not so."""
+        """Wait until the open requests are within their limit."""
 
     def notification(self, method: str, params: bytes) -> None:
-        """Any other notification."""
+        """Handle any other notification."""
 
     def strange(self, error: RemoteProtocolError) -> None:
-        """A line that could not be parsed and was skipped."""
+        """Report a line that could not be parsed and was skipped."""
 
     def lost(self, error: LinkLost) -> None:
-        """The link has ended. The last call."""
+        """Handle the end of the link. The last call."""
 
 
 class AnswerError(Protocol):
@@ -77,9 +79,9 @@ class MessageReader:
 
     Args:
         transport: the link.
-        receiver: is given what is no answer.
-        calls: are given the answers.
-        queue: the answers that are still to be sent; while it is full, no request is read.
+        receiver: handles requests and notifications.
+        calls: the pending calls; answers complete them.
+        queue: the unsent answers; while it is full, no request is read.
         refuse: answers a request with an error.
     """
 
@@ -123,7 +125,7 @@ class MessageReader:
                 await self._after(self._parse(line))
             left -= 1
             if not left:
-                await asyncio.sleep(0)  # receive() does not wait while lines are there
+                await asyncio.sleep(0)  # receive() does not suspend while lines are available
                 left = _SLICE
 
     # ------------------------------------------------------------------ where the reader waits
@@ -132,7 +134,7 @@ class MessageReader:
         """Pass on an update that was found late, and wait if a message has filled a buffer."""
         if found is not None:
             await self._update(*found)
-        if self._queue.full:  # it asks and asks, and reads no answer
+        if self._queue.full:  # the agent keeps sending requests without reading answers
             await self._queue.room()
         if self._receiver.crowded:
             with self._calls.reader_waits(for_services=True):
@@ -166,7 +168,7 @@ class MessageReader:
         try:
             message, id_, method = take_apart(line)
         except (*REFUSED, ValueError) as error:
-            return self._parse_repaired(line, unreadable(f"no message ({_why(error)})", line))
+            return self._parse_repaired(line, unreadable(f"not a message ({_why(error)})", line))
         self._message(message, id_, method, line)
         return None
 
@@ -188,7 +190,7 @@ class MessageReader:
             message, id_, method = take_apart(mended)
         except (*REFUSED, ValueError):
             return self._parse_head(head(mended), problem)
-        _log.warning("a message that is not strict JSON is read with replacements: %s", problem)
+        _log.warning("read a message that is not strict JSON with replacements: %s", problem)
         self._message(message, id_, method, mended)
         return None
 
@@ -242,7 +244,7 @@ class MessageReader:
             outcome = unreadable("an answer has neither a result nor an error", line)
             self._receiver.strange(outcome)
         if not self._calls.settle(id_.key, outcome):
-            self._strange("an answer to a call that was never made", line)
+            self._strange("an answer to an unknown call", line)
 
     def _strange(self, text: str, line: bytes) -> None:
         self._receiver.strange(unreadable(text, line))

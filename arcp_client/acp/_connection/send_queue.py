@@ -1,7 +1,7 @@
-"""Queues messages that no caller waits for (answers, cancellations) and sends them in order.
+"""Queues messages without a waiting caller (answers, cancellations) and sends them in order.
 
-The transport gets one message at a time. What the agent does not read waits in the queue, where its
-bytes are counted.
+It passes one message at a time to the transport. Messages that the agent does not read yet wait in
+the queue, where their bytes are counted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from arcp_client._tasks import TaskOwner
 
 __all__ = ["SendQueue"]
 
-_LINES = 1024  # lines that nothing held back, such as refusals
+_LINES = 1024  # lines without a reservation, such as refusals
 
 
 class SendQueue:
-    """The lines of one peer that are still to be sent.
+    """The unsent lines of one peer.
 
     Args:
-        send: sends one line; it does not raise.
+        send: sends one line; must not raise.
         owner: owns the sender.
         budget: counts the lines' bytes.
     """
@@ -39,12 +39,12 @@ class SendQueue:
         self._room = asyncio.Event()
 
     def put(self, line: bytes, *, reserved: int | None = None) -> None:
-        """Send a line behind all others.
+        """Append a line.
 
         Args:
             line: the message.
-            reserved: bytes that were reserved for it, which its own size now replaces; None if it
-                was made without.
+            reserved: bytes that were reserved for it; its actual size replaces them. None if there
+                is no reservation.
         """
         free = reserved is None
         self._budget.add(len(line))
@@ -59,17 +59,17 @@ class SendQueue:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits without a reservation that no more requests may be read."""
+        """Whether unreserved lines exceed their limit, so that no more requests may be read."""
         return self._free >= _LINES or self._free_bytes > self._budget.limit
 
     async def room(self) -> None:
-        """Wait until `full` is not so."""
+        """Wait until the queue is not `full`."""
         while self.full:
             self._room.clear()
             await self._room.wait()
 
     def clear(self) -> None:
-        """Forget everything: the link has ended."""
+        """Drop everything, because the link has ended."""
         while self._lines:
             self._sent(*self._lines.popleft())
 
@@ -81,7 +81,7 @@ class SendQueue:
                     await self._send(line)
                 finally:
                     self._sent(line, free)
-                    del line  # it may be large, and the next one may be long in coming
+                    del line  # release it: it may be large, and the next one may take long
         finally:
             self._sender = None
 

@@ -16,10 +16,10 @@ Prompt: TypeAlias = str | schema.ContentBlock | Sequence[str | schema.ContentBlo
 
 
 def prompt_blocks(connection: AgentConnection, content: Prompt) -> list[Any]:
-    """The content blocks of a prompt.
+    """Convert a prompt to content blocks.
 
     Raises:
-        FeatureNotNegotiated: the agent does not take one of their kinds.
+        FeatureNotNegotiated: the agent does not support one of the kinds of content.
     """
     parts: Sequence[Any] = (
         [content] if isinstance(content, str | Base | Unknown) else _several(content)
@@ -45,7 +45,7 @@ def _several(content: Any) -> list[Any]:
 
 
 def servers(given: Any) -> list[Any]:
-    """MCP servers as a list.
+    """Return MCP servers as a list.
 
     Raises:
         TypeError: an item is not an MCP server.
@@ -59,7 +59,7 @@ def servers(given: Any) -> list[Any]:
 def usable_servers(
     connection: AgentConnection, given: Sequence[schema.McpServer]
 ) -> list[schema.McpServer]:
-    """MCP servers as a list, if the agent supports their transports."""
+    """Return MCP servers as a list, if the agent supports their transports."""
     chosen = servers(given)
     offers = connection.agent.agent_capabilities
     reach = (offers and offers.mcp_capabilities) or schema.McpCapabilities()
@@ -72,7 +72,7 @@ def usable_servers(
 
 
 def usable_directories(connection: AgentConnection, directories: Sequence[str]) -> list[str]:
-    """Additional directories of a session, if the agent supports them."""
+    """Return a session's additional directories, if the agent supports them."""
     chosen = check.texts("additional_directories", directories)
     if chosen:
         offers = connection.agent.agent_capabilities

@@ -1,6 +1,6 @@
 """Delivers the updates of one session to its handlers and iterators, in the order of its lane.
 
-`AcpSession` is the public face of it.
+`AcpSession` is its public interface.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class SessionInbox(Generic[S]):
 
     Attributes:
         id: the agent's id for the session.
-        session: its public face.
-        lane: keeps the order of its updates, answers and requests.
-        handlers: its handlers, which run after those of the client.
+        session: the public `AcpSession`.
+        lane: orders its updates, answers and requests.
+        handlers: its handlers, which run after the client's.
         streams: its iterators.
-        turns: its prompts.
-        state: the sum of its updates so far.
+        turns: its turns.
+        state: its state after the updates so far.
     """
 
     session: S
@@ -70,7 +70,7 @@ class SessionInbox(Generic[S]):
 
     @property
     def cancelling(self) -> bool:
-        """Whether a turn is being cancelled: asked for, and not answered yet."""
+        """Whether a turn is being cancelled: requested, but not answered yet."""
         return self.turns.cancelling
 
     # ------------------------------------------------------------------ updates
@@ -112,48 +112,48 @@ class SessionInbox(Generic[S]):
         self._connection.failed(registration.name, error, update)
 
     def opened(self, result: Any, outcome: Outcome | None) -> None:
-        """The answer to a call that opens the session; in turn, so that later updates count."""
+        """Apply the answer to a call that opens the session; in order with the updates."""
         if isinstance(outcome, bytes):
-            with contextlib.suppress(Misshapen):  # the caller gets the error
+            with contextlib.suppress(Misshapen):  # the caller raises the error
                 self.state.opened(decode(result, outcome))
 
     def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
-        """A tool call with all its updates, and with this one applied."""
+        """Return a tool call with all its updates, including this one, applied."""
         return self.state.call(update)
 
     # ------------------------------------------------------------------ its first use
 
     def hold(self, response: Any) -> None:
-        """The session was just made: handle nothing until it is used, or for `AcpLimits.hold` s."""
+        """Handle nothing until the new session is used, or for `AcpLimits.hold` seconds."""
         self.lane.hold()
         self.state.opened(response)
 
     def returned(self) -> None:
-        """The call that made the session has returned: the time for its first use runs."""
+        """Start the timer of `hold`, because the call that made the session has returned."""
         if self.lane.holding:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._connection.limits.hold, self.lane.release)
 
     def used(self) -> None:
-        """The session is used for the first time: release what is held.
+        """Release the held updates on the session's first use.
 
         Raises:
             LocalProtocolError: the caller is in another event loop.
         """
         self._connection.check_loop()
         if self.lane.holding:
-            # Not now: more handlers are registered in the same breath.
+            # Deferred: the caller may register more handlers in the same step.
             asyncio.get_running_loop().call_soon(self.lane.release)
 
     # ------------------------------------------------------------------ the end
 
     def end(self, error: Exception | None) -> None:
-        """Iterators end now."""
+        """End the iterators."""
         self.streams.end(error)
         self.handlers.leave()
 
     def leave(self) -> int:
-        """Stop now; the number of updates that were not handled."""
+        """Stop now; return the number of updates that were not handled."""
         if self._timer is not None:
             self._timer.cancel()
         self.turns.close_all()

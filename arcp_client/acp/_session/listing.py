@@ -1,4 +1,4 @@
-"""Lists the sessions that an agent has kept, page by page."""
+"""Lists the sessions that an agent has stored, page by page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["pages"]
 async def pages(
     connection: AgentConnection, cwd: str | os.PathLike[str] | None
 ) -> AsyncIterator[schema.SessionInfo]:
-    """All sessions that the agent lists, page by page."""
+    """Yield all sessions that the agent lists, page by page."""
     offers = connection.agent.agent_capabilities
     sessions = offers and offers.session_capabilities
     connection.needs(sessions and sessions.list is not None, "session/list")
@@ -31,5 +31,5 @@ async def pages(
         if cursor is None:
             return
         if cursor in seen:
-            raise RemoteProtocolError(f"{connection.name} gave the same cursor twice")
+            raise RemoteProtocolError(f"{connection.name} returned the same cursor twice")
         seen.add(cursor)

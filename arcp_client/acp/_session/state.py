@@ -15,7 +15,7 @@ from arcp_client.acp._decode import as_json
 
 __all__ = ["AcpState"]
 
-_CALLS = 1024  # tool calls of one session that are remembered
+_CALLS = 1024  # tool calls kept for one session
 
 
 class AcpState:
@@ -24,16 +24,16 @@ class AcpState:
     Attributes:
         plan: the agent's latest plan.
         mode: the id of the current mode.
-        modes: the modes there are.
-        options: configuration options, with their current values.
-        commands: the slash commands there are.
+        modes: the available modes.
+        options: the configuration options, with their current values.
+        commands: the available slash commands.
         title: the session's title.
-        usage: the latest tokens and costs.
+        usage: the latest token and cost figures.
     """
 
     def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
         self._calls: OrderedDict[str, schema.ToolCall] = OrderedDict()
-        self._sizes: dict[str, int] = {}  # bytes of the largest update of each call
+        self._sizes: dict[str, int] = {}  # size of the largest update of each call, in bytes
         self._bytes = 0
         self._limit = limit
         self.plan: schema.Plan | None = None
@@ -48,7 +48,7 @@ class AcpState:
     def tool_calls(self) -> Mapping[str, schema.ToolCall]:
         """The tool calls by id, each with all its updates applied.
 
-        The latest 1,024, or as many as `AcpLimits.state` bytes are enough for.
+        The latest 1,024, or fewer if they exceed `AcpLimits.state` bytes.
         """
         return MappingProxyType(self._calls)
 
@@ -73,9 +73,10 @@ class AcpState:
                 pass
 
     def call(self, update: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCall:
-        """Apply an update to its tool call, which is created if it is unknown."""
+        """Apply an update to its tool call, which is created if unknown."""
         known = self._calls.get(update.tool_call_id)
-        # An empty list clears in an update; in a start it only says that nothing is there yet.
+        # An empty list clears the field in an update; in a start it only means that there is none
+        # yet.
         nothing: tuple[Any, ...] = (
             (None,) if isinstance(update, schema.ToolCallUpdate) else (None, [])
         )

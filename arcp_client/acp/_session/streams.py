@@ -1,4 +1,4 @@
-"""Async iterators over the updates of a session, each with a bounded queue of its own."""
+"""Async iterators over the updates of a session, each with its own bounded queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ U = TypeVar("U", bound=Update)
 
 
 class UpdateHistory:
-    """The last updates of a session, for iterators that start late. Kept undecoded."""
+    """The latest updates of a session, undecoded, for iterators that start late."""
 
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class UpdateHistory:
         self.forgotten = 0
 
     def keep(self, at: tuple[bytes, Origin]) -> None:
-        """Keep an update; the oldest are dropped beyond the limits."""
+        """Append an update; drop the oldest ones beyond the limits."""
         kept = self._kept
         kept.append(at)
         self._bytes += len(at[0])
@@ -40,7 +40,7 @@ class UpdateHistory:
 
 
 class _Queue:
-    """The updates that one iterator has not yielded yet. The session refers to this object only."""
+    """The updates that one iterator has not yielded. The session refers only to this object."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Updates(AsyncIterator[U], Generic[U]):
                     raise error
                 raise StopAsyncIteration
             if queue.arrival is not None:
-                raise RuntimeError("another task already waits for the next update")
+                raise RuntimeError("another task is already waiting for the next update")
             queue.arrival = asyncio.get_running_loop().create_future()
             try:
                 await queue.arrival
@@ -147,7 +147,7 @@ class Updates(AsyncIterator[U], Generic[U]):
         return queue.take()  # type: ignore[return-value]
 
     async def aclose(self) -> None:
-        """End the iteration, also for a task that waits in it."""
+        """End the iteration, also for a task that is waiting in it."""
         self._queue.leave()
 
 
@@ -155,11 +155,11 @@ class UpdateStreams:
     """All iterators of one session.
 
     Args:
-        limit: updates that one of them holds.
-        limit_bytes: their bytes.
-        stall: seconds that a full iterator may hold back the session without being advanced.
+        limit: maximum number of updates in one iterator.
+        limit_bytes: maximum bytes of updates in one iterator.
+        stall: seconds that a full iterator may block the session without being advanced.
         history: updates kept for iterators that start late.
-        history_bytes: their bytes.
+        history_bytes: bytes of those updates.
         check_loop: raises unless the caller is in the connection's event loop.
     """
 
@@ -197,7 +197,7 @@ class UpdateStreams:
         return Updates(queue)
 
     def offer(self, update: Update, at: tuple[bytes, Origin]) -> bool:
-        """Queue an update for each iterator; False if `wait_for_room` must be awaited then."""
+        """Queue an update for each iterator; return False if `wait_for_room` must be awaited."""
         self._history.keep(at)
         if not self._queues:
             return True
@@ -211,7 +211,7 @@ class UpdateStreams:
         return fine
 
     async def wait_for_room(self) -> None:
-        """Wait for full iterators; one that stalls loses its queued updates."""
+        """Wait for full iterators; a stalled iterator loses its queued updates."""
         self._queues = [queue for queue in self._queues if not queue.gone]
         for queue in list(self._queues):
             while queue.full and not (queue.gone or queue.ended):
@@ -223,7 +223,7 @@ class UpdateStreams:
                     queue.cut()
 
     def end(self, error: Exception | None) -> None:
-        """End all iterators; they raise ``error`` after the last update, if it is given."""
+        """End all iterators; they raise ``error``, if given, after the last update."""
         if not self._ended:
             self._ended, self._error = True, error
             for queue in self._queues:

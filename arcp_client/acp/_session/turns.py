@@ -1,7 +1,7 @@
-"""Tracks the turns of a session: which turn an update belongs to, and how a turn is cancelled.
+"""Tracks the turns of a session: the turn of each update, and the cancellation of a turn.
 
-A turn is *open* from the moment its prompt is sent until its answer has arrived, and *current* for
-the updates between those two positions of the inbox.
+A turn is *open* from the sending of its prompt until its answer arrives. It is *current* for the
+updates between those two positions in the inbox.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OpenTurn:
         self.killer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """The turn was answered, or the session has ended."""
+        """Mark the turn as ended."""
         if self.killer is not None:
             self.killer.cancel()
         if not self.ended.done():
@@ -59,7 +59,7 @@ class Turns:
 
     @property
     def cancelling(self) -> bool:
-        """Whether a turn is being cancelled: asked for, and not answered yet."""
+        """Whether a turn is being cancelled: requested, but not answered yet."""
         return any(turn.cancel_requested for turn in self._open.values())
 
     @property
@@ -78,34 +78,34 @@ class Turns:
             raise
 
     def begin(self) -> OpenTurn:
-        """A prompt is about to be sent."""
+        """Open a turn for a prompt that is about to be sent."""
         self._count += 1
         turn = self._open[self._count] = OpenTurn(self._count)
         self._lane.do(partial(self._enter, turn.number))
         return turn
 
     def answered(self, turn: OpenTurn, outcome: Outcome) -> None:
-        """Its answer has arrived. The result is kept even if the caller was cancelled."""
+        """Record the answer. The result is kept even if the caller was cancelled."""
         self.close(turn)
         if isinstance(outcome, bytes):
             try:
                 self.result(turn, decode(schema.PromptResponse, outcome))
             except Misshapen:
-                return  # the caller gets the error
+                return  # the caller raises the error
 
     def close(self, turn: OpenTurn) -> None:
-        """The turn is no longer open. Idempotent."""
+        """Close the turn. Idempotent."""
         if self._open.pop(turn.number, None) is not None:
             self._lane.do(partial(self._exit, turn.number))
         turn.end()
 
     def close_all(self) -> None:
-        """The session ends here."""
+        """Close all turns, because the session ends."""
         for turn in list(self._open.values()):
             turn.end()
 
     def result(self, turn: OpenTurn, response: schema.PromptResponse) -> Turn:
-        """The answer as a value."""
+        """Convert the answer to a `Turn`."""
         self.last = Turn(
             stop_reason=response.stop_reason,
             cancel_requested=turn.cancel_requested,
@@ -116,7 +116,7 @@ class Turns:
         return self.last
 
     def replay(self, step: int) -> None:
-        """A replay of history begins (1) or ends (-1). Called in turn."""
+        """Note the beginning (1) or the end (-1) of a replay of history. Called in order."""
         self._replays += step
         self._locate()
 
@@ -147,9 +147,9 @@ class Turns:
         self._connection.requests.cancel_session(self._session_id)
 
     async def cut_short(self, turn: OpenTurn) -> None:
-        """The task that awaits the answer was cancelled: cancel the turn, and wait for its end."""
+        """Cancel the turn, because the awaiting task was cancelled, and wait for its end."""
         if turn.ended.done():
-            return  # the answer has come, only handlers are still at work
+            return  # the answer has arrived; only handlers are still running
         self.request_cancel()
         params = schema.CancelNotification(session_id=self._session_id)
         self._connection.peer.post({"method": "session/cancel", "params": params})
@@ -162,7 +162,7 @@ class Turns:
     def _arm(self) -> None:
         seconds = self._connection.limits.kill
         name = self._connection.name
-        why = f"{name} was killed: a cancelled turn had not ended after {seconds:g} s"
+        why = f"{name} was killed: a cancelled turn did not end within {seconds:g} s"
         loop = asyncio.get_running_loop()
         for turn in self._open.values():
             if turn.killer is None and not turn.ended.done():

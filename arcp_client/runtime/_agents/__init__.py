@@ -1,1 +1,1 @@
-"""The parts of a `JobContext`: permissions, costs, tool calls, delegation and back-pressure."""
+"""Permissions, costs, tool calls, delegation and back-pressure of a `JobContext`."""

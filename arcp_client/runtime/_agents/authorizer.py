@@ -25,11 +25,11 @@ _REMAINING = "cost.budget.remaining"
 
 
 class Authorizer:
-    """Decides what one job may do, and charges its costs.
+    """Authorizes the operations of one job and charges its costs.
 
     Args:
         job: the job.
-        holder: finds the job that a budget belongs to, so that each gets its own metric.
+        holder: returns the job that owns a budget, so that each job emits its own metric.
     """
 
     def __init__(self, job: ServerJob, holder: Callable[[Budget], ServerJob | None]) -> None:
@@ -37,12 +37,12 @@ class Authorizer:
         self._holder = holder
 
     def authorize(self, capability: str, target: str) -> None:
-        """Allow an operation or raise; see `JobContext.authorize`."""
+        """Allow an operation, or raise; see `JobContext.authorize`."""
         job = self._job
         if self._has_expired():
             if job.violated is None:
                 job.violated = LEASE_RAN_OUT
-                _log.warning("job %s (%s) went on after its lease expired", job.id, job.agent)
+                _log.warning("job %s (%s) continued after its lease expired", job.id, job.agent)
             raise LeaseExpired("the lease has expired", code=names.LEASE_EXPIRED, job_id=job.id)
         try:
             job.budget.check()
@@ -55,14 +55,14 @@ class Authorizer:
         job = self._job
         if job.grant.expires_at is None or job.deadline is None:
             return False
-        # The loop's clock cannot be set back; the wall clock knows of a night the machine slept.
+        # The loop's clock cannot be set back; the wall clock includes time that the machine slept.
         return (
             asyncio.get_running_loop().time() >= job.deadline
             or datetime.now(UTC) >= job.grant.expires_at
         )
 
     def metric(self, body: dict[str, Any]) -> None:
-        """Emit a metric and, in the same step, charge it and emit what is left."""
+        """Emit a metric; in the same step, charge it and emit the remaining budget."""
         name, unit = body.get("name"), body.get("unit")
         if not isinstance(name, str) or not name.startswith("cost.") or not isinstance(unit, str):
             self._job.emit("metric", body)
@@ -71,10 +71,10 @@ class Authorizer:
             self._job.emit("metric", body)
             return
         if name == _REMAINING:
-            raise ValueError(f"{_REMAINING} is for the runtime to emit")
+            raise ValueError(f"only the runtime emits {_REMAINING}")
         amount = _decimal(body.get("value"))
         if amount < 0:
-            raise ValueError(f"a cost is not negative: {name} {amount} {unit}")
+            raise ValueError(f"a cost must not be negative: {name} {amount} {unit}")
         self._job.emit("metric", body)
         for budget in self._job.budget.charge(unit, amount):
             job = self._holder(budget)
@@ -84,9 +84,9 @@ class Authorizer:
 
 
 def _decimal(value: Any) -> Decimal:
-    # By way of text: 0.1 is a tenth, not the binary number next to it.
+    # Converted through text: 0.1 becomes exactly one tenth, not its binary approximation.
     text = bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"a cost is a number, not {text}") from None
+        raise ValueError(f"a cost must be a number, not {text}") from None

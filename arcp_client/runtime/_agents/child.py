@@ -1,4 +1,4 @@
-"""A delegated job, as the agent that delegated it sees it (§10)."""
+"""The handle of a delegated job, for the agent that delegated it (§10)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Child", "delegated_to"]
 
 
 class Child:
-    """A job that an agent delegated, as that agent sees it.
+    """A delegated job, as the delegating agent sees it.
 
-    The client that submitted the delegating job gets the child's acceptance and its events too.
+    The client that submitted the delegating job also receives the child's acceptance and events.
     """
 
     def __init__(self, job: ServerJob) -> None:
@@ -34,21 +34,21 @@ class Child:
 
     @property
     def agent(self) -> str:
-        """The agent as it was resolved."""
+        """The resolved agent."""
         return self._job.agent
 
     @property
     def status(self) -> str:
-        """``pending``, ``running`` or how it ended."""
+        """``pending``, ``running`` or the final status."""
         return self._job.status
 
     async def result(self) -> Any:
-        """Wait for the child's end; its value. A streamed result comes as ``str`` or ``bytes``.
+        """Wait for the child's end and return its value; a streamed result is ``str`` or ``bytes``.
 
         Raises:
-            JobFailed: it did not end in success. Uncaught, it ends the delegating job with the
-                child's code.
-            ResultUnavailable: its streamed result is no longer held.
+            JobFailed: the child failed. If the agent does not catch it, the delegating job ends
+                with the child's code.
+            ResultUnavailable: the child's streamed result is no longer held.
         """
         job = self._job
         await job.done.wait()
@@ -62,10 +62,10 @@ class Child:
 
 
 def delegated_to(reference: str) -> str:
-    """The agent name that a delegation is authorized by.
+    """Return the agent name that a delegation must be authorized for.
 
     Raises:
-        InvalidRequest: it is no reference to an agent.
+        InvalidRequest: the text is not an agent reference.
     """
     try:
         return parse_agent(reference)[0]

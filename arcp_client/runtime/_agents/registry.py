@@ -14,7 +14,7 @@ AgentFunction = Callable[..., Any]
 
 
 class AgentRegistry:
-    """AgentRegistry by name and version. An agent without versions answers to its bare name."""
+    """The registered agents, by name and version. An agent without versions has only its name."""
 
     def __init__(self) -> None:
         self._functions: dict[str, dict[str | None, AgentFunction]] = {}
@@ -24,24 +24,24 @@ class AgentRegistry:
         """Register a function.
 
         Raises:
-            ValueError: the name or version is not one (§7.5), or is registered already.
+            ValueError: the name or version is invalid (§7.5), or already registered.
         """
         reference = name if version is None else f"{name}@{version}"
         if parse_agent(reference) != (name, version):
-            raise ValueError(f"{name!r} is no agent name")
+            raise ValueError(f"{name!r} is not a valid agent name")
         versions = self._functions.setdefault(name, {})
         if version in versions:
-            raise ValueError(f"agent {reference} is registered already")
+            raise ValueError(f"agent {reference} is already registered")
         versions[version] = function
         if default or name not in self._defaults:
             self._defaults[name] = version
 
     def resolve(self, reference: str) -> tuple[str, AgentFunction]:
-        """The full reference and the function that a bare or versioned reference means.
+        """Return the full reference and the function for a bare or versioned reference.
 
         Raises:
-            AgentNotFound: there is no agent of that name.
-            AgentVersionNotFound: there is, but not in that version.
+            AgentNotFound: no agent has that name.
+            AgentVersionNotFound: the agent is not registered in that version.
         """
         name, version = parse_agent(reference)
         versions = self._functions.get(name)
@@ -54,7 +54,7 @@ class AgentRegistry:
         return name if chosen is None else f"{name}@{chosen}", function
 
     def inventory(self) -> list[dict[str, Any]]:
-        """The agents as the welcome shows them."""
+        """Return the agents as the welcome lists them."""
         shown = []
         for name, versions in self._functions.items():
             entry: dict[str, Any] = {"name": name, "versions": [v for v in versions if v]}

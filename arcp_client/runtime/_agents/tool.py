@@ -25,12 +25,13 @@ class _Context(Protocol):
 
 
 class Tool:
-    """One call of a tool, as an async context manager.
+    """One tool call, as an async context manager.
 
     Attributes:
-        call_id: pairs the two events; set when the block is entered.
-        result: what the tool gave; set it in the block.
-        error: or what went wrong, with ``code`` and ``message``, if the block does not raise.
+        call_id: identifies the call in both events; set when the block is entered.
+        result: the result of the tool; set it in the block.
+        error: the error of the tool instead, with ``code`` and ``message``, if the block does not
+            raise.
     """
 
     def __init__(self, context: _Context, name: str, args: Any) -> None:
@@ -66,9 +67,9 @@ class Tool:
         elif isinstance(raised, asyncio.CancelledError):
             error = _error(names.CODE_CANCELLED, "interrupted")
         else:
-            # Its text may hold paths and secrets; the agent may set ``error`` where it does not.
+            # The exception's text may hold paths and secrets; an agent can set ``error`` itself.
             error = dict(self.error or _error(names.INTERNAL_ERROR, "the tool failed"))
-        # The job may have ended meanwhile; what the block raised is the news.
+        # The job may have ended in the meantime; the exception of the block is more important.
         with contextlib.suppress(LocalProtocolError):
             await self._context.tool_result(self.call_id, error=error)
 

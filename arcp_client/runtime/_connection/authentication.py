@@ -1,4 +1,4 @@
-"""Finds the principal of a bearer token (§6.1)."""
+"""Maps bearer tokens to principals (§6.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ANYBODY", "Authentication", "Authenticator", "Gate"]
 _log = logging.getLogger("arcp_client.runtime")
 
 ANYBODY = "anonymous"
-"""The one principal of a runtime that asks for no token."""
+"""The only principal of a runtime without authentication."""
 
 Authenticator = Callable[[str], Awaitable[str | None]]
 Authentication = Mapping[str, str] | Authenticator | None
@@ -25,8 +25,8 @@ class Gate:
     """Authenticates clients.
 
     Args:
-        auth: ``None`` accepts every client; a mapping names the principal of each token; an async
-            callable is given the token and returns the principal, or ``None`` to refuse it.
+        auth: ``None`` accepts every client; a mapping gives the principal of each token; an async
+            callable receives the token and returns the principal, or ``None`` to refuse it.
     """
 
     def __init__(self, auth: Authentication) -> None:
@@ -44,7 +44,7 @@ class Gate:
         return self._auth is None
 
     async def principal(self, auth: Auth) -> str:
-        """The principal of a token.
+        """Return the principal of a token.
 
         Raises:
             Unauthenticated: the token is missing or unknown.
@@ -53,18 +53,18 @@ class Gate:
             return ANYBODY
         token = auth.token.get_secret_value()
         if auth.scheme != "bearer" or not token:
-            raise Unauthenticated("a bearer token is needed")
+            raise Unauthenticated("a bearer token is required")
         if isinstance(self._auth, Mapping):
             name = self._look_up(self._auth, token)
         else:
             name = await self._auth(token)
-        if not name:  # an empty principal would be everybody's
+        if not name:  # an empty principal is reserved for runtimes without authentication
             raise Unauthenticated("the token was refused")
         return name
 
     @staticmethod
     def _look_up(tokens: Mapping[str, str], token: str) -> str | None:
-        # Every entry is looked at, so that the time does not depend on which one fits.
+        # Compare with every entry, so that the time does not depend on which one matches.
         found = None
         given = token.encode("utf-8", "surrogatepass")
         for known, name in tokens.items():

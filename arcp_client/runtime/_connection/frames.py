@@ -21,7 +21,7 @@ def control(
     job_id: str | None = None,
     trace_id: str | None = None,
 ) -> bytes:
-    """One control frame under a fresh envelope id."""
+    """Encode a control frame with a new envelope id."""
     return encode(
         kind, payload, id=new_id(), session_id=session_id, job_id=job_id, trace_id=trace_id
     )
@@ -34,7 +34,7 @@ def refusal(
     request_id: str | None = None,
     job_id: str | None = None,
 ) -> bytes:
-    """``session.error`` (§12), tied to the request it answers and to the job it is about."""
+    """Encode ``session.error`` (§12), with the ids of its request and its job."""
     payload: dict[str, Any] = {
         "code": error.code,
         "message": error.message,
@@ -50,7 +50,7 @@ def refusal(
 
 
 def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | None) -> bytes:
-    """``job.accepted`` (§7.1); without a request for a job that was delegated (§10)."""
+    """Encode ``job.accepted`` (§7.1); a delegated job has no request (§10)."""
     if request_id:
         payload = {**payload, "request_id": request_id}
     return control(
@@ -63,12 +63,12 @@ def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | No
 
 
 def ping(session_id: str) -> bytes:
-    """``session.ping`` (§6.4)."""
+    """Encode ``session.ping`` (§6.4)."""
     payload = {"nonce": new_id(), "sent_at": now_text()}
     return control(names.PING, payload, session_id=session_id)
 
 
 def pong(session_id: str, nonce: str) -> bytes:
-    """``session.pong`` (§6.4)."""
+    """Encode ``session.pong`` (§6.4)."""
     payload = {"ping_nonce": nonce, "received_at": now_text()}
     return control(names.PONG, payload, session_id=session_id)

@@ -29,7 +29,7 @@ _log = logging.getLogger("arcp_client.runtime")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the welcome says of the runtime."""
+    """The runtime's description in the welcome."""
 
     name: str
     version: str
@@ -42,13 +42,13 @@ class ServerHandshake:
     """Opens and resumes sessions.
 
     Args:
-        identity: what the welcome says of the runtime.
-        gate: knows the principals.
-        sessions: where sessions are kept.
-        wrong_tokens: the addresses that sent wrong tokens.
-        inventory: the agents, asked at each welcome.
-        features: what this runtime offers on a connection, asked at each welcome.
-        stored: waits until what has changed survives the process.
+        identity: the runtime's description in the welcome.
+        gate: authenticates clients.
+        sessions: the sessions of the runtime.
+        wrong_tokens: counts wrong tokens by address.
+        inventory: returns the agents; called for each welcome.
+        features: returns the features offered on a connection; called for each welcome.
+        stored: waits until all changes are stored durably.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class ServerHandshake:
         self._stored = stored
 
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
-        """Answer a first frame. False if it was refused and the client may try again.
+        """Answer a first frame. Return False if it was refused and the client may retry.
 
-        Only a refused resume leaves the link open: the next hello may ask for a new session. A
-        wrong token is answered after a delay.
+        After a refused resume the link stays open: the next hello may request a new session. Every
+        other refusal closes it. A wrong token is answered after a delay.
         """
         address = connection.arrival.address
         task = asyncio.current_task()
@@ -82,7 +82,7 @@ class ServerHandshake:
             if address is not None and self._wrong_tokens.full(address):
                 raise request_error(
                     names.INTERNAL_ERROR,
-                    "too many wrong tokens come from this address; try again in some seconds",
+                    "too many wrong tokens from this address; try again in a few seconds",
                     retryable=True,
                 )
             if frame.type == names.HELLO:
@@ -90,7 +90,7 @@ class ServerHandshake:
             elif frame.type == names.RESUME:
                 await self._resume_first(connection, frame)
             else:
-                raise InvalidRequest("session.hello comes first")
+                raise InvalidRequest("the first message must be session.hello")
         except Unauthenticated as error:
             _log.warning("a client was refused: %s", error)
             if address is not None:
@@ -117,7 +117,7 @@ class ServerHandshake:
             session.client = f"{hello.client.name} {hello.client.version}"[:200]
             try:
                 await self._enter(connection, session, 0, session.tokens.rotate())
-            except RequestError:  # no client knows the session
+            except RequestError:  # the client never learned of the session
                 self._sessions.expire(session)
                 raise
         else:
@@ -125,7 +125,7 @@ class ServerHandshake:
 
     async def _resume_first(self, connection: Connection, frame: ControlFrame) -> None:
         request = checked(Resume, frame)
-        # A resume token belongs to a principal; the client must authenticate as well.
+        # A resume token belongs to a principal; the client must authenticate too.
         principal = await self._gate.principal(request.auth or Auth())
         await self._resume(
             connection, principal, _block(request, frame), self._offered(connection, request)
@@ -134,10 +134,10 @@ class ServerHandshake:
     async def resume_later(
         self, connection: Connection, session: ServerSession, frame: ControlFrame
     ) -> None:
-        """``session.resume`` after a hello: the new session makes place for the one resumed.
+        """Handle ``session.resume`` after a hello: the resumed session replaces the new one.
 
         Raises:
-            RequestError: it is refused; the new session goes on.
+            RequestError: the resume is refused; the new session continues.
         """
         request = checked(Resume, frame)
         if session.log.last or session.jobs or session.feeds:
@@ -164,7 +164,7 @@ class ServerHandshake:
         token = block.resume_token.get_secret_value()
         last = block.last_event_seq
         session = self._sessions.resume(principal, block.session_id, token, last)
-        if features is None:  # as before, but nothing that this link cannot have
+        if features is None:  # as before, but without the features that this link cannot have
             features = session.features & self._features(connection)
         session.features = features
         _log.info("session %s of %s resumed after %d", session.id, principal, last)
@@ -216,5 +216,5 @@ def _block(request: Resume, frame: ControlFrame) -> ResumeBlock:
 
 
 def _number(seconds: float) -> int | float:
-    # Some clients take whole seconds only.
+    # Some clients accept only whole seconds.
     return int(seconds) if seconds == int(seconds) else seconds

@@ -41,7 +41,7 @@ M = TypeVar("M", bound=Message)
 
 
 class _Connection(Protocol):
-    """The connection that a request came by."""
+    """The connection that a request arrived on."""
 
     def control(self, frame: bytes) -> None: ...
 
@@ -55,9 +55,9 @@ class _Connection(Protocol):
 class RequestHandler:
     """Answers the requests of all sessions.
 
-    Handlers take effect before they return, so the answers of a session come in the order of its
-    requests. Only a submit may have to wait, for another one with its key or for credentials; then
-    it is answered by a task of its own, and the reader goes on.
+    Handlers take effect before they return, so the answers of a session have the order of its
+    requests. Only a submit may wait: for another submit with the same key, or for credentials. Then
+    a separate task answers it, and the reader continues.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class RequestHandler:
         }
 
     def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        """Act on one frame.
+        """Handle one frame.
 
         Raises:
-            RequestError: it is refused.
+            RequestError: the request is refused.
         """
         handler = self._handlers.get(frame.type)
         if handler is None:
@@ -101,14 +101,14 @@ class RequestHandler:
     # ----------------------------------------------------------------------- session
 
     def _ping(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        # After the events emitted before it: a client that waits for the pong has read them all.
+        # Queued after the events emitted so far: a client that gets the pong has read them all.
         nonce = checked(Ping, frame).nonce
         if len(nonce) > names.MAX_NONCE:
             raise InvalidRequest(f"session.ping: nonce: at most {names.MAX_NONCE} characters")
         line.in_turn(frames.pong(session.id, nonce))
 
     def _pong(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        """It was heard; that is all a pong is for."""
+        """Ignore a pong: reading it already counted for the heartbeat."""
 
     def _ack(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         _need(session, names.ACKS)
@@ -127,7 +127,7 @@ class RequestHandler:
         line.control(frames.control(names.JOBS, payload, session_id=session.id))
 
     def _close(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        # The session's jobs run on and it can be resumed (§6.7): only the connection ends.
+        # The session's jobs keep running and it can be resumed (§6.7): only the connection ends.
         payload = {"request_id": frame.id} if frame.id else {}
         line.finish(frames.control(names.CLOSED, payload, session_id=session.id))
 
@@ -143,7 +143,7 @@ class RequestHandler:
             task.add_done_callback(self._accepting.discard)
 
     async def settled(self) -> None:
-        """Wait until no submit waits for its answer any more."""
+        """Wait until every submit is answered."""
         if self._accepting:
             await asyncio.wait(tuple(self._accepting))
 
@@ -186,7 +186,8 @@ class RequestHandler:
         payload = {"job_id": job.id, "current_status": job.status}
         if frame.id:
             payload["request_id"] = frame.id
-        # Also for a job that has just ended: the terminal says how, and a race is no fault.
+        # Also for a job that has just ended: a race is not an error, and the terminal has the
+        # status.
         line.control(
             frames.control(
                 names.CANCELLED,
@@ -231,9 +232,9 @@ class RequestHandler:
             feed.push()
 
     def _feeds(self, session: ServerSession, job: ServerJob, start: int) -> list[JobFeed]:
-        """What has to be delivered that the session does not get anyway."""
+        """Make the feeds for the events that the session does not receive anyway."""
         if session.id == job.owner_id:
-            return []  # it has every event of the job already
+            return []  # the session already receives every event of the job
         broken = partial(self.broken, session)
         known = session.feeds.get(job.id)
         if known is not None:
@@ -251,7 +252,7 @@ class RequestHandler:
         return [feed]
 
     def broken(self, session: ServerSession, feed: JobFeed) -> None:
-        """Tell an observer that its subscription ended before its job."""
+        """Notify an observer whose subscription ended before its job."""
         _log.warning(
             "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
         )
@@ -272,7 +273,7 @@ class RequestHandler:
 
 
 def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:
-    """A job's credentials, for its own principal alone (§7.6)."""
+    """Return a job's credentials, for its own principal only (§7.6)."""
     if (
         not job.credentials
         or session.principal != job.principal
@@ -288,17 +289,17 @@ def _need(session: ServerSession, feature: str) -> None:
 
 
 def _of_job(model: type[M], frame: ControlFrame) -> M:
-    """A request about a job, which some clients name in the envelope only."""
+    """Read a request about a job; some clients name the job only in the envelope."""
     if "job_id" not in frame.payload and frame.job_id is not None:
         frame.payload["job_id"] = frame.job_id
     return checked(model, frame)
 
 
 def checked(model: type[M], frame: ControlFrame) -> M:
-    """The payload of a frame as its model.
+    """Read a frame's payload as a message of the given type.
 
     Raises:
-        InvalidRequest: it does not fit; says where, without the value.
+        InvalidRequest: the payload is invalid; the message has the field but not its value.
     """
     try:
         return model.read(frame.payload)

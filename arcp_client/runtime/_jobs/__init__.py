@@ -1,1 +1,1 @@
-"""Accepts jobs, runs their agents, and keeps jobs and their outcomes for a while."""
+"""Accepts jobs, runs their agents, and retains jobs and outcomes for a limited time."""

@@ -1,6 +1,6 @@
 """Runs an agent's coroutine so that it can be abandoned when it ignores every cancellation.
 
-``asyncio.run`` waits for ever for a task that swallows cancellations. `Abandonable` stops stepping
+``asyncio.run`` waits forever for a task that swallows cancellations. `Abandonable` stops stepping
 the coroutine instead.
 """
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Abandonable(Generic[T]):
-    """Awaits a coroutine, once, like ``await`` itself; until it is let go.
+    """Awaits a coroutine once, like ``await``, until it is abandoned.
 
     Args:
-        coroutine: what to run.
-        name: names it in the log.
+        coroutine: the coroutine to run.
+        name: its name in the log.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
@@ -32,10 +32,9 @@ class Abandonable(Generic[T]):
         self._gone = False
 
     def abandon(self) -> None:
-        """Pass on no more cancellations: the next one ends the awaiting task in any case.
+        """Stop forwarding cancellations: the next one ends the awaiting task in any case.
 
-        The coroutine is closed where it stands, so its ``finally`` blocks run as far as they do
-        not wait.
+        The coroutine is closed, so its ``finally`` blocks run up to their first ``await``.
         """
         self._gone = True
 

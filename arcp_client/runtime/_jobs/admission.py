@@ -27,7 +27,7 @@ __all__ = ["Acceptance", "Admission", "Delegation"]
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """What an agent asks of another one (§10). ``lease=None`` hands its own lease on."""
+    """A request of an agent to another agent (§10). ``lease=None`` passes its own lease on."""
 
     agent: str
     input: Any = None
@@ -38,7 +38,7 @@ class Delegation:
 
 
 class Acceptance:
-    """An acceptance: its payload, and the job if it is new and has to be started."""
+    """The payload of an acceptance, and the job if it is new and must be started."""
 
     def __init__(self, payload: dict[str, Any], job: ServerJob | None) -> None:
         self.payload = payload
@@ -46,17 +46,17 @@ class Acceptance:
 
     @property
     def job_id(self) -> str:
-        """The accepted job's id."""
+        """The id of the accepted job."""
         job_id: str = self.payload["job_id"]
         return job_id
 
 
 class Admission:
-    """Decides what becomes a job.
+    """Decides which submits and delegations become jobs.
 
     Args:
-        resolve: finds the agent that a reference names, and its function.
-        jobs: where accepted jobs are entered.
+        resolve: returns the full reference and the function for an agent reference.
+        jobs: the registry of jobs.
         limits: the default lease.
         keys: the idempotency keys.
         vault: issues credentials to sessions that negotiated them.
@@ -84,10 +84,10 @@ class Admission:
     def submit(
         self, session: ServerSession, submit: Submit, trace_id: str | None
     ) -> Acceptance | Awaitable[Acceptance]:
-        """Accept a submit, or find the job that an earlier one with its key was accepted as.
+        """Accept a submit, or return the acceptance of an earlier one with the same key.
 
         Raises:
-            RequestError: it is refused; nothing remains of it.
+            RequestError: the submit is refused and leaves no state behind.
         """
         key = submit.idempotency_key
         if key is None:
@@ -108,7 +108,7 @@ class Admission:
         return self._settle_later(session.principal, key, accepted)
 
     def withdraw(self, job: ServerJob, key: str | None, error: RequestError) -> None:
-        """A job that was accepted could not be stored: its submit is refused after all."""
+        """Refuse a submit after all, because its accepted job could not be stored."""
         if key is not None:
             self._keys.drop(job.principal, key, error)
         self._jobs.withdraw(job)
@@ -195,7 +195,7 @@ class Admission:
     async def _enter_with_credentials(
         self, vault: Vault, request: JobRequest, origin: JobOrigin
     ) -> Acceptance:
-        """Issue what the job needs, no later than its acceptance (§9.8)."""
+        """Issue the job's credentials before its acceptance (§9.8)."""
         request.job_id = job_id = new_prefixed_id("job")
         lease, expires_at = request.grant.lease, request.grant.expires_at
         wanted = Provision(job_id, origin.principal, request.agent, lease, expires_at)
@@ -222,15 +222,15 @@ class Admission:
     # --------------------------------------------------------------------- delegating
 
     async def delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
-        """Accept what a job asks of another agent, with a part of its own lease.
+        """Accept a delegation with a subset of the parent's lease.
 
-        The agent's right to delegate was checked before.
+        The caller has already checked that the agent may delegate.
 
         Raises:
-            AgentNotFound: there is no such agent.
-            AgentVersionNotFound: not in that version.
-            InvalidRequest: the lease does not follow the grammar.
-            LeaseSubsetViolation: it goes beyond the parent's (§9.4).
+            AgentNotFound: no agent has that name.
+            AgentVersionNotFound: the agent is not registered in that version.
+            InvalidRequest: the lease is malformed.
+            LeaseSubsetViolation: the lease exceeds the parent's (§9.4).
         """
         agent, function = self._resolve(wish.agent)
         requested = _inherited(parent.lease) if wish.lease is None else _plain(wish.lease)
@@ -257,12 +257,12 @@ class Admission:
 
 
 def _input_size(value: Any) -> int:
-    """Bytes of an input as JSON."""
+    """Return the size of an input as JSON, in bytes."""
     return 0 if value is None else len(payload_bytes({"": value})) - len('{"":}')
 
 
 def _inherited(lease: Lease) -> dict[str, list[str]]:
-    """All of a lease but its budget: the child's costs count against the parent's anyway."""
+    """Return a lease without its budget: the child's costs are charged to the parent anyway."""
     return {name: list(lease[name]) for name in lease.namespaces() if name != BUDGET}
 
 
@@ -280,7 +280,7 @@ _GATED = (names.BUDGETS, names.MODEL_USE)
 
 
 def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> None:
-    """Refuse what the session did not negotiate (§6.2)."""
+    """Refuse fields whose feature the session did not negotiate (§6.2)."""
     asked = submit.lease_request or {}
     missing = [feature for feature in _GATED if feature in asked]
     if grant.expires_at is not None:
@@ -293,12 +293,12 @@ def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> N
 
 
 def _seconds(value: int | None) -> float | None:
-    # Above some decades a timer is none; an integer may be too large for a float.
+    # Timers overflow after some decades; an integer may be too large for a float.
     return None if value is None else float(min(value, 10**9))
 
 
 def _trace(value: str | None) -> str | None:
-    """A trace id from the envelope: bare, or inside a traceparent (§11)."""
+    """Return a trace id from the envelope: bare, or inside a traceparent (§11)."""
     if value is None:
         return None
     parts = value.split("-")

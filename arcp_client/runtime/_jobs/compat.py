@@ -1,6 +1,6 @@
 """Adapts the payload fields that the Python and Go SDKs read differently from the specification.
 
-An operator turns it on with `Runtime(dialect=…)`.
+An operator selects it with `Runtime(dialect=…)`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ __all__ = ["GO", "PYTHON", "SPECIFICATION", "Compat"]
 
 @dataclass(frozen=True, slots=True)
 class Compat:
-    """How the few things are said that clients disagree about.
+    """How to encode the fields that clients read differently.
 
     Attributes:
-        texts: the counters of an acceptance are texts; the specification shows numbers (§7.1).
-        plain: ``job.error`` always says ``error``; the specification tells ``cancelled`` and
-            ``timed_out`` apart (§7.3, §7.4). The code still does.
-        empty_is_none: an empty ``lease_request`` asks for nothing in particular, since the client
-            cannot leave it out; else it asks for a lease that allows nothing (§9.1).
-        output: an inline result stands under ``output`` as well. The specification shows it in
-            ``job.result`` without naming its field (§8.4); ``result`` is what most clients read.
+        texts: encode the counters of an acceptance as strings; the specification shows numbers
+            (§7.1).
+        plain: always send ``error`` as the status of ``job.error``; the specification distinguishes
+            ``cancelled`` and ``timed_out`` (§7.3, §7.4). The code still does.
+        empty_is_none: treat an empty ``lease_request`` as absent, since the client always sends
+            one. Otherwise it requests a lease that allows nothing (§9.1).
+        output: send an inline result under ``output`` as well as ``result``. The specification does
+            not name the field (§8.4); most clients read ``result``.
     """
 
     texts: bool = False
@@ -35,19 +36,19 @@ class Compat:
     output: bool = False
 
     def counters(self, amounts: Mapping[str, Decimal]) -> dict[str, Any]:
-        """``budget`` of an acceptance."""
+        """Encode the ``budget`` of an acceptance."""
         return {name: str(value) if self.texts else value for name, value in amounts.items()}
 
     def final_status(self, status: str) -> str:
-        """``final_status`` of a ``job.error``."""
+        """Return the ``final_status`` of a ``job.error``."""
         return names.ERROR if self.plain else status
 
     def inline(self, value: Any) -> dict[str, Any]:
-        """The fields of a ``job.result`` that hold its value."""
+        """Return the fields of a ``job.result`` that hold its value."""
         return {"result": value, "output": value} if self.output else {"result": value}
 
     def lease(self, request: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """What a submit asked for; ``None`` if nothing."""
+        """Return the lease that a submit requests; ``None`` if it requests none."""
         return None if self.empty_is_none and not request else request
 
 

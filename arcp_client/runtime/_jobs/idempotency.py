@@ -1,4 +1,4 @@
-"""Remembers which job an idempotency key stands for (§7.2)."""
+"""Maps idempotency keys to jobs (§7.2)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["IdempotencyKeys", "KeyEntry", "fingerprint"]
 
 MIB = 1024 * 1024
 
-# These fields identify the request; they are no parameters of the job.
+# These fields identify the request; they are not parameters of the job.
 _NOT_PARAMETERS = frozenset({"idempotency_key", "request_id"})
 
 
 def fingerprint(payload: Mapping[str, Any]) -> bytes:
-    """A hash of a submit's parameters that does not depend on the order of keys, nor on nulls."""
+    """Hash a submit's parameters, independent of key order and of nulls."""
     named = {k: v for k, v in payload.items() if v is not None and k not in _NOT_PARAMETERS}
     return hashlib.sha256(canonical(named)).digest()
 
 
 class KeyEntry:
-    """What a key stands for.
+    """The submit that a key stands for.
 
     Attributes:
-        parameters: the fingerprint of the submit that it came with.
+        parameters: the fingerprint of the submit.
         payload: the acceptance, once there is one.
-        at: when the submit came, by the loop's clock.
+        at: when the submit was received, by the loop's clock.
     """
 
     def __init__(self, parameters: bytes, at: float) -> None:
@@ -50,10 +50,10 @@ class KeyEntry:
         self._waiters: list[asyncio.Future[None]] = []
 
     async def wait(self) -> dict[str, Any]:
-        """The acceptance.
+        """Wait for the acceptance and return it.
 
         Raises:
-            RequestError: the submit was refused after all.
+            RequestError: the submit was refused.
         """
         if self.payload is None and self._error is None:
             waiter = asyncio.get_running_loop().create_future()
@@ -65,12 +65,12 @@ class KeyEntry:
         return self.payload
 
     def settle(self, payload: dict[str, Any]) -> None:
-        """The submit was accepted."""
+        """Record the acceptance of the submit."""
         self.payload = payload
         self._release()
 
     def fail(self, error: BaseException) -> None:
-        """The submit was refused."""
+        """Record the refusal of the submit."""
         self._error = error
         self._release()
 
@@ -84,8 +84,8 @@ class KeyEntry:
 class IdempotencyKeys:
     """The idempotency keys of all principals.
 
-    A key is forgotten when it is older than the window. When there are too many keys, the oldest of
-    the principal that has most is forgotten, but none whose submit is still being accepted.
+    A key expires when it is older than the window. When there are too many keys, the oldest key of
+    the principal with the most keys is dropped. A key whose submit is pending is never dropped.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class IdempotencyKeys:
         return len(self._known)
 
     def find(self, principal: str, key: str, parameters: bytes) -> KeyEntry | None:
-        """What the key stands for, also while that is still being accepted.
+        """Return the entry of a key, also while its submit is pending.
 
         Raises:
-            DuplicateKey: it came with other parameters before.
+            DuplicateKey: the key was used before with other parameters.
         """
         self._forget()
         known = self._known.get((principal, key))
@@ -115,7 +115,7 @@ class IdempotencyKeys:
         return known
 
     def begin(self, principal: str, key: str, parameters: bytes) -> KeyEntry:
-        """Reserve the key for a submit that is being looked at."""
+        """Reserve a key for a pending submit."""
         entry = KeyEntry(parameters, asyncio.get_running_loop().time())
         self._add(principal, key, entry)
         return entry
@@ -139,7 +139,7 @@ class IdempotencyKeys:
         return entry
 
     def settle(self, principal: str, key: str, payload: dict[str, Any]) -> None:
-        """The submit was accepted: from now on the key stands for its job."""
+        """Record the acceptance: the key now stands for its job."""
         entry = self._known.get((principal, key))
         if entry is None:
             return
@@ -154,7 +154,7 @@ class IdempotencyKeys:
         self._held.add(size)
 
     def restore(self, state: KeyState) -> None:
-        """A key that was stored."""
+        """Restore a stored key."""
         moment = parse_time(state.at)
         if state.accepted is None or moment is None:
             return
@@ -165,7 +165,7 @@ class IdempotencyKeys:
         self._hold(entry, len(state.key) + len(state.accepted))
 
     def drop(self, principal: str, key: str, error: BaseException) -> None:
-        """The submit was refused: the key is as good as new."""
+        """Release the key of a refused submit."""
         entry = self._remove(principal, key)
         if entry is not None:
             if entry.payload is not None and self._journal is not None:

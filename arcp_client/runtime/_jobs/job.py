@@ -1,7 +1,7 @@
 """One job of a runtime: its state, and the events that it emits into sessions (§7.3).
 
-A job belongs to the runtime. Sessions come and go; the job keeps references to those that receive
-its events.
+The runtime owns the job. The job refers to the sessions that receive its events, as long as they
+exist.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NEEDS = {"progress": names.PROGRESS, "result_chunk": names.RESULT_CHUNKS}
 
 @dataclass(slots=True)
 class JobRequest:
-    """What was asked for: the parts of a ``job.submit`` that the job needs."""
+    """The parts of a ``job.submit`` that the job needs."""
 
     agent: str
     function: Callable[..., Any]
@@ -61,7 +61,7 @@ class JobRequest:
     delegate_id: str | None = None
     job_id: str | None = None
     size: int = 0
-    """Bytes of the input, as JSON."""
+    """Size of the input as JSON, in bytes."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class JobOrigin:
     """The principal of a job, and the session that receives its events.
 
     Attributes:
-        principal: whose job it is.
+        principal: the principal that owns the job.
         session_id: the session that submitted it, or the job that delegated it.
         session: that session, if it still exists.
         authorities: ids of the sessions that may cancel it; shared by a job and its children.
@@ -82,27 +82,27 @@ class JobOrigin:
 
     @classmethod
     def of(cls, session: ServerSession) -> JobOrigin:
-        """The origin of a job that a session submits."""
+        """Make the origin of a job that a session submits."""
         return cls(session.principal, session.id, session, {session.id})
 
 
 class ServerJob:
-    """One job.
+    """One job of the runtime.
 
     Attributes:
         id: the job's id.
-        number: its place among all jobs of this runtime.
+        number: its position among all jobs of this runtime.
         principal: the one that submitted it.
-        owner: the session that submitted it, until that expires or the job ends.
+        owner: the session that submitted it, until the session expires or the job ends.
         owner_id: that session's id.
         authorities: ids of the sessions that may cancel it (§7.4).
-        status: ``pending``, ``running`` or how it ended.
-        parent: the job that delegated it, while both run.
-        children: the jobs it delegated to that have not ended.
-        outcome: how it ended.
-        history: its events.
-        feeds: its subscriptions, by session.
-        last_seq: number of its last event in the submitting session.
+        status: ``pending``, ``running`` or the final status.
+        parent: the job that delegated it, while both are running.
+        children: its delegated jobs that have not ended.
+        outcome: the outcome, once it has ended.
+        history: its recent events.
+        feeds: its subscriptions, by session id.
+        last_seq: the number of its last event in the submitting session.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class ServerJob:
 
     @property
     def held(self) -> int:
-        """About how many bytes are kept of it once it has ended."""
+        """Approximate size of the state kept after its end, in bytes."""
         value = self.outcome.value if isinstance(self.outcome, Success) else None
         result = len(bytes(value)) if isinstance(value, msgspec.Raw) else 0
         return self.history.bytes + 2 * self.grant.size + result + _JOB_BYTES
@@ -177,21 +177,21 @@ class ServerJob:
 
     @property
     def behind(self) -> bool:
-        """Whether the event log has more to write than it may have."""
+        """Whether the event log has more pending bytes than its limit."""
         return self._journal is not None and self._journal.full
 
     async def room(self) -> None:
-        """Wait until the event log has room for more events."""
+        """Wait until the event log accepts more events."""
         if self._journal is not None:
             await self._journal.room()
 
     # ---------------------------------------------------------------------- emitting
 
     def emit(self, kind: str, body: dict[str, Any]) -> None:
-        """Number, log and queue one event in every session that sees the job. Never waits.
+        """Number, log and queue one event in every session that receives the job. Never waits.
 
         Raises:
-            ValueError: the body holds what JSON cannot, or is too large.
+            ValueError: JSON cannot represent the body, or the body is too large.
             LocalProtocolError: the job has ended.
         """
         payload = event_payload(kind, body)
@@ -243,7 +243,7 @@ class ServerJob:
             journal.put(Trimmed(self.id, self._trimmed))
 
     def note(self) -> None:
-        """Store what it is and how it stands."""
+        """Store the job's present state."""
         if self._journal is None:
             return
         expires_at = self.grant.expires_at
@@ -271,12 +271,11 @@ class ServerJob:
         )
 
     def end(self, outcome: Success | Failure) -> None:
-        """Emit the terminal. The first call decides."""
+        """Emit the terminal. Only the first call has an effect."""
         if self.ended:
             return
         type, payload = self._terminal(outcome)
-        # A job that ends while it waits for nothing still has its state and its terminal change
-        # in one step: no observer sees one without the other.
+        # State and terminal change in one step: no observer sees one without the other.
         self.status = outcome.status
         self.outcome = outcome
         self.timers.stop()
@@ -316,23 +315,23 @@ class ServerJob:
 
     @property
     def lease(self) -> Lease:
-        """What it may do."""
+        """The granted lease."""
         return self.grant.lease
 
     @property
     def origin(self) -> JobOrigin:
-        """What a job delegated by this one is started for."""
+        """The origin of a job that this one delegates."""
         return JobOrigin(self.principal, self.owner_id, self.owner, self.authorities)
 
     def budget_wire(self) -> dict[str, Decimal] | None:
-        """The present counters (§9.6), if there are any."""
+        """Return the present budget counters (§9.6), if there are any."""
         return dict(self.budget.remaining) if self.grant.limits else None
 
     def rotate(self, credential: Credential) -> None:
-        """A credential has a new value: only the submitting session is told which (§9.8).
+        """Announce a new credential value; only the submitting session receives the value (§9.8).
 
-        The history that observers are fed from, and the event log, hold the event without it. It
-        has one number and one id in every session all the same.
+        The history for observers and the event log hold the event without the value, under the same
+        envelope id.
         """
         self.credentials[credential.id] = credential
         body = {"phase": names.CREDENTIAL_ROTATED, "id": credential.id}
@@ -346,7 +345,7 @@ class ServerJob:
         )
 
     def accept(self, credentials: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-        """The payload of its acceptance (§7.1), made once and the same for every repeat (§7.2)."""
+        """Return the payload of its acceptance (§7.1), built once and reused for repeats (§7.2)."""
         payload: dict[str, Any] = {
             "job_id": self.id,
             "agent": self.agent,
@@ -369,7 +368,7 @@ class ServerJob:
         return payload
 
     def entry(self) -> dict[str, Any]:
-        """Its entry in a listing (§6.6)."""
+        """Return its entry in a listing (§6.6)."""
         entry: dict[str, Any] = {
             "job_id": self.id,
             "agent": self.agent,
@@ -387,7 +386,7 @@ class ServerJob:
         return entry
 
     def description(self) -> dict[str, Any]:
-        """What a subscriber is told of it (§7.6)."""
+        """Return its description for a subscriber (§7.6)."""
         described: dict[str, Any] = {
             "job_id": self.id,
             "current_status": self.status,

@@ -23,7 +23,7 @@ def start_of(request: ListJobsMessage) -> int:
     """The number of the last job of the previous page; 0 for the first page.
 
     Raises:
-        InvalidRequest: the cursor is not one of ours.
+        InvalidRequest: this runtime did not issue the cursor.
     """
     if not request.cursor:
         return 0
@@ -34,7 +34,7 @@ def start_of(request: ListJobsMessage) -> int:
             raise ValueError
         return int(number)
     except (ValueError, UnicodeError, binascii.Error):
-        raise InvalidRequest("the cursor is not one of this runtime's") from None
+        raise InvalidRequest("this runtime did not issue the cursor") from None
 
 
 def page(
@@ -42,9 +42,10 @@ def page(
     jobs: Iterable[ServerJob],
     credentials: Callable[[ServerJob], dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """The entries of one page and the cursor of the next, in the order of acceptance.
+    """Return the entries of one page, in order of acceptance, and the cursor of the next page.
 
-    A job that is accepted while a client pages comes last, so paging neither misses nor repeats.
+    A job that is accepted between two pages is listed last, so paging neither misses nor repeats
+    jobs.
     """
     limit = request.limit or DEFAULT_LIMIT
     wanted = request.filter or JobFilter()

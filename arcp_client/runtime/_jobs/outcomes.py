@@ -1,4 +1,4 @@
-"""Values of a job's life: cancellation, success, failure, streamed result, timers."""
+"""Values of a job's lifecycle: cancellation, success, failure, streamed result, timers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
 
 
 class Cancellation:
-    """Whether, and why, a job is to end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
+    """Whether and why a job must end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self.reason: str | None = None
 
     def is_set(self) -> bool:
-        """Whether the job is to end."""
+        """Whether the job must end."""
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Return once the job is to end."""
+        """Wait until the job must end."""
         await self._event.wait()
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -44,7 +44,7 @@ class Cancellation:
         return self._event.is_set()
 
     def set(self, reason: str) -> None:
-        """Ask the agent to end."""
+        """Request the agent to end."""
         if not self._event.is_set():
             self.reason = reason
             self._event.set()
@@ -52,7 +52,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A job ended well: its inline value as JSON, or the id and size of a streamed result."""
+    """A successful outcome: the inline value as JSON, or id and size of a streamed result."""
 
     value: Any = None
     result_id: str | None = None
@@ -63,7 +63,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A job ended without success (§7.3, §12)."""
+    """An unsuccessful outcome (§7.3, §12)."""
 
     status: str
     code: str
@@ -81,7 +81,7 @@ PARENT_ENDED = Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, "the delega
 
 @dataclass(slots=True)
 class Streamed:
-    """What was streamed of a result so far (§8.4)."""
+    """The streamed part of a result so far (§8.4)."""
 
     result_id: str
     count: int = 0
@@ -89,21 +89,21 @@ class Streamed:
     done: bool = False
     text: TextJoiner = field(default_factory=TextJoiner)
     kept: list[str | bytes] | None = None
-    """The pieces themselves, for a client that cannot take them one by one."""
+    """The pieces, kept for a client that did not negotiate ``result_chunk``."""
 
 
 @dataclass(slots=True)
 class Timers:
-    """The timers of one job that may end it."""
+    """The timers that may end one job."""
 
     handles: list[asyncio.TimerHandle] = field(default_factory=list)
 
     def arm(self, delay: float, callback: Callable[[], None]) -> None:
-        """Call back after a delay, unless the job ends before."""
+        """Call back after a delay, unless the job has ended."""
         self.handles.append(asyncio.get_running_loop().call_later(delay, callback))
 
     def stop(self) -> None:
-        """Stop them all."""
+        """Stop all timers."""
         for handle in self.handles:
             handle.cancel()
         self.handles.clear()

@@ -28,11 +28,11 @@ _log = logging.getLogger("arcp_client.runtime")
 
 
 class JobOutput:
-    """The result of one job, in pieces or as one value.
+    """Emits the result of one job, in pieces or as one value.
 
     Args:
-        job: whose result it is.
-        limits: bounds its size.
+        job: the job.
+        limits: bounds the size of the result.
     """
 
     def __init__(self, job: ServerJob, limits: Limits) -> None:
@@ -43,8 +43,8 @@ class JobOutput:
         """Emit a piece of the result.
 
         Raises:
-            JobFailed: the piece or the whole is over the limits.
-            LocalProtocolError: a piece after the last one.
+            JobFailed: the piece or the whole result exceeds its limit.
+            LocalProtocolError: the stream was closed with ``more=False``.
         """
         stream = self._stream()
         if stream.done:
@@ -53,7 +53,7 @@ class JobOutput:
         if size > self._limits.chunk_bytes:
             self._too_large(f"a chunk of {size} bytes", self._limits.chunk_bytes)
         limit = self._limits.result_bytes
-        if stream.kept is not None:  # it goes out in one piece in the end
+        if stream.kept is not None:  # sent in one piece at the end
             limit = min(limit, self._limits.event_bytes)
         if stream.size + size > limit:
             self._too_large("the streamed result", limit)
@@ -70,7 +70,7 @@ class JobOutput:
             }
             self._job.emit("result_chunk", body)
         stream.count += 1
-        # As a client joins it: of the halves of a character in two pieces comes one character.
+        # Joined like in a client: surrogate halves in two pieces become one character.
         if isinstance(data, str):
             stream.size += len(stream.text.add(data))
         else:
@@ -93,12 +93,12 @@ class JobOutput:
         return job.streamed
 
     def finish(self) -> None:
-        """The agent's iterator has ended: close the stream."""
+        """Close the stream after the agent's iterator has ended."""
         if not self._stream().done:
             self.chunk("", more=False)
 
     def success(self, value: Any) -> Success:
-        """The outcome of an agent that returned ``value``.
+        """Make the outcome of an agent that returned ``value``.
 
         Raises:
             JobFailed: the value cannot be sent.
@@ -123,9 +123,9 @@ class JobOutput:
         return encoded
 
     def failure(self, error: JobFailed | PermissionDenied | LeaseSubsetViolation) -> Failure:
-        """The outcome of an agent that raised an error for its client.
+        """Make the outcome of an agent that raised an error for its client.
 
-        Details that JSON cannot hold are left out, and what stands in their place says so: the
+        Details that JSON cannot represent are replaced by a description of the problem, so that the
         job ends in any case.
         """
         details = error.details
@@ -144,7 +144,7 @@ class JobOutput:
 
 
 def _joined(pieces: list[str | bytes]) -> str:
-    """A streamed result for a client without ``result_chunk``: text, or base64 if any is binary."""
+    """Join a streamed result for a client without ``result_chunk``: text, or base64 if binary."""
     if all(isinstance(piece, str) for piece in pieces):
         return "".join(piece for piece in pieces if isinstance(piece, str))
     whole = b"".join(

@@ -1,4 +1,4 @@
-"""Keeps the jobs of a runtime: who may see and cancel them, and for how long (§7.4, §7.6)."""
+"""Holds the jobs of a runtime; controls access to them and their retention (§7.4, §7.6)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _log = logging.getLogger("arcp_client.runtime")
 
 
 class JobRegistry:
-    """All jobs of a runtime: those that run, and ended ones for a while.
+    """All jobs of a runtime: running jobs, and ended ones for a limited time.
 
     Args:
-        limits: how many, and how long.
+        limits: bounds number and retention.
         tasks: owns the jobs' tasks.
         policy: lets principals observe the jobs of others.
-        journal: stores jobs, if they are to survive the process.
-        before_end: ends a job's credentials.
-        context: makes what an agent is given, from its job and the holders of budgets.
+        journal: stores jobs, if they must survive the process.
+        before_end: revokes a job's credentials.
+        context: makes the `JobContext` of a job.
         compat: adapts payloads to the SDKs that connect.
     """
 
@@ -84,11 +84,11 @@ class JobRegistry:
     # ----------------------------------------------------------------------- entering
 
     def check_room(self, principal: str, size: int = 0) -> None:
-        """Refuse a job that cannot be had now.
+        """Refuse a job that cannot be accepted now.
 
         Raises:
-            RequestError: the runtime closes, its event log takes nothing, or the principal has
-                too many jobs.
+            RequestError: the runtime is closing, its event log cannot be written, or the principal
+                has too many jobs.
         """
         if self.closing:
             raise request_error(
@@ -109,16 +109,16 @@ class JobRegistry:
             )
 
     def check_log(self) -> None:
-        """Refuse what would have to be stored.
+        """Refuse a request that must be stored while the event log fails.
 
         Raises:
-            RequestError: the event log takes nothing.
+            RequestError: the event log cannot be written.
         """
         if self._journal is not None:
             self._journal.check()
 
     def enter(self, request: JobRequest, now: datetime, origin: JobOrigin) -> ServerJob:
-        """A new job, known from now on and not yet started."""
+        """Register a new job without starting it."""
         self._number += 1
         job = ServerJob(
             request,
@@ -169,7 +169,7 @@ class JobRegistry:
         self._of.setdefault(job.principal, {})[job.id] = job
 
     def restored(self, job: ServerJob, age: float) -> None:
-        """A stored job is as it was; it ended ``age`` seconds ago."""
+        """Finish the restoration of a stored job that ended ``age`` seconds ago."""
         job.ended_at = asyncio.get_running_loop().time() - age
         self._keep(job)
 
@@ -187,15 +187,16 @@ class JobRegistry:
     # ------------------------------------------------------------------------- access
 
     def get(self, job_id: str) -> ServerJob | None:
-        """A job, without a check of access."""
+        """Return a job without checking access."""
         return self._jobs.get(job_id)
 
     def watched(self, session: ServerSession, job_id: str) -> ServerJob:
-        """A job that the session's principal may observe (§7.6).
+        """Return a job that the session's principal may observe (§7.6).
 
         Raises:
             JobNotFound: there is no such job.
-            PermissionDenied: it is another principal's, and the policy does not open it.
+            PermissionDenied: the job belongs to another principal, and the policy does not allow
+                it.
         """
         job = self._jobs.get(job_id)
         if job is None:
@@ -209,12 +210,12 @@ class JobRegistry:
             "allowed" if allowed else "denied",
         )
         if not allowed:
-            # Ids are 80 random bits: a principal that sends one has been given it.
+            # Ids have 80 random bits: a principal that sends one did not guess it.
             raise PermissionDenied("this job belongs to another principal")
         return job
 
     def controlled(self, session: ServerSession, job_id: str) -> ServerJob:
-        """A job that the session may cancel (§7.4).
+        """Return a job that the session may cancel (§7.4).
 
         Raises:
             JobNotFound: there is no such job.
@@ -228,7 +229,7 @@ class JobRegistry:
         return job
 
     def visible(self, principal: str, job: ServerJob) -> bool:
-        """Whether the principal may know of the job."""
+        """Whether the principal may see the job."""
         if job.principal == principal:
             return True
         if self._policy is None:
@@ -241,13 +242,13 @@ class JobRegistry:
             return False
 
     def open(self) -> list[ServerJob]:
-        """The jobs that have not ended."""
+        """Return the jobs that have not ended."""
         return [job for job in self._jobs.values() if not job.ended]
 
     def after(self, number: int, principal: str) -> Iterator[ServerJob]:
-        """Jobs above a number that a principal may know of, in the order of their acceptance.
+        """Yield the visible jobs above a number, in order of acceptance.
 
-        Without a policy the jobs of others are not even looked at, however many they are.
+        Without a policy, only the principal's own jobs are iterated.
         """
         jobs = self._jobs if self._policy is not None else self._of.get(principal, {})
         return (
@@ -257,13 +258,13 @@ class JobRegistry:
         )
 
     def unwatch(self, session: ServerSession, job_id: str) -> None:
-        """A session's subscription has ended."""
+        """Remove a session's subscription."""
         job = self._jobs.get(job_id)
         if job is not None:
             job.feeds.pop(session, None)
 
     def released(self, session: ServerSession) -> None:
-        """A session is gone: its jobs go on without it."""
+        """Detach the jobs of an expired session; they keep running."""
         for job_id in tuple(session.jobs):
             job = self._jobs.get(job_id)
             if job is not None and job.owner is session:
@@ -301,7 +302,7 @@ class JobRegistry:
         self._prune()
 
     def _end_children(self, parent: ServerJob) -> None:
-        """A job that was stopped or failed takes along what still runs under its lease."""
+        """End the delegated jobs of a job that was stopped or failed."""
         for child in tuple(parent.children):
             self.runner.stop(child, PARENT_ENDED, grace=self._limits.cancel_grace)
 

@@ -34,7 +34,7 @@ Broken = Callable[[ServerSession, JobFeed], None]
 _CUT_SHORT = Failure(
     names.ERROR,
     names.INTERNAL_ERROR,
-    "the runtime was restarted while the job ran",
+    "the runtime was restarted while the job was running",
     retryable=True,
 )
 
@@ -46,9 +46,9 @@ def restore(
     keys: IdempotencyKeys,
     broken: Broken,
 ) -> None:
-    """Put everything back where it was.
+    """Restore sessions, jobs and keys from a durable log.
 
-    Jobs that had not ended end now, with a terminal that their sessions find when they resume.
+    Jobs that were running end now, with a terminal that their sessions receive when they resume.
     """
     known = {state.id: sessions.restore(state) for state in stored.sessions}
     found = {state.id: _job(state, jobs, known) for state in stored.jobs}
@@ -96,7 +96,7 @@ def _number(
         if number.seq <= session.log.last:
             continue
         if record is None or number.seq != session.log.last + 1:
-            # The sequence has a hole here: only what lies above it can be resumed.
+            # The sequence has a hole here: only events above it can be resumed.
             session.log.restore(number.seq if record is None else number.seq - 1)
         if record is not None:
             session.log.append(record)

@@ -1,4 +1,4 @@
-"""Keeps ended jobs for a time, within limits shared fairly between principals."""
+"""Retains ended jobs for a time, within limits shared fairly between principals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RetainedJobs:
     """The ended jobs that can still be listed and subscribed to.
 
     Args:
-        limits: how many, how many bytes, and for how long.
+        limits: bounds number, bytes and time.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -31,7 +31,7 @@ class RetainedJobs:
         return len(self._sizes)
 
     def add(self, job: ServerJob, size: int) -> None:
-        """Keep a job that has just ended."""
+        """Retain a job that has just ended."""
         self._sizes[job] = size
         self._of.setdefault(job.principal, {})[job] = None
         self._shares.add(job.principal)
@@ -39,10 +39,10 @@ class RetainedJobs:
         self._total += size
 
     def overdue(self, now: float) -> Iterator[ServerJob]:
-        """Give up the jobs that are not kept any longer, one by one.
+        """Remove and yield the jobs whose retention is over.
 
-        Those go that ended too long ago. Then, while there are too many, the oldest of the
-        principal that has most; then the same by bytes.
+        First the jobs that ended too long ago. Then, while there are too many jobs or bytes, the
+        oldest job of the principal that holds most.
         """
         limits = self._limits
         while self._sizes:
@@ -58,7 +58,7 @@ class RetainedJobs:
             yield job
 
     def due(self) -> float | None:
-        """When the next job ended too long ago."""
+        """Return the time at which the oldest job expires."""
         job = next(iter(self._sizes), None)
         return None if job is None else job.ended_at + self._limits.retention
 

@@ -1,6 +1,6 @@
 """Runs the agents of accepted jobs within the limit of concurrent jobs, and stops them.
 
-The tasks belong to the runtime, not to a session or connection.
+The runtime owns the tasks; they are independent of sessions and connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("arcp_client.runtime")
 
 
 class AgentContext(Protocol):
-    """What an agent is called with, as far as the runner uses it: a `JobContext`."""
+    """The part of a `JobContext` that the runner uses."""
 
     async def chunk(self, data: Any, more: bool = True) -> None:
         """Emit a piece of the result."""
@@ -38,14 +38,14 @@ class AgentContext(Protocol):
 class Runner:
     """Runs jobs, at most ``max_concurrent_jobs`` at once.
 
-    Those that wait are started in the order of their acceptance; principals take turns.
+    Waiting jobs are started in order of acceptance, alternating between principals.
 
     Args:
-        limits: how many, and how much grace.
+        limits: the number of jobs, and the grace periods.
         tasks: owns the jobs' tasks.
-        context: makes the context that an agent is given.
-        on_ended: told of every job that ended, after its terminal was emitted.
-        before_end: ends the credentials of a job; its terminal waits for that (§9.8).
+        context: makes the context of a job.
+        on_ended: called for every ended job, after its terminal was emitted.
+        before_end: revokes the credentials of a job; its terminal waits for that (§9.8).
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Runner:
         self._abandonable: dict[ServerJob, Abandonable[Any]] = {}
 
     def admit(self, job: ServerJob) -> None:
-        """Start a job, now or when there is a slot.
+        """Start a job, now or when a slot is free.
 
-        A delegated job shares its parent's slot: one that waited for a slot of its own while its
-        parent waits for it would wait for ever.
+        A delegated job shares its parent's slot: waiting for its own slot while its parent waits
+        for the result could deadlock.
         """
         if job.ended or job.stopping is not None:
-            return  # stopped before it was announced
+            return  # the job was stopped before it was announced
         if job.parent is not None and job.parent in self._running:
             self._start(job)
             return
@@ -106,13 +106,13 @@ class Runner:
                     ),
                 ),
             )
-        # An empty context: what the submitting client's task keeps there is not the agent's.
+        # An empty context: context variables of the submitting client must not reach the agent.
         job.task = contextvars.Context().run(self._tasks.spawn, self._run(job), name=job.id)
 
     # ------------------------------------------------------------------------ ending
 
     def stop(self, job: ServerJob, failure: Failure, *, grace: float = 0.0) -> None:
-        """End a job with that failure: at once, or after some grace if its agent cooperates."""
+        """End a job with a failure: at once, or after a grace period if its agent cooperates."""
         if job.ended or job.stopping is not None:
             return
         job.stopping = failure
@@ -192,7 +192,7 @@ class Runner:
             pass_on(error, task)
             _log.error("the agent of job %s (%s) failed", job.id, job.agent, exc_info=error)
             text = "the agent failed"
-            if not isinstance(error, Exception):  # a name says more than nothing, and no secret
+            if not isinstance(error, Exception):  # the type helps to diagnose and reveals no secret
                 text = f"the agent raised {type(error).__name__}"
             outcome = Failure(names.ERROR, names.INTERNAL_ERROR, text, retryable=True)
         self._close(job, job.stopping or job.violated or outcome)
@@ -208,7 +208,7 @@ class Runner:
             async for piece in value:
                 await context.chunk(piece)
         finally:
-            # A generator that is left early does not clean up by itself.
+            # A generator that is not exhausted must be closed explicitly.
             if hasattr(value, "aclose"):
                 await value.aclose()
         JobOutput(job, self._limits).finish()

@@ -1,7 +1,7 @@
 """Divides limits and queues fairly between principals.
 
-A limit that all principals share evicts from the one that holds most, and a queue takes turns, so
-no principal can evict or delay what belongs to another.
+A shared limit evicts from the principal that holds most, and a queue alternates between principals.
+So no principal can evict the entries of another or delay them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Shares:
-    """Counts what each principal holds and knows which one holds most. All steps are O(1)."""
+    """Counts the entries of each principal and tracks the largest. All operations are O(1)."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
@@ -24,24 +24,24 @@ class Shares:
         self._most = 0
 
     def __len__(self) -> int:
-        """How many principals hold anything."""
+        """Return the number of principals with entries."""
         return len(self._of)
 
     def add(self, principal: str) -> None:
-        """The principal holds one more."""
+        """Count one more entry of a principal."""
         count = self._of[principal] + 1
         self._move(principal, count)
         self._most = max(self._most, count)
 
     def remove(self, principal: str) -> None:
-        """The principal holds one less."""
+        """Count one entry less of a principal."""
         count = self._of[principal] - 1
         self._move(principal, count)
         if self._most not in self._with:
-            self._most = count  # it was the only one that held so many
+            self._most = count  # no other principal holds as many
 
     def largest(self) -> str:
-        """The principal that holds most; of several, the one that has done so for longest."""
+        """Return the principal with most entries; among equals, the one that reached it first."""
         return next(iter(self._with[self._most]))
 
     def _move(self, principal: str, count: int) -> None:
@@ -57,9 +57,9 @@ class Shares:
 
 
 class TurnQueue(Generic[T]):
-    """A queue in which principals take turns, and each one's entries stay in their order.
+    """A queue that alternates between principals and keeps the order of each one's entries.
 
-    Between two entries of one principal, each other principal that waits gets one out.
+    Between two entries of one principal, it returns one entry of every other waiting principal.
     """
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class TurnQueue(Generic[T]):
         return bool(self._waiting)
 
     def push(self, principal: str, entry: T) -> None:
-        """Add an entry behind the others of its principal."""
+        """Append an entry behind the others of its principal."""
         self._waiting.setdefault(principal, {})[entry] = None
 
     def pop(self) -> T:
-        """The next entry of the principal whose turn it is."""
+        """Remove and return the next entry of the principal whose turn it is."""
         principal, entries = next(iter(self._waiting.items()))
         entry = next(iter(entries))
         del entries[entry]
@@ -84,7 +84,7 @@ class TurnQueue(Generic[T]):
         return entry
 
     def discard(self, principal: str, entry: T) -> None:
-        """Take an entry out, wherever it stands; nothing if it is not there."""
+        """Remove an entry from any position; no effect if it is absent."""
         entries = self._waiting.get(principal)
         if entries is not None:
             entries.pop(entry, None)

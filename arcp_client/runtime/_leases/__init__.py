@@ -1,1 +1,1 @@
-"""Leases: what a grant covers, what its budgets have left, and its credentials (§9)."""
+"""Leases: what a grant covers, its remaining budgets, and its credentials (§9)."""

@@ -27,7 +27,7 @@ _LAST_RETRY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """The job that credentials are asked for."""
+    """The job that credentials are requested for."""
 
     job_id: str
     principal: str
@@ -38,22 +38,22 @@ class Provision:
 
 @runtime_checkable
 class Provisioner(Protocol):
-    """Makes and ends credentials, at a gateway for models for example."""
+    """Issues and revokes credentials, for example at a gateway for models."""
 
     async def issue(self, wanted: Provision) -> Sequence[Credential]:
-        """Credentials for one job, never given out before. Raising refuses the job."""
+        """Issue new credentials for one job. Raising refuses the job."""
 
     async def revoke(self, job_id: str, credential_id: str) -> None:
-        """End a credential, for good; called again until it returns. Idempotent."""
+        """Revoke a credential permanently; retried until it returns. Idempotent."""
 
 
 class Vault:
-    """Knows which credentials are alive, and ends them with their jobs.
+    """Tracks the valid credentials and revokes them at the end of their jobs.
 
     Args:
         provisioner: issues and revokes them.
-        tasks: owns revocations that take longer.
-        journal: stores which ones are alive, so that a restart can still end them.
+        tasks: owns background revocations.
+        journal: records the valid credentials, so that a restart can still revoke them.
         grace: seconds that a job's terminal waits for its revocations.
     """
 
@@ -66,10 +66,10 @@ class Vault:
         self._grace = grace
 
     async def issue(self, wanted: Provision, grant: Grant) -> list[Credential]:
-        """Credentials for a job that is about to be accepted.
+        """Issue credentials for a job that is about to be accepted.
 
         Raises:
-            RequestError: there are none; what was issued is revoked again.
+            RequestError: issuing failed; credentials issued so far are revoked.
         """
         task = asyncio.current_task()
         try:
@@ -87,16 +87,16 @@ class Vault:
         return [_constrained(credential, grant) for credential in issued]
 
     async def revoke(self, job_id: str, ids: Sequence[str]) -> None:
-        """End a job's credentials; returns when they are dead, or after the grace.
+        """Revoke a job's credentials; return when all are revoked, or after the grace period.
 
-        What fails is tried again, after the grace in the background.
+        A failed revocation is retried; after the grace period in the background.
         """
         tasks = {self._tasks.spawn(self._end(job_id, each), name="revoke") for each in ids}
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace)
 
     def revoke_later(self, job_id: str, ids: Sequence[str]) -> None:
-        """End credentials in the background: of a job that came to nothing, or after a restart."""
+        """Revoke in the background: for a job that was not accepted, or after a restart."""
         for each in ids:
             self._tasks.spawn(self._end(job_id, each), name="revoke")
 
@@ -122,7 +122,7 @@ class Vault:
 
 
 def _constrained(credential: Credential, grant: Grant) -> Credential:
-    """With an echo of what the lease says, where the provisioner gave none."""
+    """Add the lease's constraints to a credential for which the provisioner gave none."""
     if credential.constraints is not None:
         return credential
     lease = grant.lease
@@ -133,7 +133,7 @@ def _constrained(credential: Credential, grant: Grant) -> Credential:
 
 
 def credential_wire(credential: Credential) -> dict[str, Any]:
-    """A credential with its value, for the one session that may see it."""
+    """Encode a credential with its value, for the session that may see it."""
     shown = credential.model_dump(mode="json", exclude_none=True)
     shown["value"] = credential.value.get_secret_value()
     return shown

@@ -1,6 +1,6 @@
-"""Parses a requested lease and answers what it allows: operations, expiry, budget (§9).
+"""Parses a requested lease and checks operations, expiry and budget against it (§9).
 
-No clock and no event loop: callers pass the present moment.
+It reads no clock and needs no event loop: callers pass the current time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Budget", "Grant", "NoRoom", "oversize", "parse_grant"]
 
 _NAMESPACE = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 
-_EXACT = Context(prec=512)  # the default keeps 28 digits of a difference
+_EXACT = Context(prec=512)  # the default context rounds a difference to 28 digits
 
 BUDGET = names.BUDGETS
 MODELS = names.MODEL_USE
@@ -42,7 +42,7 @@ _EFFORT = 18_000
 
 
 class NoRoom(Exception):
-    """A budget counter is spent. ``currency`` says which."""
+    """A budget counter is exhausted; ``currency`` names it."""
 
     def __init__(self, currency: str) -> None:
         super().__init__(f"the {currency} budget is exhausted")
@@ -50,10 +50,10 @@ class NoRoom(Exception):
 
 
 class Budget:
-    """The counters of one job, exact decimals; a child's costs count against its parents too.
+    """The counters of one job, as exact decimals; a child's costs are charged to its parents too.
 
     Args:
-        limits: currency to the amount at acceptance.
+        limits: currency to its amount at acceptance.
         parent: the budget of the job that delegated this one.
     """
 
@@ -62,7 +62,7 @@ class Budget:
         self.parent = parent
 
     def charge(self, currency: str, amount: Decimal) -> Iterable[Budget]:
-        """Take an amount off every counter it counts against; the budgets that have one."""
+        """Subtract an amount from every counter of the chain; return the budgets that have one."""
         charged = []
         budget: Budget | None = self
         while budget is not None:
@@ -73,19 +73,19 @@ class Budget:
         return charged
 
     def available(self, currency: str) -> Decimal | None:
-        """The least that is left of a currency, here or above; ``None`` if nothing bounds it."""
+        """Return the lowest amount left in the chain; ``None`` if the currency is unbounded."""
         left = [b.remaining[currency] for b in self.chain() if currency in b.remaining]
         return min(left, default=None)
 
     def check(self) -> None:
-        """Raise NoRoom if any counter that bounds this job is spent."""
+        """Raise NoRoom if any counter of the chain is exhausted."""
         for budget in self.chain():
             for currency, left in budget.remaining.items():
                 if left <= 0:
                     raise NoRoom(currency)
 
     def chain(self) -> Iterable[Budget]:
-        """This budget, its parent's, and so on."""
+        """Yield this budget, its parent's, and so on."""
         budget: Budget | None = self
         while budget is not None:
             yield budget
@@ -96,10 +96,10 @@ class Grant:
     """An effective lease.
 
     Attributes:
-        lease: namespace to patterns, as it is echoed to clients.
-        expires_at: the moment from which nothing is allowed, or ``None``.
+        lease: namespace to patterns, as sent to clients.
+        expires_at: the time from which every operation is refused, or ``None``.
         limits: the budgeted amounts.
-        size: about how many bytes it takes in a message.
+        size: its approximate size in a message, in bytes.
     """
 
     def __init__(self, lease: Lease, expires_at: datetime | None) -> None:
@@ -109,7 +109,7 @@ class Grant:
         self.limits = dict(_amount(text) for text in lease.get(BUDGET))
 
     def allows(self, namespace: str, target: str) -> bool:
-        """Whether a pattern covers the operation on that target."""
+        """Whether a pattern covers an operation on the target."""
         plain = _target(namespace, target)
         if plain is None:
             return False
@@ -117,11 +117,11 @@ class Grant:
         return plain in patterns or Targets(namespace, [plain]).uncovered(patterns) is None
 
     def wire(self) -> dict[str, list[str]]:
-        """The lease as it stands in messages."""
+        """Return the lease as sent in messages."""
         return {name: list(self.lease[name]) for name in self.lease.namespaces()}
 
     def wire_constraints(self) -> dict[str, str] | None:
-        """``lease_constraints`` as they stand in messages."""
+        """Return ``lease_constraints`` as sent in messages."""
         return None if self.expires_at is None else {"expires_at": time_text(self.expires_at)}
 
     def _check_inside(self, namespace: str, wanted: Sequence[str], effort: Effort) -> None:
@@ -131,7 +131,7 @@ class Grant:
         if not asked:
             return
         try:
-            # A pattern without stars covers what is equal to it, which is out already.
+            # A pattern without stars covers only itself, and equal patterns are excluded already.
             wide = [pattern for pattern in held if "*" in pattern or "?" in pattern]
             beyond = Targets(namespace, asked, effort).uncovered(wide)
         except TooMuch:
@@ -145,12 +145,12 @@ class Grant:
             )
 
     def derive(self, child: Grant, budget: Budget) -> Grant:
-        """The child's effective grant: checked to lie inside this one, its expiry bounded.
+        """Return the child's effective grant: inside this one, with a bounded expiry.
 
         Raises:
-            LeaseSubsetViolation: it asks for more than this grant holds, or than ``budget`` has
-                left (§9.4).
-            InvalidRequest: it would take too long to see that.
+            LeaseSubsetViolation: the child's grant exceeds this one, or the remaining ``budget``
+                (§9.4).
+            InvalidRequest: comparing the two would take too long.
         """
         effort = Effort(_EFFORT)
         for namespace in child.lease.namespaces():
@@ -177,17 +177,17 @@ def parse_grant(
     patterns: int = 256,
     size: int = 128 * 1024,
 ) -> Grant:
-    """Check a requested lease against the grammar (§9.2, §9.5, §9.6) and its bounds.
+    """Validate a requested lease (§9.2, §9.5, §9.6) and its size.
 
     Args:
         request: namespace to patterns.
-        constraints: holds ``expires_at``.
-        now: the present moment.
-        patterns: how many there may be in all; as many namespaces.
-        size: bytes of all namespaces and patterns together.
+        constraints: may hold ``expires_at``.
+        now: the current time.
+        patterns: maximum number of patterns in all, and of namespaces.
+        size: maximum size of all namespaces and patterns together, in bytes.
 
     Raises:
-        InvalidRequest: it does not follow the grammar, is too large, or has expired already.
+        InvalidRequest: the lease is malformed, too large, or has already expired.
     """
     request = request or {}
     beyond = oversize(request, patterns, size)
@@ -196,7 +196,7 @@ def parse_grant(
     grants: dict[str, tuple[str, ...]] = {}
     for namespace, wanted in request.items():
         if not _NAMESPACE.fullmatch(namespace):
-            raise InvalidRequest(f"{namespace[:80]!r} is no lease namespace")
+            raise InvalidRequest(f"{namespace[:80]!r} is not a lease namespace")
         for pattern in wanted:
             _check(namespace, pattern)
         grants[namespace] = tuple(wanted)
@@ -208,18 +208,18 @@ def parse_grant(
 
 
 def oversize(lease: Mapping[str, Sequence[str]], patterns: int, size: int) -> str | None:
-    """Which bound a lease is over, in words; ``None`` if it is over none."""
+    """Describe the bound that a lease exceeds; ``None`` if it exceeds none."""
     if len(lease) > patterns or sum(map(len, lease.values())) > patterns:
-        return f"a lease has at most {patterns} patterns in all"
+        return f"a lease may have at most {patterns} patterns in all"
     texts = (text for name, wanted in lease.items() for text in (name, *wanted))
     if sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) > size:
-        return f"a lease has at most {size} bytes in all its namespaces and patterns"
+        return f"the namespaces and patterns of a lease may have at most {size} bytes"
     return None
 
 
 def _check(namespace: str, pattern: str) -> None:
     if not pattern or len(pattern) > MAX_PATTERN:
-        raise InvalidRequest(f"a {namespace} pattern has 1 to {MAX_PATTERN} characters")
+        raise InvalidRequest(f"a {namespace} pattern must have 1 to {MAX_PATTERN} characters")
     if namespace == BUDGET:
         _amount(pattern)
     elif namespace.startswith("fs.") and normal_path(pattern) != pattern:
@@ -238,9 +238,9 @@ def _expiry(value: Any, now: datetime) -> datetime | None:
         return None
     moment = parse_utc(value) if isinstance(value, str) else None
     if moment is None:
-        raise InvalidRequest("expires_at is a moment in UTC such as 2026-05-13T23:42:00Z")
+        raise InvalidRequest("expires_at must be a time in UTC such as 2026-05-13T23:42:00Z")
     if moment <= now:
-        raise InvalidRequest("expires_at lies in the past")
+        raise InvalidRequest("expires_at is in the past")
     return moment
 
 

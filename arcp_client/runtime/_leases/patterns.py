@@ -1,9 +1,9 @@
-"""Decides whether lease patterns cover targets, and which spellings may be covered (§9.2).
+"""Decides whether lease patterns cover a target, and which spellings can be covered (§9.2).
 
-One question serves an operation, whose target is concrete, and a delegation, whose target is a
-pattern: does everything that the target stands for lie inside the pattern? Where the two texts do
-not show it, the answer is no. A target that two programs may read differently is covered by no
-pattern, because the check and the operation could see different targets.
+The target of an operation is concrete; the target of a delegation is itself a pattern. One check
+serves both: whether the pattern includes everything that the target stands for. If the two texts do
+not prove it, the answer is no. A target that two programs may interpret differently is never
+covered, because the check and the operation could see different targets.
 """
 
 from __future__ import annotations
@@ -17,60 +17,60 @@ from urllib.parse import unquote_to_bytes
 
 __all__ = ["Effort", "Targets", "TooMuch", "covers", "normal_name", "normal_path", "normal_url"]
 
-_ANY = "**"  # as a symbol of its own: a whole segment
+_ANY = "**"  # a separate symbol: a whole segment
 _END = ""
 
 
 def covers(namespace: str, pattern: str, target: str) -> bool:
     """Whether ``pattern`` covers all of ``target``.
 
-    In ``fs.*`` and ``net.*``, ``*`` and ``?`` stay inside one segment between slashes, and the
-    segment ``**`` stands for any number of segments, also none: ``/a/b/**`` covers ``/a/b`` and
-    ``/a/b/c/d``, not ``/a/bc``. In all other namespaces both kinds of star stand for any text.
+    In ``fs.*`` and ``net.*``, ``*`` and ``?`` match within one segment between slashes, and the
+    segment ``**`` matches any number of segments, including none: ``/a/b/**`` covers ``/a/b`` and
+    ``/a/b/c/d``, not ``/a/bc``. In all other namespaces both stars match any text.
     """
     return Targets(namespace, [target]).uncovered([pattern]) is None
 
 
 class TooMuch(Exception):
-    """Comparing would take longer than it may."""
+    """A comparison would exceed its effort limit."""
 
 
 class Effort:
-    """What comparing may cost, in symbols of a pattern against a short text: 0.1 to 0.2 us each.
+    """Bounds the cost of comparisons, in pattern symbols against a short text (0.1 to 0.2 us each).
 
     Args:
-        limit: in all.
+        limit: the total cost.
     """
 
     def __init__(self, limit: int) -> None:
         self._left = limit
 
     def spend(self, amount: int) -> None:
-        """Go on.
+        """Add to the cost.
 
         Raises:
-            TooMuch: it is spent.
+            TooMuch: the limit is exceeded.
         """
         self._left -= amount
         if self._left < 0:
             raise TooMuch
 
 
-_LONG = 1024  # symbols that are as much work again as the first one
+_LONG = 1024  # this many further symbols cost as much as the first one
 
 
 class Targets:
-    """Texts that patterns are to cover, all of them at once.
+    """Texts that patterns must cover, compared all at once.
 
-    The texts stand one behind another in one row of symbols, and a set of places in that row is
-    one integer, a bit a place. A pattern moves the set of places that it has reached, symbol by
-    symbol, in all texts together. So the time is that of the patterns' symbols times some
-    operations on such integers, whatever the stars: there is nothing to go back to.
+    The texts are concatenated to one row of symbols. A set of positions in that row is an integer
+    with one bit for each position. A pattern advances its set of reached positions symbol by
+    symbol, in all texts at the same time. So the time is proportional to the number of pattern
+    symbols, without backtracking for stars.
 
     Args:
-        namespace: says what stars stand for.
+        namespace: determines the meaning of stars.
         texts: the targets.
-        effort: bounds the work; by default nothing does.
+        effort: bounds the cost; unbounded by default.
 
     Raises:
         TooMuch: the texts alone are too long.
@@ -100,7 +100,7 @@ class Targets:
             ends = self._at("/") | self._at(_ANY)
             self._star = _Span(inside ^ ends)
             self._borders = self._starts | ends << 1
-        self._one = self._star.open & ~self._at("*")  # a star is covered by a star alone
+        self._one = self._star.open & ~self._at("*")  # only a star covers a star
 
     def _symbols(self, text: str) -> Iterable[str]:
         if not self._segmented:
@@ -111,17 +111,17 @@ class Targets:
         return [*symbols, _END]
 
     def _at(self, symbol: str) -> int:
-        """The places where a symbol stands."""
+        """Return the positions of a symbol."""
         places = self._sets.get(symbol)
         if places is None:
             places = self._sets[symbol] = _set(self._places.get(symbol, ()), self._length)
         return places
 
     def uncovered(self, patterns: Iterable[str]) -> str | None:
-        """The first text that none of the patterns covers; ``None`` if each is covered by one.
+        """Return the first text that no pattern covers; ``None`` if every text is covered.
 
         Raises:
-            TooMuch: it takes too long to see.
+            TooMuch: the comparison exceeds the effort limit.
         """
         ends = left = self._at(_END)
         for pattern in patterns:
@@ -132,7 +132,7 @@ class Targets:
         return self._texts[(ends & (first - 1)).bit_count()]
 
     def _reached(self, pattern: str) -> int:
-        """The ends of all texts that the pattern covers."""
+        """Return the ends of all texts that the pattern covers."""
         reached, star, ends = self._starts, self._star, self._at(_END)
         steps = 0
         for symbol in self._symbols(pattern):
@@ -160,16 +160,16 @@ def _set(places: Iterable[int], length: int) -> int:
 
 
 class _Span:
-    """Places that a star may run over, in each text from where it was reached."""
+    """The positions that a star may skip, in each text from where it was reached."""
 
     def __init__(self, open_: int) -> None:
         self.open = open_
-        self._behind = open_ << 1 & ~open_  # the place behind each run of open ones
+        self._behind = open_ << 1 & ~open_  # the position after each run of open ones
 
     def on(self, reached: int) -> int:
-        """Every place that is reached by going on over open places."""
-        # Taken off the place behind its run, the lowest place that was reached turns itself and
-        # all between the two on, and the one behind off.
+        """Return every position reachable over open positions."""
+        # Subtracting the lowest reached position from the position after its run sets all bits
+        # between the two and clears the bit after the run.
         behind = self._behind
         return reached | ((behind - (reached & self.open)) ^ behind)
 
@@ -178,15 +178,15 @@ class _Span:
 
 
 def normal_path(path: str) -> str | None:
-    """A path without ``.``, ``..`` and repeated slashes; ``None`` if it leaves where it starts.
+    """Remove ``.``, ``..`` and repeated slashes; return ``None`` if the path leaves its start.
 
-    Symbolic links are not looked at: the text alone decides. Code that opens files resolves the
-    path first, asks for the resolved one and opens that.
+    Only the text counts; symbolic links are not resolved. Code that opens files resolves the path
+    first, authorizes the resolved path and opens that one.
     """
     if not path or "\0" in path or "\\" in path:
         return None
     plain = posixpath.normpath(path)
-    if plain.startswith("//"):  # POSIX keeps exactly two
+    if plain.startswith("//"):  # POSIX gives exactly two leading slashes a meaning
         plain = plain[1:]
     if plain == ".." or plain.startswith("../"):
         return None
@@ -202,7 +202,7 @@ _URL = re.compile(
 _ESCAPED = re.compile("%(..)")
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _NUMBER = re.compile("[0-9]+|0x[0-9a-f]*")
-# Some readers take these escapes off, others do not; then they are parts of the URL's structure.
+# Some programs decode these escapes and others do not, which changes the structure of the URL.
 _NEVER_ESCAPED = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/\\%\x7f"
 ).union(range(0x20))
@@ -210,13 +210,12 @@ _DOTS = (".", "..")
 
 
 def normal_url(url: str) -> str | None:
-    """A URL without query, fragment and default port, in the spelling that patterns are held to.
+    """Normalise a URL for patterns: no query, no fragment, no default port.
 
-    ``None`` for anything that two readers might read differently: user information, backslashes,
-    white space, control characters and whatever else is not ASCII; dot segments, empty segments,
-    and escapes of characters that need none, of slashes and of per cent signs; hosts with empty
-    labels or a dot at the end, and addresses that are not in their usual form; ports with zeros
-    in front.
+    Returns ``None`` for a URL that two programs might interpret differently. Such URLs have: user
+    information, backslashes, white space, control or non-ASCII characters; dot segments or empty
+    segments; escapes of unreserved characters, slashes or per cent signs; hosts with empty labels
+    or a trailing dot; addresses in an unusual form; ports with leading zeros.
     """
     match = _URL.fullmatch(url)
     if match is None:
@@ -237,7 +236,8 @@ def _host(host: str) -> str | None:
         if host.startswith("["):
             return host if str(ipaddress.IPv6Address(host[1:-1])) == host[1:-1] else None
         labels = host.split(".")
-        if _NUMBER.fullmatch(labels[-1]):  # 127.1, 0x7f.0.0.1 and 2130706433 are addresses to some
+        # some programs read 127.1, 0x7f.0.0.1 and 2130706433 as addresses
+        if _NUMBER.fullmatch(labels[-1]):
             return host if str(ipaddress.IPv4Address(host)) == host else None
     except ValueError:
         return None
@@ -253,7 +253,7 @@ def _same_for_all(path: str) -> bool:
         return False
     if "" in segments[1:-1]:
         return False
-    # Some servers take parameters off a segment before they look for dots.
+    # Some servers strip parameters from a segment before they check for dots.
     return not any(segment.partition(";")[0] in _DOTS for segment in segments)
 
 
@@ -261,11 +261,11 @@ _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def normal_name(name: str) -> str | None:
-    """The name of a tool, a model or an agent; ``None`` for one that readers may read differently.
+    """Check the name of a tool, a model or an agent; return ``None`` if it is ambiguous.
 
-    A name may become a path, a part of a URL or a line of text on its way: so none has characters
-    that cannot be seen, that a normalisation of Unicode changes, or that stand for others (escapes
-    with a per cent sign, backslashes), white space at an end, nor dots or nothing between slashes.
+    A name may become a path, a part of a URL or a line of text. So a name with invisible
+    characters, characters that Unicode normalisation changes, per cent signs, backslashes, white
+    space at an end, or empty or dot segments between slashes is ambiguous.
     """
     segments = name.split("/")
     if (

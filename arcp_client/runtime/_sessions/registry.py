@@ -31,14 +31,14 @@ class _Bounds(Protocol):
 
 
 class SessionRegistry:
-    """The sessions of a runtime: with a connection, or waiting for the next one.
+    """The sessions of a runtime, with and without a connection.
 
     Args:
-        limits: how many one principal may have.
-        bounds: what the log of each holds.
-        window: seconds that a session without connection and running job is kept.
-        on_gone: told of a session that nothing can resume any more.
-        journal: stores sessions, if they are to survive the process.
+        limits: bounds the sessions of one principal.
+        bounds: the size of each session's event log.
+        window: seconds that a session without a connection and without running jobs is kept.
+        on_gone: called with each expired session.
+        journal: stores sessions, if they must survive the process.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class SessionRegistry:
         return len(self._sessions)
 
     def open(self, principal: str) -> ServerSession:
-        """A new session.
+        """Open a new session.
 
         Raises:
-            RequestError: the principal has too many, or the event log takes nothing.
+            RequestError: the principal has too many sessions, or the event log cannot be written.
         """
         if self._journal is not None:
             self._journal.check()
@@ -77,7 +77,7 @@ class SessionRegistry:
         return session
 
     def restore(self, state: SessionState) -> ServerSession:
-        """A session that was stored, waiting for its client."""
+        """Restore a stored session, which waits for its client."""
         session = self._add(state.id, state.principal)
         session.features = frozenset(state.features)
         session.tokens.hashes = list(state.tokens)
@@ -106,24 +106,25 @@ class SessionRegistry:
     def resume(
         self, principal: str, session_id: str | None, token: str, last: int
     ) -> ServerSession:
-        """The session that a client goes on with, if it is the client's to go on with (§6.3).
+        """Return the session that a client may resume (§6.3).
 
         A refusal changes nothing: a client that guesses tokens cannot disturb the session.
 
         Raises:
             PermissionDenied: the token or the principal is not the session's.
-            RequestError: RESUME_WINDOW_EXPIRED; the session, or an event above ``last``, is gone.
+            RequestError: RESUME_WINDOW_EXPIRED: the session, or an event above ``last``, is no
+                longer held.
         """
         session = self._find(principal, session_id, token)
         if session is None:
-            raise _gone("the session is not known, or no longer")
+            raise _gone("the session is unknown or has expired")
         if not session.tokens.valid(token) or session.principal != principal:
             _log.warning("%s may not resume session %s", principal, session.id)
-            raise PermissionDenied("the resume token is not this session's")
+            raise PermissionDenied("the resume token does not belong to this session")
         if last < session.log.floor:
             raise _gone("the events after last_event_seq are no longer held")
         if last > session.log.last:
-            raise _gone("last_event_seq was never reached in this session")
+            raise _gone("last_event_seq is higher than any number sent in this session")
         return session
 
     def _find(self, principal: str, session_id: str | None, token: str) -> ServerSession | None:
@@ -135,7 +136,7 @@ class SessionRegistry:
         return None
 
     def left(self, session: ServerSession) -> None:
-        """A session has lost its connection: from now on it is kept for the window."""
+        """Start the resume window of a session that lost its connection."""
         if session.expired:
             return
         if session.expiry is not None:
@@ -148,12 +149,12 @@ class SessionRegistry:
         if session.outlet is not None:
             return
         if session.jobs:
-            self.left(session)  # its jobs run on; their client may resume to learn how they ended
+            self.left(session)  # its jobs keep running; the client may resume to get their outcomes
         else:
             self.expire(session)
 
     def expire(self, session: ServerSession) -> None:
-        """End a session. Its jobs are not touched."""
+        """End a session; its jobs keep running."""
         session.expired = True
         if session.expiry is not None:
             session.expiry.cancel()

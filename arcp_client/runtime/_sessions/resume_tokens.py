@@ -11,32 +11,32 @@ __all__ = ["ResumeTokens"]
 
 
 class ResumeTokens:
-    """The tokens that resume one session, as hashes: one, or two while a welcome may be lost.
+    """The tokens that resume one session, as hashes: one, or two until a welcome is confirmed.
 
-    A token rotates at every welcome (§6.3). Until the client has shown that it read the welcome,
-    by sending anything after it, the token it presented stays valid beside the new one: a
-    connection that breaks just then must not cost the session.
+    The token rotates at every welcome (§6.3). The presented token stays valid beside the new one
+    until the client sends its next frame, which proves that it read the welcome. So a connection
+    that breaks in between does not lose the session.
     """
 
     def __init__(self, hashes: list[bytes] | None = None) -> None:
         self.hashes: list[bytes] = hashes or []
 
     def rotate(self, presented: str | None = None) -> str:
-        """A new token. The presented one stays valid until `settle`; all others end."""
+        """Issue a new token. The presented one stays valid until `settle`; all others expire."""
         token = new_secret("rt")
         kept = [] if presented is None else [_hash(presented)]
         self.hashes = [*kept, _hash(token)]
         return token
 
     def settle(self) -> bool:
-        """Only the newest token is valid from now on; whether that changed anything."""
+        """Keep only the newest token valid; return whether that changed anything."""
         if len(self.hashes) < 2:
             return False
         del self.hashes[:-1]
         return True
 
     def valid(self, token: str) -> bool:
-        """Whether the token resumes the session. Takes the same time whatever the answer."""
+        """Whether the token resumes the session. Takes constant time."""
         given = _hash(token)
         found = False
         for known in self.hashes:
@@ -45,5 +45,5 @@ class ResumeTokens:
 
 
 def _hash(token: str) -> bytes:
-    # Tokens are 256 random bits, so a plain hash is as good as a slow one.
+    # Tokens have 256 random bits, so a fast hash is as safe as a slow one.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

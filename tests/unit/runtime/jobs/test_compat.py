@@ -82,5 +82,5 @@ async def test_a_streamed_result_is_not_repeated_under_another_name(
 
 
 def test_another_dialect_is_refused() -> None:
-    with pytest.raises(ValueError, match="it is one of specification, python, go"):
+    with pytest.raises(ValueError, match="dialect must be one of specification, python, go"):
         Runtime(dialect="klingon")  # type: ignore[arg-type]

@@ -446,13 +446,13 @@ async def test_details_that_json_cannot_hold_are_left_out_and_the_job_ends(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("info", "text"), "the message comes first: job.log('text', 'info')"),
-        (("WARN", "text"), "the message comes first: job.log('text', 'warn')"),
+        (("info", "text"), "the message is the first argument: job.log('text', 'info')"),
+        (("WARN", "text"), "the message is the first argument: job.log('text', 'warn')"),
         (("text", "warning"), "not 'warning'; write job.log(message, 'warn')"),
         (("text", "WARN"), "not 'WARN'; write job.log(message, 'warn')"),
         (("text", "fatal"), "not 'fatal'; write job.log(message, 'error')"),
-        (("text", "loud"), "level is one of debug, info, warn, error, not 'loud'"),
-        (("text", ""), "level is one of debug, info, warn, error, not ''"),
+        (("text", "loud"), "level must be one of debug, info, warn, error, not 'loud'"),
+        (("text", ""), "level must be one of debug, info, warn, error, not ''"),
     ],
 )
 async def test_a_level_that_is_none_is_refused_with_the_call_that_is_meant(
