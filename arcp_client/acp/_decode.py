@@ -80,9 +80,7 @@ def _odd_update(line: bytes) -> Any:
         if isinstance(kind, str) and kind in _update_kinds():
             return tolerant(_update_kinds()[kind], value)
     except Misshapen as error:
-        _log.warning(
-            "an update does not have the shape of its kind and is kept as Unknown: %s", error
-        )
+        _log.warning("an update has the wrong shape for its kind and is kept as Unknown: %s", error)
     except (*REFUSED, LookupError, TypeError, AttributeError):
         kind = None
         _log.warning("a session/update without an update is kept as Unknown")
@@ -101,7 +99,7 @@ def decode(type_: type[T], data: bytes) -> T:
     """Decode JSON into a value of ``type_``. Some agents send ``null`` for an empty object.
 
     Raises:
-        Misshapen: a required part is missing or of another shape.
+        Misshapen: a required part is missing or invalid.
     """
     if data == b"null" or not data:
         data = b"{}"
@@ -115,7 +113,7 @@ def tolerant(kind: info.Type, value: Any, where: str = "$") -> Any:
     """Convert a JSON value and leave out what does not fit its type.
 
     Raises:
-        Misshapen: a required part is missing or of another shape.
+        Misshapen: a required part is missing or invalid.
     """
     if isinstance(kind, info.StructType):
         return _struct(kind, value, where)

@@ -403,6 +403,6 @@ class AgentConnection:
             ended = await self.owner.close(deadline=deadline)
         if not (stopped and ended):
             _log.warning(
-                "%s was closed, but handlers or services ignored their cancellation and are still running",
+                "%s was closed, but functions that ignored their cancellation are still running",
                 self.name,
             )

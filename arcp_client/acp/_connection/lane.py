@@ -92,7 +92,7 @@ class UpdateLane:
     # ------------------------------------------------------------------ arrival
 
     def line(self, line: bytes) -> bool:
-        """Queue one update; False if there is no room for it. Ignored after the end."""
+        """Queue an update; return False if there is no room. Ignored after the end."""
         if self._closed:
             return True
         if self._held is not None and len(self._held) >= _HELD:
@@ -111,13 +111,13 @@ class UpdateLane:
         return True
 
     def do(self, action: Callable[[], None]) -> None:
-        """Queue an action, which runs once everything before it has been handled."""
+        """Queue an action, which runs once all earlier items have been handled."""
         self._tail = None
         self._actions[action] = None
         self._push(action)
 
     def start(self, action: Callable[[], None]) -> None:
-        """Start a request: in its turn, or at once if its turn may wait for the request itself.
+        """Start a request: in order, or at once if the lane may be waiting for the request itself.
 
         While a handler of this lane waits for a call, the agent may need the answer to this request
         first. Held updates of a new session have no handlers to wait for.
@@ -160,11 +160,11 @@ class UpdateLane:
 
     @property
     def holding(self) -> bool:
-        """Whether positions are held."""
+        """Whether items are held."""
         return self._held is not None
 
     def release(self) -> None:
-        """Handle what was held. Idempotent."""
+        """Handle the held items. Idempotent."""
         held, self._held = self._held, None
         for position in held or ():
             self._push(position)
@@ -172,7 +172,7 @@ class UpdateLane:
     # ------------------------------------------------------------------ calls of handlers
 
     def enter(self, target: UpdateLane | None) -> bool:
-        """A running handler of this lane starts a call; whether its answer must bypass ``target``.
+        """Register a call of a running handler; return whether its answer must bypass ``target``.
 
         It must if ``target`` waits for this handler, directly or through handlers of other lanes.
         """
@@ -185,7 +185,7 @@ class UpdateLane:
         return False
 
     def leave(self, target: UpdateLane | None, *, bypassed: bool) -> None:
-        """The call that `enter` announced has ended."""
+        """Unregister a call of `enter`."""
         self.nested -= 1
         if not bypassed and target is not None:
             self.awaiting.remove(target)
@@ -238,7 +238,7 @@ class UpdateLane:
         await self._ended.wait()
 
     def dispose(self) -> int:
-        """Stop now; the number of updates that were not handled."""
+        """Stop now; return the number of updates that were not handled."""
         self.release()
         self._closed = True
         left = self._lines + self._spilled

@@ -71,11 +71,11 @@ class AnswerError(Protocol):
     """Answers a request with an error."""
 
     def __call__(self, id_: Id, number: int, message: str) -> None:
-        """Send it."""
+        """Send the error."""
 
 
 class MessageReader:
-    """The reader of one link.
+    """Reads the messages of one link.
 
     Args:
         transport: the link.
@@ -100,7 +100,7 @@ class MessageReader:
         self._refuse = refuse
 
     async def run(self) -> LinkLost:
-        """Read until the link ends; why it did."""
+        """Read until the link ends; return the reason."""
         receive, receiver = self._transport.receive, self._receiver
         inbox_of = receiver.inboxes.get
         left = _SLICE
@@ -131,7 +131,7 @@ class MessageReader:
     # ------------------------------------------------------------------ where the reader waits
 
     async def _after(self, found: tuple[str, bytes] | None) -> None:
-        """Pass on an update that was found late, and wait if a message has filled a buffer."""
+        """Queue an update of a rare form, and wait if a message has filled a buffer."""
         if found is not None:
             await self._update(*found)
         if self._queue.full:  # the agent keeps sending requests without reading answers
@@ -155,7 +155,7 @@ class MessageReader:
     # ------------------------------------------------------------------ one line
 
     async def _dropped(self, error: RemoteProtocolError) -> None:
-        """The transport has dropped a line: the call or request that it was part of fails."""
+        """Fail the call or request whose line the transport dropped."""
         if not isinstance(error, DroppedLine):
             self._receiver.strange(error)
         elif error.complete:
@@ -164,7 +164,7 @@ class MessageReader:
             await self._after(self._parse_head(head(error.start), error))
 
     def _parse(self, line: bytes) -> tuple[str, bytes] | None:
-        """Handle a message; the session and the line of an update are returned instead."""
+        """Handle a message; for an update, return its session id and line instead."""
         try:
             message, id_, method = take_apart(line)
         except (*REFUSED, ValueError) as error:

@@ -20,7 +20,7 @@ ENTRY_BYTES = 512
 
 
 def start_of(request: ListJobsMessage) -> int:
-    """The number of the last job of the previous page; 0 for the first page.
+    """Return the number of the previous page's last job; 0 for the first page.
 
     Raises:
         InvalidRequest: this runtime did not issue the cursor.

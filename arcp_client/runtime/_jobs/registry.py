@@ -148,7 +148,7 @@ class JobRegistry:
         return job
 
     def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
-        """A job that was stored. `restored` tells when its history is complete."""
+        """Register a stored job; call `restored` once its history is complete."""
         job = ServerJob(
             request,
             number=state.number,
