@@ -1,6 +1,6 @@
-"""The ACP client: starts an agent, opens its sessions and serves its requests.
+"""The ACP client: starts an agent, opens sessions with it and serves its requests.
 
-`session` and `services` are below it; `host` uses it to serve agents from a `Runtime`.
+It uses `session` and `services`; `host` uses it to serve agents from a `Runtime`.
 """
 
 from __future__ import annotations
@@ -55,19 +55,18 @@ _VERSION = 1
 
 
 class AcpClient(Listening):
-    """One agent, started by ``async with`` and ended when that is left.
+    """A client of one agent. ``async with`` starts the agent, and ends it on exit.
 
     ::
 
         async with AcpClient(["opencode", "acp"], on_permission=ask, fs=LocalFiles(".")) as agent:
             session = await agent.new_session()
 
-    What an agent writes cannot end or hang the connection. Text that is not strict JSON is read
-    with replacements. A line that is not a message is reported to `on_strange` and skipped; if its
-    id can be read,
-    a request is answered with an error, and the call that an answer belongs to raises
-    RemoteProtocolError. If the agent ends, every call that waits for it raises LinkLost at once,
-    with its exit code and the end of its standard error.
+    Malformed output of an agent cannot end or block the connection. Text that is not strict JSON is
+    read with replacements. A line that is not a message is reported to `on_strange` and skipped. If
+    its id can be read, a request is answered with an error, and the call of an answer raises
+    RemoteProtocolError. If the agent exits, every pending call raises LinkLost at once, with the
+    exit code and the end of the agent's standard error.
 
     The agent leads a process group. Closing ends it and everything in that group; a process that
     has left the group (``setsid``, a daemon, a container) lives on. Where there are no process
@@ -75,20 +74,20 @@ class AcpClient(Listening):
     closed is reported with a ResourceWarning, and its agent is killed (D20).
 
     Args:
-        argv: the program and its arguments, or a connector that makes a link to an agent.
-        cwd: its working directory; relative directories of sessions are relative to it.
+        argv: the program and its arguments, or a connector that opens a link to an agent.
+        cwd: its working directory, and the base of relative session directories.
         env: its whole environment; None inherits this process's.
         on_permission: decides on permission requests; see `arcp_client.acp.services.permissions`.
-            By default all are rejected. An async policy is cancelled with the turn, by
-            `AcpSession.cancel` or by the cancellation of `AcpSession.prompt`; the agent has already
-            been answered ``cancelled`` by then.
-        fs: serves files; the agent is offered what it can do. By default none.
+            By default all are rejected. An async policy is cancelled together with the turn, by
+            `AcpSession.cancel` or by the cancellation of `AcpSession.prompt`; the agent has been
+            answered ``cancelled`` by then.
+        fs: serves files; its capabilities are declared to the agent. By default none.
         terminal: runs commands. By default none. It is closed with the client.
-        on_elicitation: asks the user. Answers with a dict or True to accept, False to decline, None
-            to cancel. By default the agent is not offered it.
-        limits: bounds of all kinds.
-        capabilities: what to offer in addition, for example unstable capabilities.
-        info: how this client calls itself.
+        on_elicitation: asks the user. Returns a dict or True to accept, False to decline, None to
+            cancel. By default elicitation is not offered to the agent.
+        limits: limits in bytes, numbers and seconds.
+        capabilities: additional capabilities to declare, for example unstable ones.
+        info: name and version of this client.
     """
 
     def __init__(
@@ -170,17 +169,17 @@ class AcpClient(Listening):
         await self.close(drain=0 if exc_type is not None else None)
 
     async def connect(self) -> None:
-        """Start the agent and agree on a version and on capabilities.
+        """Start the agent and negotiate version and capabilities.
 
         Raises:
             ConnectFailed: the program cannot be started.
             HandshakeTimeout: the agent did not answer ``initialize`` in time.
-            LinkLost: it ended before it answered.
-            AgentRefused: it answered with an error.
-            RemoteProtocolError: it does not speak version 1 of the protocol.
+            LinkLost: the agent exited before it answered.
+            AgentRefused: the agent answered with an error.
+            RemoteProtocolError: the agent does not support version 1 of the protocol.
         """
         if self._connection is not None:
-            raise LocalProtocolError("this client was connected before; make another one")
+            raise LocalProtocolError("this client was already connected; create a new one")
         transport = await self._connector.connect()
         connection = self._connection = AgentConnection(
             transport,
@@ -220,20 +219,22 @@ class AcpClient(Listening):
             ) from error
         version = connection.agent.protocol_version
         if version != _VERSION:
-            raise RemoteProtocolError(f"{self._name} speaks version {version}, not {_VERSION}")
+            raise RemoteProtocolError(
+                f"{self._name} speaks protocol version {version}, not {_VERSION}"
+            )
 
     async def close(self, *, drain: float | None = None, timeout: float | None = None) -> None:
         """End the agent and every process in its process group.
 
-        Idempotent. It may be called in any task; in a handler it does not wait for that handler. A
-        handler or service that ignores its cancellation is left behind at the deadline, with a
-        WARNING.
+        Idempotent. It may be called from any task; inside a handler it does not wait for that
+        handler. A handler or service that ignores its cancellation is abandoned at the deadline,
+        with a WARNING.
 
         Args:
-            drain: seconds for the handlers of what has arrived; `AcpLimits.drain` by default. The
+            drain: seconds for the handlers of received updates; `AcpLimits.drain` by default. The
                 number of updates that are not handled by then is logged.
-            timeout: seconds for all of it; ``drain`` and `AcpLimits.close` together by default.
-                Handlers leave a quarter of it, at most one second, to the end of the agent.
+            timeout: seconds for the whole call; the sum of ``drain`` and `AcpLimits.close` by
+                default. A quarter of it, at most one second, is reserved for ending the agent.
         """
         check.seconds("drain", drain, none=True)
         check.seconds("timeout", timeout, none=True)
@@ -261,10 +262,10 @@ class AcpClient(Listening):
             closing.result()
 
     async def wait_closed(self) -> LinkLost | None:
-        """Wait for the agent's end: how it ended, or None if it was ended here.
+        """Wait for the agent's exit; return the reason, or None if this client ended it.
 
-        By then the handlers of all that came before have ended. In a handler of updates this
-        returns at the agent's end itself, since the rest waits for that handler.
+        It returns once the handlers of all earlier updates have ended. Inside a handler it returns
+        at the agent's exit, because waiting for the remaining handlers would deadlock.
         """
         return await self._at().end_of_agent()
 
@@ -272,52 +273,51 @@ class AcpClient(Listening):
 
     @property
     def info(self) -> schema.Implementation | None:
-        """How the agent calls itself."""
+        """Name and version of the agent."""
         return self._at().agent.agent_info
 
     @property
     def capabilities(self) -> schema.AgentCapabilities:
-        """What the agent can do."""
+        """The capabilities of the agent."""
         return self._at().agent.agent_capabilities or schema.AgentCapabilities()
 
     @property
     def auth_methods(self) -> Sequence[schema.AuthMethod]:
-        """The ways to authenticate that the agent offers."""
+        """The authentication methods that the agent offers."""
         return tuple(self._at().agent.auth_methods)
 
     # ------------------------------------------------------------------ hooks
 
     def on_error(self, hook: F) -> F:
-        """Call a function with each HandlerError: it wraps what a handler or a service raised."""
+        """Call a function with a HandlerError for each exception of a handler or a service."""
         check.a_function("the hook of on_error", hook, sync=True)
         self._hooks.error.append(Hook(hook))
         return hook
 
     def on_strange(self, hook: F) -> F:
-        """Call a function with a RemoteProtocolError for each line that was skipped."""
+        """Call a function with a RemoteProtocolError for each skipped line."""
         check.a_function("the hook of on_strange", hook, sync=True)
         self._hooks.strange.append(Hook(hook))
         return hook
 
     def on_closed(self, hook: F) -> F:
-        """Call a function at the agent's end with LinkLost, or with None if this client ended it.
+        """Call a function at the agent's exit with LinkLost, or None if this client ended it.
 
-        It is called once the handlers of all that the agent sent before its end have ended. Calls
-        that wait for the agent fail at once.
+        It is called once the handlers of all earlier updates have ended. Pending calls fail before
+        that, at the agent's exit.
         """
         check.a_function("the hook of on_closed", hook, sync=True)
         self._hooks.closed.append(Hook(hook))
         return hook
 
     def on_request(self, method: str) -> Callable[[F], F]:
-        """Serve a request of the agent that this client does not know, such as ``_vendor/ask``.
+        """Serve a request method that this client does not serve, such as ``_vendor/ask``.
 
-        The function is async, takes the params, and returns a JSON value; it raises `Refusal` to
-        refuse.
+        The async function takes the params and returns a JSON value. It raises `Refusal` to refuse.
         """
         check.a_text("method", method)
         if method in self._routes or method in schema.STABLE_METHODS:
-            raise ValueError(f"{method} is served by this client; on_request is for other methods")
+            raise ValueError(f"this client already serves {method}; use on_request for others")
 
         def register(function: F) -> F:
             check.a_function("what serves a request", function)
@@ -348,7 +348,7 @@ class AcpClient(Listening):
     # ------------------------------------------------------------------ authentication
 
     async def authenticate(self, method_id: str) -> None:
-        """Authenticate with one of `auth_methods`; without a timeout, since a user may be asked."""
+        """Authenticate with one of `auth_methods`. No timeout, since a user may be asked."""
         check.a_text("method_id", method_id)
         request = schema.AuthenticateRequest(method_id=method_id)
         await self._at().call("authenticate", request, schema.AuthenticateResponse, timeout=None)
@@ -369,18 +369,18 @@ class AcpClient(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> AcpSession:
-        """Begin a conversation. What the agent reports at once waits until the session is used.
+        """Create a session. Updates that the agent sends at once are held until its first use.
 
         Args:
-            cwd: its directory.
-            mcp_servers: servers that the agent should use.
-            additional_directories: more directories for it.
-            meta: ``_meta`` to go with it.
+            cwd: the directory of the session.
+            mcp_servers: MCP servers for the agent to use.
+            additional_directories: further directories of the session.
+            meta: the ``_meta`` of the request.
 
         Raises:
             AuthRequired: call `authenticate` first.
             AgentRefused: the agent answered with another error.
-            FeatureNotNegotiated: it does not support such servers or directories.
+            FeatureNotNegotiated: the agent does not support such servers or directories.
         """
         check.a_path("cwd", cwd)
         check.a_mapping("meta", meta, none=True)
@@ -394,7 +394,7 @@ class AcpClient(Listening):
         return await make_session(connection, "session/new", request, schema.NewSessionResponse)
 
     async def fork_session(self, source: AcpSession) -> AcpSession:
-        """Begin a conversation with the history of another one (unstable in the protocol)."""
+        """Create a session with the history of another one (unstable in the protocol)."""
         check.an_instance("source", source, AcpSession, "an AcpSession")
         connection, sessions = self._at(), self.capabilities.session_capabilities
         connection.needs(sessions and sessions.fork is not None, "session/fork")
@@ -405,10 +405,10 @@ class AcpClient(Listening):
         return await make_session(connection, "session/fork", request, result, source=source)
 
     def session(self, session_id: str) -> AcpSession:
-        """The session of an id, which the agent need not know yet.
+        """Return the session with an id, which the agent need not know yet.
 
-        Its updates are received from now on. For a session that is to be loaded, register handlers
-        on it and then `AcpSession.load` it.
+        Its updates are delivered from now on. To load a session, first register handlers on it,
+        then call `AcpSession.load`.
         """
         check.a_text("session_id", session_id)
         connection = self._at()
@@ -421,10 +421,10 @@ class AcpClient(Listening):
     async def load_session(
         self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
     ) -> AcpSession:
-        """The session of an id, with its history loaded; see `AcpSession.load`.
+        """Return the session with an id, with its history loaded; see `AcpSession.load`.
 
-        The history is handled when this returns: by handlers registered with `on` of this client,
-        or of ``session(id)`` before; and it is what ``updates()`` begins with.
+        When this returns, the handlers registered before, on this client or on ``session(id)``,
+        have handled the history. ``updates()`` begins with it.
         """
         session = self.session(session_id)
         await session.load(cwd, **options)
@@ -433,7 +433,7 @@ class AcpClient(Listening):
     async def resume_session(
         self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
     ) -> AcpSession:
-        """The session of an id, continued without its history; see `AcpSession.resume`."""
+        """Return the session with an id, continued without its history; see `AcpSession.resume`."""
         session = self.session(session_id)
         await session.resume(cwd, **options)
         return session
@@ -441,11 +441,11 @@ class AcpClient(Listening):
     async def list_sessions(
         self, *, cwd: str | os.PathLike[str] | None = None
     ) -> AsyncIterator[schema.SessionInfo]:
-        """The sessions that the agent has kept, page by page.
+        """Yield the sessions that the agent has stored, page by page.
 
         Raises:
-            FeatureNotNegotiated: it keeps no list.
-            RemoteProtocolError: it sends the same page again and again.
+            FeatureNotNegotiated: the agent cannot list sessions.
+            RemoteProtocolError: the agent returns the same page repeatedly.
         """
         check.a_path("cwd", cwd, none=True)
         async for one in pages(self._at(), cwd):
@@ -464,7 +464,7 @@ class AcpClient(Listening):
     async def request(
         self, method: str, params: Mapping[str, Any], *, timeout: float | None = 120.0
     ) -> Any:
-        """Send a request of any method; the JSON of its result.
+        """Send a request of any method; return the JSON value of its result.
 
         Raises:
             AgentRefused, RequestTimeout, LinkLost: as for every call.

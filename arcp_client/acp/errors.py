@@ -1,15 +1,15 @@
-"""Errors of the Agent Client Protocol: those that an agent answers, and those that it is sent.
+"""Errors of the Agent Client Protocol: errors answered by an agent, and refusals sent to it.
 
 ::
 
     RequestError
     └── AgentRefused              the agent answered a call with an error; ``number``, ``data``
         ├── AuthRequired          -32000: authenticate first
-        ├── NotFound              -32002: no such session or resource
-        ├── MethodUnknown         -32601: the agent does not have the method
+        ├── NotFound              -32002: unknown session or resource
+        ├── MethodUnknown         -32601: the agent does not support the method
         └── CallCancelled         -32800: the agent ended the call on request
     ArcpError
-    └── Refusal                   raised by a service or handler here: the agent gets it as an error
+    └── Refusal                   raised by a service or handler; the agent gets it as an error
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ NOT_FOUND = -32002
 
 
 class AgentRefused(RequestError):
-    """The agent answered a call with an error. The connection goes on.
+    """The agent answered a call with an error. The connection stays open.
 
     Attributes:
-        message: the agent's own.
-        number: the JSON-RPC error code; 0 if the agent sent none that is one.
-        data: whatever the agent added; the whole error if it was misshapen.
+        message: the agent's message.
+        number: the JSON-RPC error code; 0 if the agent sent no valid one.
+        data: further data of the agent; the whole error if it was malformed.
     """
 
     remedy: ClassVar[str] = (
-        "Look at ``number``, the message and ``data``: they are the agent's own."
+        "Look at ``number``, the message and ``data``: they come from the agent."
     )
 
     default_code: ClassVar[str] = "AGENT_REFUSED"
@@ -62,16 +62,16 @@ class AgentRefused(RequestError):
 
     @property
     def reason(self) -> str:
-        """The message with what ``data`` adds to it.
+        """The message, extended by the text of ``data``.
 
-        Many agents say no more than "Internal error" in the message.
+        Many agents send only "Internal error" as the message.
         """
         said = _words(self.data)
         return self.message if said in self.message else f"{self.message}: {said}"
 
 
 def _words(data: Any) -> str:
-    """The readable part of an error's data, 500 characters at most."""
+    """Return the readable part of an error's data, at most 500 characters."""
     if isinstance(data, dict):
         told = [data[name] for name in ("details", "message", "reason", "error") if data.get(name)]
         data = told[0] if told else data or None
@@ -83,7 +83,7 @@ def _words(data: Any) -> str:
 
 
 class AuthRequired(AgentRefused):
-    """The agent wants `AcpClient.authenticate` to be called first."""
+    """The agent requires a call of `AcpClient.authenticate` first."""
 
     remedy: ClassVar[str] = (
         "Call ``AcpClient.authenticate`` with one of the methods that the agent offers, or log "
@@ -94,42 +94,41 @@ class AuthRequired(AgentRefused):
 
 
 class NotFound(AgentRefused):
-    """The agent does not have that session or resource."""
+    """The agent does not know the session or resource."""
 
     remedy: ClassVar[str] = (
-        "Use an id that the agent gave; sessions of another agent or another machine are not "
-        "known to it."
+        "Use an id from this agent; it does not know sessions of another agent or another machine."
     )
 
     default_code = "NOT_FOUND"
 
 
 class MethodUnknown(AgentRefused):
-    """The agent does not have that method."""
+    """The agent does not support the method."""
 
-    remedy: ClassVar[str] = "Do without it: the agent's capabilities say what it has."
+    remedy: ClassVar[str] = "Do not use the method: the agent's capabilities list what it supports."
 
     default_code = "METHOD_UNKNOWN"
 
 
 class CallCancelled(AgentRefused):
-    """The agent ended the call because it was asked to."""
+    """The agent cancelled the call on request."""
 
-    remedy: ClassVar[str] = "Nothing; somebody asked for it."
+    remedy: ClassVar[str] = "Nothing: the cancellation was requested."
 
     default_code = "CALL_CANCELLED"
 
 
 class Refusal(ArcpError):
-    """Raise it in a service or a handler of requests: the agent gets it as its answer.
+    """Raised in a service or a request handler to answer the agent with an error.
 
     Attributes:
         number: a JSON-RPC error code.
         message: one sentence for the agent.
-        data: JSON to go with it.
+        data: additional JSON data.
     """
 
-    remedy: ClassVar[str] = "Nothing: the agent got it as its answer, and decides what to do."
+    remedy: ClassVar[str] = "Nothing: the agent got the error as its answer and decides what to do."
 
     def __init__(self, message: str, *, number: int = INTERNAL, data: Any = None) -> None:
         super().__init__(message)
@@ -147,11 +146,9 @@ _BY_NUMBER: dict[int, type[AgentRefused]] = {
 
 
 def refused(error: Any) -> AgentRefused:
-    """The exception for the ``error`` of a response, whatever it is."""
+    """Convert the ``error`` of a response, in any form, to an exception."""
     if not isinstance(error, dict):
-        return AgentRefused(
-            f"the agent sent an error of no known shape: {error!r:.200}", data=error
-        )
+        return AgentRefused(f"the agent sent a malformed error: {error!r:.200}", data=error)
     number, message = error.get("code"), error.get("message")
     if isinstance(number, float) and number.is_integer():
         number = int(number)

@@ -14,36 +14,37 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcpLimits:
-    """How much may wait, and for how long.
+    """Bounds on queues, memory and waiting times.
 
     Attributes:
-        max_line: bytes of one message; a longer line is dropped whole, and reported.
-        buffer: how much may wait for handlers, over all sessions: ``hard`` updates and ``bytes`` in
-            memory, then ``spill`` bytes in temporary files; when those are full the agent's output
-            is no longer read. ``soft`` updates, or ``bytes``, are what one iterator holds.
-        unknown_sessions: sessions not known yet whose updates are kept.
+        max_line: bytes of one message; a longer line is dropped and reported.
+        buffer: updates that may wait for handlers, over all sessions: ``hard`` updates and
+            ``bytes`` in memory, then ``spill`` bytes in temporary files. When these are full, the
+            client stops reading the agent's output. One iterator holds ``soft`` updates or
+            ``bytes``.
+        unknown_sessions: unknown sessions whose updates are kept.
         unknown_updates: updates kept for each of them.
-        unknown_bytes: bytes of those updates, over all of those sessions.
+        unknown_bytes: bytes of those updates, over all unknown sessions.
         history: updates of a session kept for iterators that start late.
         history_bytes: bytes of those updates, for each session.
-        state: bytes of the tool calls that ``session.state`` remembers, for each session.
-        open_requests: requests of the agent that may be open at a time; more are refused.
-        requests: bytes of those requests; above it the agent's output is not read until some have
-            been answered.
-        answers: bytes of answers to the agent: those that it has not read, and files and terminal
-            output that are being read for it. Its further requests for files and output wait until
-            there is room for the largest answer, four times `LocalFiles`' ``max_bytes``.
-        start: the answer to ``initialize``.
-        request: the answer to any other call, except those that may take as long as they like:
-            ``authenticate``, ``session/load`` and ``session/prompt``.
-        handler: one run of one handler of updates; None for no bound.
-        hold: updates that follow ``session/new`` wait until the session is first used, but no
-            longer than this.
-        stall: how long a full iterator may hold back its session without being advanced.
+        state: bytes of the tool calls in ``session.state``, for each session.
+        open_requests: concurrent open requests of the agent; more are refused.
+        requests: bytes of those requests. Above it, the client stops reading the agent's output
+            until some are answered.
+        answers: bytes of answers to the agent: unread answers, and files and terminal output being
+            read for it. Further requests for files and output wait until there is room for the
+            largest answer, four times `LocalFiles`' ``max_bytes``.
+        start: seconds for the answer to ``initialize``.
+        request: seconds for the answer to any other call, except ``authenticate``, ``session/load``
+            and ``session/prompt``, which have no timeout.
+        handler: seconds for one call of an update handler; None for no bound.
+        hold: longest time that updates after ``session/new`` are held until the session is first
+            used.
+        stall: how long a full iterator may block its session without being advanced.
         cancel: how long a cancelled `AcpSession.prompt` waits for the agent to end the turn.
-        kill: how long the agent has to do so after a second cancel, before it is killed.
-        drain: handlers that still run when the client closes.
-        close: the agent's end, from the end of its input to the last signal.
+        kill: how long the agent may take after a second cancellation, before it is killed.
+        drain: seconds for running handlers when the client closes.
+        close: seconds to end the agent, from closing its input to the last signal.
     """
 
     max_line: int = 64 * _MIB

@@ -1,4 +1,4 @@
-"""The public side of one session: prompts, updates, cancellation, mode and options."""
+"""The public interface of one session: prompts, updates, cancellation, mode and options."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ U = TypeVar("U", bound=Update)
 
 
 class AcpSession(Listening):
-    """One session. Made by `AcpClient.new_session`, `AcpClient.load_session` and the like.
+    """One session of an agent. Made by `AcpClient.new_session`, `AcpClient.load_session` and
+    others.
 
-    All its updates, the starts of the agent's requests, and the answers to ``prompt`` and ``load``
-    are positions of one sequence. Handlers run one after another in that order; a request of the
-    agent (a permission, a file, a terminal) starts once the handlers of all updates before it have
-    ended, and then runs beside them; a call returns once the handlers of all that came before its
-    answer have ended. A handler may call any method, `prompt` included: the call returns at once,
+    One sequence orders its updates, the agent's requests, and the answers to ``prompt`` and
+    ``load``. Handlers run one after another in that order. A request of the agent (a permission, a
+    file, a terminal) starts once the handlers of all earlier updates have ended, and then runs
+    concurrently. A call returns once the handlers of all updates before its answer have ended. A
+    handler may call any method, `prompt` included: the call then returns when its answer arrives,
     and its updates are handled after the handler.
 
-    Updates also come between turns. They belong to the session, not to a prompt.
+    Updates may also arrive between turns. They belong to the session, not to a prompt.
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class AcpSession(Listening):
 
     @property
     def id(self) -> str:
-        """The agent's id for it."""
+        """The agent's id for the session."""
         return self._id
 
     @property
     def cancelling(self) -> bool:
-        """Whether a turn is being cancelled: asked for, and not answered yet."""
+        """Whether a turn is being cancelled: requested, but not answered yet."""
         return self._turns.cancelling
 
     @property
@@ -76,7 +77,7 @@ class AcpSession(Listening):
 
     @property
     def last_turn(self) -> Turn | None:
-        """How the last answered prompt ended, even if its caller was cancelled."""
+        """The result of the last answered prompt, even if its caller was cancelled."""
         return self._turns.last
 
     # ------------------------------------------------------------------ updates
@@ -88,18 +89,20 @@ class AcpSession(Listening):
     def updates(self, *kinds: type[U], history: bool = True) -> Updates[U]: ...
 
     def updates(self, *kinds: type[Any], history: bool = True) -> Updates[Any]:
-        """An independent iterator over updates; it sees each of them, whatever handlers do.
+        """Return an independent iterator over updates; it gets every update.
 
-        It begins with those that came before and are still kept (the last 1,024, or 1 MiB), unless
-        ``history`` is False; if some are forgotten, the first item is a ``Gap``. An update is
-        handed over when its handlers have ended. While an iterator is full the session waits for
-        it; if nobody asks it for `AcpLimits.stall` seconds, its next item is a ``Gap``.
+        It begins with the earlier updates that are still kept (the last 1,024, or 1 MiB), unless
+        ``history`` is False; if some are no longer kept, the first item is a ``Gap``. An update is
+        yielded after its handlers have ended. While an iterator is full, the session waits for it.
+        If it is not advanced for `AcpLimits.stall` seconds, its queued updates are replaced by a
+        ``Gap``.
 
         It ends when the session is closed.
 
         Raises:
-            LinkLost: from the iteration, after the last update: the agent has ended.
-            ClientClosed: from the iteration, after the last update: the connection was closed here.
+            LinkLost: from the iteration, after the last update: the agent has exited.
+            ClientClosed: from the iteration, after the last update: this client closed the
+                connection.
         """
         check.a_flag("history", history)
         check_kinds(kinds)
@@ -109,25 +112,25 @@ class AcpSession(Listening):
     # ------------------------------------------------------------------ prompts
 
     async def prompt(self, content: Prompt, *, meta: dict[str, Any] | None = None) -> Turn:
-        """Send a prompt, and wait until the turn has ended and its updates have been handled.
+        """Send a prompt; return when the turn has ended and its updates have been handled.
 
-        While an earlier prompt of this session is being answered this waits for its answer first,
-        unless it is called by a handler.
+        If an earlier prompt of this session is not answered yet, the call waits for its answer
+        first, except inside a handler.
 
-        If the waiting task is cancelled, the agent is told so (``session/cancel``), open permission
-        requests are answered ``cancelled``, and the agent has `AcpLimits.cancel` seconds to end the
-        turn before the cancellation goes on. A second cancellation goes on at once, and the agent
-        is killed if it has not ended the turn after `AcpLimits.kill` seconds.
+        If the waiting task is cancelled, the client sends ``session/cancel`` and answers open
+        permission requests with ``cancelled``. The agent has `AcpLimits.cancel` seconds to end the
+        turn before the cancellation propagates. A second cancellation propagates at once, and the
+        agent is killed if it does not end the turn within `AcpLimits.kill` seconds.
 
         Args:
             content: text, a content block, or several of either.
-            meta: ``_meta`` to go with it.
+            meta: the ``_meta`` of the request.
 
         Raises:
             AgentRefused: the agent answered with an error; its updates have been handled.
             FeatureNotNegotiated: the agent does not support such content.
-            LinkLost: it has ended; raised at once, while updates may still be handled.
-            ClientClosed: the connection was closed here.
+            LinkLost: the agent has exited; raised at once, while updates may still be handled.
+            ClientClosed: this client closed the connection.
         """
         check.a_mapping("meta", meta, none=True)
         blocks = prompt_blocks(self._connection, content)
@@ -157,11 +160,11 @@ class AcpSession(Listening):
     # ------------------------------------------------------------------ cancellation
 
     async def cancel(self) -> None:
-        """Ask the agent to end the turn; `prompt` returns when it has.
+        """Request the agent to end the turn; `prompt` returns when the turn has ended.
 
-        Open permission requests, and those that still come in this turn, are answered
-        ``cancelled``; an async permission policy that is deciding on one is cancelled. Called again
-        while the turn goes on, it gives the agent `AcpLimits.kill` seconds before it is killed.
+        Open and further permission requests of this turn are answered ``cancelled``; a running
+        async permission policy is cancelled. If `cancel` is called again while the turn continues,
+        the agent is killed unless it ends the turn within `AcpLimits.kill` seconds.
 
         Raises:
             LinkLost: the agent has ended.
@@ -183,13 +186,13 @@ class AcpSession(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> None:
-        """Load the session's history (``session/load``): all of it is handled when this returns.
+        """Load the session's history (``session/load``), which has been handled when this returns.
 
-        Its updates are marked as ``replay``. Handlers registered before see them.
+        Its updates are marked as ``replay`` and are delivered to the registered handlers.
 
         Raises:
             FeatureNotNegotiated: the agent cannot load sessions.
-            AgentRefused: it does not know the session, or refuses to load it.
+            AgentRefused: the agent does not know the session, or refuses to load it.
             LinkLost: it has ended.
         """
         check.a_path("cwd", cwd, none=True)
@@ -213,7 +216,7 @@ class AcpSession(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> None:
-        """Continue the session without its history (``session/resume``); otherwise as `load`."""
+        """Continue the session without its history (``session/resume``); otherwise like `load`."""
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("meta", meta, none=True)
         offers = self._connection.agent.agent_capabilities
@@ -282,7 +285,9 @@ class AcpSession(Listening):
         )
 
     async def close(self) -> None:
-        """Close the session at the agent, if it can, and here: what came is still handled."""
+        """Close the session, at the agent too if it supports that. Received updates are still
+        handled.
+        """
         self._connection.check_loop()
         offers = self._connection.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
@@ -320,25 +325,25 @@ async def make_session(
     *,
     source: AcpSession | None = None,
 ) -> AcpSession:
-    """Ask the agent for a new session (``session/new``, ``session/fork``).
+    """Request a new session from the agent (``session/new``, ``session/fork``).
 
     Args:
         connection: the connection.
-        method: what to call.
+        method: the method to call.
         request: the params; ``cwd`` is the session's directory.
         result: the type of the result, which has a ``session_id``.
-        source: the session in whose inbox the answer is a position.
+        source: the session whose inbox orders the answer.
     """
     made: list[SessionInbox[AcpSession]] = []
     gone = False
 
     def arrived(outcome: Outcome) -> None:
-        # In the reader: what follows in the same write must find the session.
+        # In the reader: later messages of the same write must find the session.
         if isinstance(outcome, bytes) and not gone:
             try:
                 response = decode(result, outcome)
             except Misshapen:
-                return  # the caller gets the error
+                return  # the caller raises the error
             inbox = connection.sessions.get(response.session_id)
             if not isinstance(inbox, SessionInbox):
                 inbox = open_session(connection, response.session_id, cwd=request.cwd)

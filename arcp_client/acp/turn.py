@@ -12,14 +12,15 @@ __all__ = ["Turn"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How one prompt ended.
+    """The result of one prompt.
 
     Attributes:
-        stop_reason: the agent's word: ``end_turn``, ``max_tokens``, ``max_turn_requests``,
-            ``refusal``, ``cancelled``, or any other, as it came.
-        cancel_requested: this client asked for the end, whatever the agent reports.
+        stop_reason: as the agent reports it: ``end_turn``, ``max_tokens``, ``max_turn_requests``,
+            ``refusal``, ``cancelled``, or any other value.
+        cancel_requested: whether this client requested the cancellation, independent of the agent's
+            report.
         usage: tokens of the turn, if the agent reports them (unstable).
-        number: which prompt of the session it was, counted from 1; the ``turn`` of its updates.
+        number: the number of the prompt in the session, from 1; equals ``turn`` of its updates.
         meta: the agent's ``_meta``.
     """
 

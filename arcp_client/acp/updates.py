@@ -10,10 +10,10 @@
         case updates.Unknown(kind=kind):
             print("?", kind, update.raw)
 
-Every update is an immutable value. Beside its fields it has ``origin`` (its session, its turn,
-whether it is replayed history), ``turn``, ``replay``, and ``raw``, which is the update as it came.
-The classes at the end of the list are unstable: only the unstable schema has them, and agents send
-them only if they were asked to.
+Every update is an immutable value. In addition to its fields it has ``origin`` (its session, its
+turn, whether it is replayed history), ``turn``, ``replay``, and ``raw``, the update as received.
+The classes at the end of the list are unstable: only the unstable schema defines them, and agents
+send them only on request.
 """
 
 from __future__ import annotations

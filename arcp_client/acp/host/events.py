@@ -18,37 +18,37 @@ from arcp_client.runtime import JobContext
 __all__ = ["OTHER", "SESSION", "Bridge"]
 
 SESSION = "x-vendor.acp.session"
-"""The kind of the event that names the ACP session, which ``input.session`` of a job continues."""
+"""The kind of the event that names the ACP session, for ``input.session`` of a later job."""
 
 OTHER = "x-vendor.acp.update"
-"""The kind of the event that carries an update which has no event of its own, as it came."""
+"""The kind of the event that carries an update without a corresponding event, unchanged."""
 
 _ENDED = ("completed", "failed")
 _LEVELS: dict[str, LogLevel] = {"info": "info", "warning": "warn", "error": "error"}
 
 
 class Bridge:
-    """Emits what one session reports as events of one job.
+    """Emits the updates of one session as events of one job.
 
     ================================ ==========================================================
-    agent_message_chunk              ``result_chunk``; what is no text: ``artifact_ref`` or as it
-                                     came
+    agent_message_chunk              ``result_chunk``; content other than text: ``artifact_ref``
+                                     or ``x-vendor.acp.update``
     agent_thought_chunk              ``thought``
-    tool_call, tool_call_update      ``tool_call`` once, ``status`` for what runs, ``tool_result``
+    tool_call, tool_call_update      ``tool_call`` once, ``status`` while it runs, ``tool_result``
                                      once
     plan                             ``progress`` (entries done of all), ``status`` with the
                                      entry in progress
-    usage_update                     ``metric``: ``acp.context.used``, and ``cost.acp`` with what
-                                     was added to the cost, which is charged to the job's budget;
-                                     the turn is cancelled when that is spent
+    usage_update                     ``metric``: ``acp.context.used``, and ``cost.acp`` with the
+                                     increase of the cost, which is charged to the job's budget;
+                                     an exhausted budget cancels the turn
     current_mode_update              ``status``
     notice                           ``log``
-    everything else                  ``x-vendor.acp.update``, as it came
+    every other update               ``x-vendor.acp.update``, unchanged
     ================================ ==========================================================
 
     Args:
-        job: whose events they are.
-        state: what the session's updates add up to.
+        job: the job.
+        state: the state of the session.
     """
 
     def __init__(self, job: JobContext, state: AcpState) -> None:
@@ -58,10 +58,10 @@ class Bridge:
         self._ended: set[str] = set()
         self._cost: dict[str, Decimal] = {}
         self.spoke = False
-        self.spent = asyncio.Event()  # a counter of the job's budget is
+        self.spent = asyncio.Event()  # the budget counter of the job is exhausted
 
     async def __call__(self, update: Update) -> None:
-        """Emit one update. History is not emitted again."""
+        """Emit one update. Replayed history is skipped."""
         if update.replay:
             self._count(update)
             return
@@ -135,7 +135,7 @@ class Bridge:
                 self.spent.set()
 
     def _count(self, update: Update) -> Decimal:
-        """What an update adds to the session's cost, which the agent sums up itself."""
+        """Return the increase of the session's cost, which the agent reports as a total."""
         if not isinstance(update, schema.UsageUpdate) or update.cost is None:
             return Decimal(0)
         currency = update.cost.currency
@@ -146,5 +146,5 @@ class Bridge:
 
 
 def as_values(value: Any) -> Any:
-    """A value of the protocol as JSON values."""
+    """Convert a value of the protocol to JSON values."""
     return msgspec.to_builtins(value) if isinstance(value, Base) else getattr(value, "raw", None)

@@ -57,36 +57,37 @@ def host(
     terminals: bool = True,
     limits: AcpLimits | None = None,
 ) -> AgentFunction:
-    """Make an ACP agent an agent of a runtime.
+    """Make a runtime's agent function from an ACP agent.
 
     ::
 
         runtime.agent("claude")(acp.host(["claude-agent-acp"]))
 
-    Each job starts the program, sends one prompt and ends it. A job's input is the prompt, or::
+    Each job starts the program, sends one prompt and ends the program. A job's input is the prompt,
+    or::
 
         {"prompt": "…" | [content blocks], "session": "…", "cwd": "sub", "mode": "plan"}
 
-    The agent's text streams as the job's result; thoughts, tool calls, plans and usage become
+    The agent's text is streamed as the job's result; thoughts, tool calls, plans and usage become
     events of their kinds (see `Bridge`). The first event, ``x-vendor.acp.session``, names the
-    session: a later job with that ``session`` continues the conversation (``session/load``, or
-    ``session/resume`` where that is all there is). Costs are charged to the job's budget, which
-    ends the turn when it is spent. What the agent asks permission for is decided by the job's
-    lease, as are its files and terminals. Cancelling the job cancels the turn.
+    session. A later job with that ``session`` continues the conversation, by ``session/load``, or
+    by ``session/resume`` if the agent offers only that. Costs are charged to the job's budget; an
+    exhausted budget ends the turn. The job's lease decides on permissions, files and terminals.
+    Cancelling the job cancels the turn.
 
-    A client that loses its connection resumes as for every job: the runtime keeps the events, and
+    A client that loses its connection resumes like for every job: the runtime keeps the events, and
     the agent is not affected.
 
     Args:
         argv: the program and its arguments, or a connector.
-        cwd: its working directory; a job's ``cwd`` lies under it, and so do the files it gets.
+        cwd: its working directory; the ``cwd`` and the files of a job lie under it.
         env: its whole environment, and that of its terminals; None inherits this process's.
         policy: decides on permissions in place of the lease.
-        terminals: whether the agent gets terminals. What a lease says of them is ``tool.call`` on
-            the program: its name stands for the file that ``PATH`` leads to, every other file is
-            named by its path. The agent cannot set ``PATH`` and other variables that decide what
-            is run. A lease names programs, not what they do: one that starts others, such as
-            ``git`` or ``sh``, does so.
+        terminals: whether the agent gets terminals. The lease allows a command by ``tool.call`` on
+            its program. A program's name stands for the file found on ``PATH``; every other file is
+            named by its path. The agent cannot set ``PATH`` and other variables that select the
+            executed code. A lease does not restrict a program's own child processes: ``git`` or
+            ``sh``, for example, can start other programs.
         limits: as for `AcpClient`.
     """
     root = os.path.realpath(cwd)
@@ -117,7 +118,7 @@ def host(
         except LinkError as error:
             said = Scrubber().text(getattr(error, "stderr", ""))
             _log.error("the agent of job %s: %s %s", job.id, error, said)
-            raise JobFailed(f"the agent has gone: {error}", retryable=True) from error
+            raise JobFailed(f"the agent exited: {error}", retryable=True) from error
         except ArcpError as error:
             raise JobFailed(str(error), retryable=True) from error
 
@@ -148,7 +149,7 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
         await session.set_mode(task.mode)
     turn = await _turn(session, task, job, bridge)
     if failures:
-        raise failures[0]  # the runtime's limits on results, met while an update was emitted
+        raise failures[0]  # an emitted update exceeded the runtime's limits on results
     await bridge.end(turn)
     if turn.stop_reason == "refusal":
         raise JobFailed("the agent refused the prompt", details={"stop_reason": "refusal"})
@@ -158,7 +159,7 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
 
 
 async def _resumed(client: AcpClient, session: AcpSession) -> None:
-    """Continue without the history, which would not be emitted again anyway."""
+    """Continue without the history, which would not be emitted anyway."""
     offers = client.capabilities.session_capabilities
     if offers is None or offers.resume is None:
         raise FeatureNotNegotiated("the agent offers neither session/load nor session/resume")
@@ -166,8 +167,10 @@ async def _resumed(client: AcpClient, session: AcpSession) -> None:
 
 
 async def _turn(session: AcpSession, task: _Task, job: JobContext, bridge: Bridge) -> Turn:
-    """Send the prompt and wait for its turn, which a cancelled job or a spent budget cancels."""
-    # Failures are raised where the tasks are awaited, so the owner reports none.
+    """Send the prompt and wait for its turn; a cancelled job or an exhausted budget cancels the
+    turn.
+    """
+    # Failures are raised where the tasks are awaited, so the owner does not report them.
     owner = TaskOwner("arcp_client.acp.host", on_failure=lambda _: None)
     prompting = owner.spawn(session.prompt(task.prompt), name="prompt")
     reasons = [
@@ -182,7 +185,7 @@ async def _turn(session: AcpSession, task: _Task, job: JobContext, bridge: Bridg
     finally:
         await cancel_and_wait([prompting, *reasons])
     if bridge.spent.is_set() and turn.cancel_requested:
-        message = "the budget was spent before the turn had ended"
+        message = "the budget was exhausted before the turn ended"
         raise BudgetExhausted(message, code="BUDGET_EXHAUSTED", job_id=job.id)
     return turn
 
@@ -191,14 +194,14 @@ def _parse(input: Any) -> _Task:
     if isinstance(input, str):
         return _Task([schema.TextContent(text=input)])
     if not isinstance(input, dict) or "prompt" not in input:
-        raise JobFailed("the input is a prompt, or an object with one", code="INVALID_REQUEST")
+        raise JobFailed("the input must be a prompt, or an object with one", code="INVALID_REQUEST")
     for name in ("session", "cwd", "mode"):
         if not isinstance(input.get(name), str | None):
-            raise JobFailed(f"input.{name} is a string", code="INVALID_REQUEST")
+            raise JobFailed(f"input.{name} must be a string", code="INVALID_REQUEST")
     prompt = input["prompt"]
     blocks = [prompt] if isinstance(prompt, str | dict) else prompt
     if not isinstance(blocks, list) or not blocks:
-        raise JobFailed("input.prompt is text or content blocks", code="INVALID_REQUEST")
+        raise JobFailed("input.prompt must be text or content blocks", code="INVALID_REQUEST")
     return _Task(
         [_block(block) for block in blocks],
         input.get("session"),
@@ -223,5 +226,8 @@ def _block(block: Any) -> Any:
 def _inside(root: str, cwd: str | None) -> str:
     directory = os.path.realpath(os.path.join(root, cwd or "."))  # noqa: PTH118
     if os.path.commonpath([root, directory]) != root or not os.path.isdir(directory):  # noqa: PTH112
-        raise JobFailed(f"there is no directory {cwd!r} here", code="INVALID_REQUEST")
+        raise JobFailed(
+            f"cwd {cwd!r} is not a directory under the agent's working directory",
+            code="INVALID_REQUEST",
+        )
     return directory

@@ -31,11 +31,12 @@ _FILES = {
 
 
 def operations(call: schema.ToolCall, cwd: str) -> Iterator[tuple[str, str]]:
-    """What a tool call does, as capability and target (§9.3).
+    """Yield the operations of a tool call, as capability and target (§9.3).
 
-    Reading and searching is ``fs.read``, editing, deleting and moving ``fs.write`` on each location
-    (the working directory if none is named); fetching is ``net.fetch`` on its URL. Everything else,
-    and what does not say enough, is ``tool.call`` on the tool's name or kind.
+    Reading and searching need ``fs.read``; editing, deleting and moving need ``fs.write``, on each
+    location (by default the working directory). Fetching needs ``net.fetch`` on its URL. Every
+    other call, and a call with too little information, needs ``tool.call`` on the tool's name or
+    kind.
     """
     capability = _FILES.get(call.kind or "")
     url = call.raw_input.get("url") if isinstance(call.raw_input, dict) else None
@@ -49,7 +50,7 @@ def operations(call: schema.ToolCall, cwd: str) -> Iterator[tuple[str, str]]:
 
 
 def lease_policy(job: JobContext, cwd: str) -> Policy:
-    """Allow, each time anew, what the job's lease covers; reject everything else."""
+    """Make a policy that allows once what the job's lease covers, and rejects everything else."""
 
     def policy(request: PermissionRequest) -> Answer:
         try:
@@ -63,19 +64,19 @@ def lease_policy(job: JobContext, cwd: str) -> Policy:
 
 
 class LeasedFiles(LocalFiles):
-    """Files under one directory, within the lease of the job."""
+    """Files under one directory, restricted by the job's lease."""
 
     def __init__(self, job: JobContext, root: str) -> None:
         super().__init__(root)
         self._job = job
 
     def allow(self, path: str, *, writing: bool) -> None:
-        """What the lease's ``fs.read`` or ``fs.write`` says."""
+        """Require the lease's ``fs.read`` or ``fs.write``."""
         _authorize(self._job, "fs.write" if writing else "fs.read", path)
 
 
-# Variables that decide which program or which code a command runs: of the loader, of shells and
-# interpreters, and of programs that start others.
+# Variables that select the program or the code that a command runs: variables of the loader, of
+# shells and interpreters, and of programs that start others.
 _DECIDING = re.compile(
     r"PATH|HOME|XDG_CONFIG_HOME|SHELL|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND|CDPATH|ZDOTDIR"
     r"|CLASSPATH|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|EDITOR|VISUAL|PAGER|MANPAGER|BROWSER"
@@ -91,15 +92,15 @@ _HARMLESS = re.compile(
 
 
 class LeasedTerminals(LocalTerminals):
-    """Local commands within the lease of the job: ``tool.call`` on the program.
+    """Local commands, restricted by the job's lease: ``tool.call`` on the program.
 
-    A program's name stands for the file that the ``PATH`` of this environment leads to, and for no
-    other file of that name. Every other program is named by its path, without symlinks. The agent
-    may add to the environment, but for what decides which program or which code is run.
+    A program's name stands only for the file found on the ``PATH`` of this environment. Every other
+    program is named by its path, without symlinks. The agent may set environment variables, except
+    those that select the program or the code to run.
 
     Args:
         job: the job that holds the lease.
-        cwd: where commands run for which the agent names no directory.
+        cwd: the default directory of commands.
         env: the environment of the commands; None inherits this process's.
     """
 
@@ -109,17 +110,17 @@ class LeasedTerminals(LocalTerminals):
         self._cwd = cwd
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
-        """As `LocalTerminals`, after the lease's ``tool.call``."""
+        """Like `LocalTerminals`, after authorizing ``tool.call``."""
         for one in request.env:
             if _DECIDING.fullmatch(one.name) and not _HARMLESS.fullmatch(one.name):
-                text = f"{one.name:.80} may not be set here: it decides what is run"
+                text = f"{one.name:.80} must not be set here: it selects the executed code"
                 raise Refusal(text, number=INVALID_PARAMS)
         if request.cwd is None:
             request = msgspec.structs.replace(request, cwd=self._cwd)
         path = self.environment(request).get("PATH", os.defpath)
         program = await asyncio.to_thread(_program, request.command, request.cwd or "/", path)
         if program is None:
-            text = f"there is no program {request.command!r:.200} here"
+            text = f"{request.command!r:.200} is not a program here"
             raise Refusal(text, number=INVALID_PARAMS)
         name = PurePath(request.command).name
         if await asyncio.to_thread(_program, name, "/", path) != program or not self._covers(name):
@@ -131,20 +132,20 @@ class LeasedTerminals(LocalTerminals):
             self._job.authorize("tool.call", name)
         except PermissionDenied:
             return False
-        except ArcpError as error:  # expired, or the budget is spent
+        except ArcpError as error:  # expired, or the budget is exhausted
             raise Refusal(f"not allowed: {error}", number=INVALID_PARAMS) from None
         return True
 
 
 def _program(command: str, cwd: str, path: str) -> str | None:
-    """The file that a command runs, without symlinks; None if there is none."""
+    """Return the file that a command runs, without symlinks; None if there is none."""
     if "\0" in command:
         return None
     if "/" in command:
         file = os.path.join(cwd, command)  # noqa: PTH118  # absolute if the command is
         there = os.path.isfile(file) and os.access(file, os.X_OK)  # noqa: PTH113
         return os.path.realpath(file) if there else None
-    # An entry that is relative would be looked up in this process's directory.
+    # A relative entry would refer to this process's directory.
     entries = [entry for entry in path.split(os.pathsep) if PurePath(entry).is_absolute()]
     found = shutil.which(command, path=os.pathsep.join(entries)) if entries and command else None
     return None if found is None else os.path.realpath(found)

@@ -1,8 +1,8 @@
 """Serves text files under one directory (``fs/*``).
 
-A path is resolved with its symlinks and must lie under the root. It is then opened step by step
-from the descriptor of the root without following any link, so that a link that is created between
-the check and the opening is refused.
+The symlinks of a path are resolved, and the result must lie under the root. Then the path is opened
+step by step from the descriptor of the root, without following links. So a link that is created
+between the check and the opening is refused.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ _MIB = 1024 * 1024
 
 @runtime_checkable
 class FileSystem(Protocol):
-    """The interface of what serves ``fs/*``. Raise `Refusal` to refuse.
+    """The interface of services for ``fs/*``. Methods raise `Refusal` to refuse.
 
-    If it has an attribute ``max_bytes``, no text that it returns is larger in UTF-8: the agent's
-    requests wait until `AcpLimits.answers` has room for it. Without, 1 MiB is assumed.
+    The attribute ``max_bytes``, if present, bounds the returned texts in UTF-8: requests wait until
+    `AcpLimits.answers` has room for that size. The default is 1 MiB.
     """
 
     @property
     def writable(self) -> bool:
-        """Whether the agent is offered ``fs/write_text_file``."""
+        """Whether ``fs/write_text_file`` is offered to the agent."""
 
     async def read_text_file(
         self, path: str, *, line: int | None, limit: int | None, session_id: str
     ) -> str:
-        """The text of a file, or ``limit`` lines of it from ``line`` on, counted from 1."""
+        """Return the text of a file, or ``limit`` lines from ``line`` on, counted from 1."""
 
     async def write_text_file(self, path: str, content: str, *, session_id: str) -> None:
-        """Make ``content`` the text of a file."""
+        """Replace the text of a file by ``content``."""
 
 
 class LocalFiles:
-    """Text files under one directory. Nothing outside of it is ever read or written.
+    """Serves text files under one directory. Files outside of it are never read or written.
 
-    Symlinks are followed as long as they stay inside. Writing makes missing directories and
-    replaces a file in one step, with its mode and owner: no reader sees half of it. A file that
-    cannot be replaced without losing something is written in place instead: one with several names
-    (hard links), with attributes such as an access control list, or with an owner that this process
-    cannot give it; one that is a mount point; and one in a directory that is not writable.
+    Symlinks are followed if they stay inside. Writing creates missing directories and replaces a
+    file atomically, keeping its mode and owner. A file is written in place if replacing it would
+    lose information or is not possible: it has several hard links, attributes such as an access
+    control list, or an owner that this process cannot set; it is a mount point; its directory is
+    not writable.
 
     Args:
         root: the directory.
-        writable: whether the agent may write at all.
+        writable: whether the agent may write.
         max_bytes: files that are larger are neither read nor written.
     """
 
@@ -76,10 +76,10 @@ class LocalFiles:
         check.a_number("max_bytes", max_bytes, least=1)
         self._root = Path(os.path.realpath(root))
         if not self._root.is_dir():
-            raise NotADirectoryError(f"there is no directory {self._root}")
+            raise NotADirectoryError(f"the directory {self._root} does not exist")
         self._writable = writable
         self._max_bytes = max_bytes
-        # What fails is awaited, or its caller has gone.
+        # Failures are awaited, or the caller was cancelled.
         self._owner = TaskOwner("arcp_client.acp.files", on_failure=lambda _: None)
 
     def __repr__(self) -> str:
@@ -108,11 +108,11 @@ class LocalFiles:
         limit: int | None = None,
         session_id: str = "",
     ) -> str:
-        """The text of a file, or ``limit`` lines of it from ``line`` on, counted from 1.
+        """Return the text of a file, or ``limit`` lines from ``line`` on, counted from 1.
 
         Raises:
-            Refusal: the path is not absolute or leads outside; there is no such file; it is no
-                regular file, too large, or no UTF-8.
+            Refusal: the path is not absolute or leads outside; the file does not exist, is not a
+                regular file, is too large, or is not UTF-8.
         """
         parts = await asyncio.to_thread(self._parts, path)
         self.allow(str(self._root.joinpath(*parts)), writing=False)
@@ -130,24 +130,24 @@ class LocalFiles:
         return "\n".join(chosen) + tail
 
     async def write_text_file(self, path: str, content: str, *, session_id: str = "") -> None:
-        """Make ``content`` the text of a file, which is made if need be.
+        """Replace the text of a file by ``content``; create the file if it is missing.
 
         Raises:
-            Refusal: as for reading; or nothing may be written.
+            Refusal: as for reading, or writing is not allowed.
         """
         if not self._writable:
-            raise Refusal("nothing may be written here", number=INVALID_PARAMS)
+            raise Refusal("writing is not allowed here", number=INVALID_PARAMS)
         parts = await asyncio.to_thread(self._parts, path)
         self.allow(str(self._root.joinpath(*parts)), writing=True)
         await self._thread(self._write, path, parts, content)
 
     def allow(self, path: str, *, writing: bool) -> None:
-        """For subclasses: raise `Refusal` to refuse a file. The path has no symlinks in it."""
+        """Hook for subclasses: raise `Refusal` to refuse a file. The path has no symlinks."""
 
     async def _thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a function in a thread; a caller that is cancelled waits for its end.
+        """Run a function in a thread; a cancelled caller still waits for its end.
 
-        A thread cannot be stopped: until it has ended, its memory is in use and its file open.
+        A thread cannot be stopped: until it ends, it uses memory and keeps its file open.
         """
         work = self._owner.spawn(asyncio.to_thread(function, *arguments), name=function.__name__)
         try:
@@ -160,7 +160,7 @@ class LocalFiles:
 
     def _read(self, path: str, parts: tuple[str, ...]) -> str:
         with self._refusing(path), self._parent(parts, make=False) as parent:
-            # O_NONBLOCK: the file may be a pipe, whose opening would wait for its other end.
+            # O_NONBLOCK: opening a pipe would wait for its other end.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(parts[-1], flags, dir_fd=parent)
             with os.fdopen(fd, "rb") as file:
@@ -171,7 +171,7 @@ class LocalFiles:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise Refusal(f"{path} is no UTF-8 text", number=INVALID_PARAMS) from None
+            raise Refusal(f"{path} is not UTF-8 text", number=INVALID_PARAMS) from None
 
     def _write(self, path: str, parts: tuple[str, ...], content: str) -> None:
         data = content.encode("utf-8", "surrogatepass")
@@ -193,12 +193,12 @@ class LocalFiles:
 
     def _parts(self, path: str) -> tuple[str, ...]:
         if not PurePath(path).is_absolute() or "\0" in path:
-            raise Refusal(f"{path!r} is no absolute path", number=INVALID_PARAMS)
+            raise Refusal(f"{path!r} is not an absolute path", number=INVALID_PARAMS)
         try:
             real = Path(os.path.realpath(path))
             parts = real.relative_to(self._root).parts
         except (ValueError, OSError):
-            raise Refusal(f"{path} is outside of the workspace", number=INVALID_PARAMS) from None
+            raise Refusal(f"{path} is outside the workspace", number=INVALID_PARAMS) from None
         if not parts:
             raise Refusal(f"{path} is a directory", number=INVALID_PARAMS)
         return parts
@@ -221,34 +221,34 @@ class LocalFiles:
 
     def _check(self, found: os.stat_result, path: str) -> None:
         if not stat.S_ISREG(found.st_mode):
-            raise Refusal(f"{path} is no regular file", number=INVALID_PARAMS)
+            raise Refusal(f"{path} is not a regular file", number=INVALID_PARAMS)
 
     @contextlib.contextmanager
     def _refusing(self, path: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
-            raise Refusal(f"there is no {path}", number=NOT_FOUND) from None
+            raise Refusal(f"{path} does not exist", number=NOT_FOUND) from None
         except OSError as error:
             text = f"{path}: {error.strerror or error}"
             raise Refusal(text, number=INVALID_PARAMS) from None
 
 
 class _IrreplaceableError(Exception):
-    """The file cannot be replaced without losing something."""
+    """Replacing the file would lose information."""
 
 
-# Of a new file beside the old one, and of its taking the old one's place: a directory that is not
-# writable, is sticky or is mounted read-only, and a file that is a mount point.
+# Errors of creating the new file next to the old one, and of renaming it: the directory is not
+# writable, sticky or mounted read-only, or the file is a mount point.
 _IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV})
 
 
 def _replace(parent: int, name: str, data: bytes, found: os.stat_result | None) -> None:
-    """Write a new file and put it in the place of the old one, if there is one.
+    """Write a new file and rename it to the final name, over an old file if there is one.
 
     Raises:
-        _IrreplaceableError: there is an old one that has to be written in place.
-        OSError: anything else. The old file is as it was.
+        _IrreplaceableError: the old file must be written in place.
+        OSError: any other failure. The old file is unchanged.
     """
     new = f".arcp-{secrets.token_hex(8)}"
     try:
@@ -271,15 +271,16 @@ def _replace(parent: int, name: str, data: bytes, found: os.stat_result | None) 
 
 
 def _dress(fd: int, found: os.stat_result) -> None:
-    """Give a new file the owner and the mode of the one that it is to replace."""
+    """Give the new file the owner and the mode of the file that it replaces."""
     made = os.fstat(fd)
     if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
-        os.fchown(fd, found.st_uid, found.st_gid)  # first: it clears bits of the mode
+        # before the mode, because chown clears bits of it
+        os.fchown(fd, found.st_uid, found.st_gid)
     os.fchmod(fd, stat.S_IMODE(found.st_mode))
 
 
 def _has_attributes(parent: int, name: str) -> bool:
-    """Whether a file has attributes that a new one would not have, such as an access list."""
+    """Whether a file has attributes that a new file would lack, such as an access control list."""
     if not hasattr(os, "listxattr"):
         return False
     try:
@@ -287,22 +288,22 @@ def _has_attributes(parent: int, name: str) -> bool:
             name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent
         )
     except OSError:
-        return False  # it may not be read; what it has cannot be known
+        return False  # not readable, so its attributes are unknown
     try:
         return bool(os.listxattr(fd))
     except OSError:
-        return False  # the file system has none
+        return False  # the file system does not support attributes
     finally:
         os.close(fd)
 
 
 def _write_in_place(parent: int, name: str, data: bytes, found: os.stat_result) -> None:
-    """Overwrite a file. Room for what is longer is asked for before anything is overwritten."""
+    """Overwrite a file, after allocating the additional space that it needs."""
     fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     with os.fdopen(fd, "wb", buffering=0) as file:
         now = os.fstat(fd)
         if (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino):
-            raise OSError(errno.EAGAIN, "it was replaced by another file meanwhile")
+            raise OSError(errno.EAGAIN, "the file was replaced in the meantime")
         if len(data) > now.st_size and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(fd, 0, len(data))

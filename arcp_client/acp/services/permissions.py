@@ -1,7 +1,7 @@
-"""Permission policies: decide which of the offered options answers a permission request.
+"""Permission policies: select the answer to a permission request from the offered options.
 
-A policy is any function of a `PermissionRequest`, async or not. It answers with one of the options
-or its id, with True to allow it once, with False to reject it, or with None for "cancelled".
+A policy is a sync or async function that takes a `PermissionRequest`. It returns one of the options
+or its id, True to allow once, False to reject, or None for "cancelled".
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _REJECT = ("reject_once", "reject_always")
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """A permission that the agent asks for. The handlers of earlier updates have ended.
+    """A permission that the agent requests. The handlers of earlier updates have ended.
 
     Attributes:
         session: the session of the request; None if this client does not know it.
         session_id: the id of that session.
-        tool_call: the tool call in question, with all its updates applied.
+        tool_call: the tool call, with all its updates applied.
         options: the possible answers.
     """
 
@@ -39,7 +39,7 @@ class PermissionRequest:
     options: tuple[schema.PermissionOption, ...]
 
     def option(self, *kinds: str) -> schema.PermissionOption | None:
-        """The first option of the first of these kinds that there is, such as ``allow_once``."""
+        """Return the option of the first available kind, such as ``allow_once``."""
         for kind in kinds:
             for option in self.options:
                 if option.kind == kind:
@@ -51,7 +51,7 @@ Policy: TypeAlias = "Callable[[PermissionRequest], Answer | Awaitable[Answer]]"
 
 
 def deny(request: PermissionRequest) -> Answer:
-    """Reject everything. The default policy of a client."""
+    """Reject every request. The default policy of a client."""
     return False
 
 
@@ -61,12 +61,12 @@ def allow_list(
     tools: Collection[str] = (),
     otherwise: Policy = deny,
 ) -> Policy:
-    """A policy that allows some tool calls, each time anew, and leaves the rest to another policy.
+    """Make a policy that allows some tool calls once, and leaves the others to another policy.
 
     Args:
         kinds: kinds of tools, such as ``read`` and ``search``, as the agent names them.
-        tools: names of tools, where the agent gives them (``ToolCall.name``).
-        otherwise: the policy for everything else: `deny`, or a function that asks the user.
+        tools: names of tools, if the agent sends them (``ToolCall.name``).
+        otherwise: the policy for all other calls: `deny`, or a function that asks the user.
     """
 
     def policy(request: PermissionRequest) -> Answer | Awaitable[Answer]:
@@ -80,16 +80,16 @@ def allow_list(
 
 
 async def decide(policy: Policy, request: PermissionRequest) -> schema.RequestPermissionResponse:
-    """Ask a policy, and convert its answer to a response of the protocol.
+    """Call a policy, and convert its answer to a response of the protocol.
 
     Raises:
-        ValueError: its answer is not an option of the request.
+        ValueError: the answer is not an option of the request.
     """
     answer = policy(request)
     if inspect.isawaitable(answer):
         answer = await answer
     if isinstance(answer, bool):
-        # What would allow for ever is no answer to "may it?" that was meant once.
+        # True means "allow once", so it never selects an option that allows permanently.
         answer = request.option(*(_ALLOW[:1] if answer else _REJECT))
     if answer is None:
         return schema.RequestPermissionResponse(outcome=schema.RequestPermissionOutcomeCancelled())

@@ -1,6 +1,6 @@
 """Routes the agent's requests to the client's files, terminals, permission policy and elicitation.
 
-One table decides both what is served and which capabilities the client declares.
+One table determines both the served methods and the capabilities that the client declares.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Elicit: TypeAlias = Callable[
 ]
 
 
-_COPIES = 4  # of an answer, while it becomes a line: bytes, text, JSON, and the line in the pipe
-_LARGE = 1024 * 1024  # bytes of an answer by a service that does not say how large they get
+_COPIES = 4  # copies of an answer while it is sent: bytes, text, JSON, and the line in the pipe
+_LARGE = 1024 * 1024  # bytes of an answer, for services without max_bytes
 
 _MODES: dict[str, Any] = {
     "form": schema.CreateElicitationRequestForm,
@@ -68,7 +68,7 @@ class Services:
         self._elicit = elicit
 
     def routes(self) -> dict[str, Route]:
-        """The served methods and their routes."""
+        """Return the served methods and their routes."""
         routes = {
             "session/request_permission": Route(self._permission, schema.RequestPermissionRequest)
         }
@@ -181,7 +181,7 @@ def _weight(service: object) -> int:
 def capabilities(
     routes: dict[str, Route], extra: schema.ClientCapabilities | None
 ) -> schema.ClientCapabilities:
-    """The capabilities that the client declares: what it serves, and what the caller adds."""
+    """Return the capabilities to declare: the served methods, and the caller's additions."""
     elicit = "elicitation/create" in routes
     own: dict[str, Any] = {
         "fs": schema.FileSystemCapabilities(

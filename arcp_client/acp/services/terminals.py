@@ -19,35 +19,35 @@ from arcp_client.acp.errors import INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, R
 __all__ = ["LocalTerminals", "Terminals"]
 
 _MIB = 1024 * 1024
-_LAST_WORDS = 0.5  # for output that is in the pipe when the process has ended
+_LAST_WORDS = 0.5  # seconds for output left in the pipe after the process has ended
 
 
 @runtime_checkable
 class Terminals(Protocol):
-    """The interface of what serves ``terminal/*``. Raise `Refusal` to refuse.
+    """The interface of services for ``terminal/*``. Methods raise `Refusal` to refuse.
 
-    If it has an attribute ``max_bytes``, no output that it returns is larger; see `FileSystem`.
+    The attribute ``max_bytes``, if present, bounds the returned output; see `FileSystem`.
     """
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
-        """Start a command; the terminal's id."""
+        """Start a command; return the terminal's id."""
 
     async def output(self, session_id: str, terminal_id: str) -> schema.TerminalOutputResponse:
-        """What it has written so far."""
+        """Return the command's output so far."""
 
     async def wait_for_exit(
         self, session_id: str, terminal_id: str
     ) -> schema.WaitForTerminalExitResponse:
-        """Wait for its end."""
+        """Wait for the command's end."""
 
     async def kill(self, session_id: str, terminal_id: str) -> None:
         """End the command; its output can still be read."""
 
     async def release(self, session_id: str, terminal_id: str) -> None:
-        """End the command and forget the terminal."""
+        """End the command and remove the terminal."""
 
     async def close(self) -> None:
-        """End and forget all."""
+        """End all commands and remove all terminals."""
 
 
 class _Terminal(asyncio.Protocol):
@@ -65,7 +65,7 @@ class _Terminal(asyncio.Protocol):
             self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Keep the end of the output, cut where a character begins."""
+        """Append output, keeping only its end, cut at a character boundary."""
         self.kept += data
         if len(self.kept) <= self.limit:
             return
@@ -76,7 +76,7 @@ class _Terminal(asyncio.Protocol):
         del self.kept[:start]
 
     def status(self) -> schema.TerminalExitStatus | None:
-        """How it ended, if it has."""
+        """The exit status, if the command has ended."""
         code = self.process.returncode
         if code is None or not self.ended.is_set():
             return None
@@ -85,7 +85,7 @@ class _Terminal(asyncio.Protocol):
         return schema.TerminalExitStatus(exit_code=code)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command and all it started."""
+        """Send a signal to the command's process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
@@ -98,18 +98,20 @@ def _signal_name(number: int) -> str:
 
 
 class LocalTerminals:
-    """Runs the agent's commands here, each in a process group of its own, without a shell.
+    """Runs the agent's commands locally, each in its own process group, without a shell.
 
-    Standard output and error are one stream; beyond the limit, its end is kept. A terminal ends
-    when its command ends, even if child processes live on. Releasing it ends those that are still
-    in its process group; a process that has left the group (``setsid``, a daemon) lives on.
+    Standard output and error are one stream; beyond the limit, only its end is kept. A terminal
+    ends when its command ends, even if child processes keep running. Releasing it ends the
+    remaining processes of its group; a process that has left the group (``setsid``, a daemon) keeps
+    running.
 
     Args:
-        limit: bytes of output that are kept, unless the agent asks for less.
-        max_open: terminals that may be open at a time, those that are being started included.
-        env: the environment of the commands, to which the agent adds; None inherits this process's.
-        shell: what runs a command that comes without arguments, such as ``("sh", "-c")``; nothing
-            by default, since some agents put a whole command line where a program belongs.
+        limit: bytes of output that are kept, unless the agent requests fewer.
+        max_open: maximum number of open terminals, including those being started.
+        env: the environment of the commands, which the agent can extend; None inherits this
+            process's.
+        shell: runs commands without arguments, such as ``("sh", "-c")``, for agents that send a
+            whole command line as the program. None by default.
         grace: seconds from SIGTERM to SIGKILL.
     """
 
@@ -140,38 +142,39 @@ class LocalTerminals:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes of output of one command that are kept."""
+        """Bytes of output kept for one command."""
         return self._limit
 
     async def create(self, request: schema.CreateTerminalRequest) -> str:
         """Start a command.
 
         Raises:
-            Refusal: it cannot be started, its directory is not absolute, or too many are open.
+            Refusal: the command cannot be started, its directory is not absolute, or too many
+                terminals are open.
         """
         return await self.start(request)
 
     def environment(self, request: schema.CreateTerminalRequest) -> dict[str, str]:
-        """The environment that a command gets."""
+        """Return the environment of a command."""
         base = os.environ if self._env is None else self._env
         return {**base, **{one.name: one.value for one in request.env}}
 
     async def start(
         self, request: schema.CreateTerminalRequest, *, program: str | None = None
     ) -> str:
-        """For subclasses: start a command.
+        """Hook for subclasses: start a command.
 
         Args:
-            request: what the agent asks for.
-            program: the file to run; None looks it up as a shell would.
+            request: the agent's request.
+            program: the file to run; None searches ``PATH``.
 
         Raises:
-            Refusal: as `create`.
+            Refusal: like `create`.
         """
         if len(self._open) + self._starting >= self._max_open:
             raise Refusal("too many terminals are open", number=INVALID_REQUEST)
         if request.cwd is not None and not PurePath(request.cwd).is_absolute():
-            raise Refusal(f"{request.cwd!r} is no absolute path", number=INVALID_PARAMS)
+            raise Refusal(f"{request.cwd!r} is not an absolute path", number=INVALID_PARAMS)
         self._starting += 1
         try:
             process, output = await self._spawn(request, program)
@@ -192,7 +195,8 @@ class LocalTerminals:
         argv = [request.command, *request.args]
         if self._shell is not None and not request.args:
             argv = [*self._shell, request.command]
-        # A pipe of our own: one that a child left behind holds open can be closed at this end.
+        # A separate pipe: this end can be closed although a surviving child process holds the
+        # other.
         ours, theirs = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -217,7 +221,7 @@ class LocalTerminals:
         return process, ours
 
     async def output(self, session_id: str, terminal_id: str) -> schema.TerminalOutputResponse:
-        """What the command has written so far, and how it ended if it has."""
+        """Return the output so far, and the exit status if the command has ended."""
         terminal = self._find(session_id, terminal_id)
         return schema.TerminalOutputResponse(
             output=terminal.kept.decode(errors="replace"),
@@ -228,7 +232,7 @@ class LocalTerminals:
     async def wait_for_exit(
         self, session_id: str, terminal_id: str
     ) -> schema.WaitForTerminalExitResponse:
-        """Wait for the command's end; a kill and a release end the wait."""
+        """Wait for the command's end, also by a kill or a release."""
         terminal = self._find(session_id, terminal_id)
         await terminal.ended.wait()
         status = terminal.status() or schema.TerminalExitStatus()
@@ -239,14 +243,14 @@ class LocalTerminals:
         await self._end(self._find(session_id, terminal_id))
 
     async def release(self, session_id: str, terminal_id: str) -> None:
-        """End the command, with all it left behind, and forget the terminal."""
+        """End the command and its process group, and remove the terminal."""
         terminal = self._find(session_id, terminal_id)
         del self._open[terminal_id]
         await self._end(terminal)
         terminal.signal(signal.SIGKILL)
 
     async def close(self) -> None:
-        """End all commands and forget their terminals."""
+        """End all commands and remove all terminals."""
         terminals, self._open = list(self._open.values()), {}
         for terminal in terminals:
             terminal.signal(signal.SIGKILL)
@@ -257,7 +261,7 @@ class LocalTerminals:
     def _find(self, session_id: str, terminal_id: str) -> _Terminal:
         terminal = self._open.get(terminal_id)
         if terminal is None or terminal.session_id != session_id:
-            raise Refusal(f"there is no terminal {terminal_id!r}", number=NOT_FOUND)
+            raise Refusal(f"the terminal {terminal_id!r} does not exist", number=NOT_FOUND)
         return terminal
 
     async def _end(self, terminal: _Terminal) -> None:
@@ -275,7 +279,7 @@ class LocalTerminals:
         output, _ = await loop.connect_read_pipe(lambda: terminal, os.fdopen(fd, "rb", buffering=0))
         try:
             await terminal.process.wait()
-            # A child that was left behind may hold the pipe for ever.
+            # A surviving child process may hold the pipe open forever.
             await asyncio.wait({terminal.closed}, timeout=_LAST_WORDS)
         finally:
             output.close()

@@ -155,7 +155,7 @@ async def test_a_call_says_which_argument_is_wrong(cls: Any, call: str, name: st
                     await done
             assert type(caught.value) in (TypeError, ValueError), (value, caught.value)
             said = str(caught.value)
-            assert name in said or (name == "kinds" and "class of updates" in said), said
+            assert name in said or (name == "kinds" and "update class" in said), said
         await client.notify("x/last", {})
         assert (await agent.next())["method"] == "x/last"
         assert len(agent.seen) == sent + 1

@@ -282,13 +282,13 @@ async def test_files_and_terminals_are_as_far_as_the_lease_goes(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("input", "why"),
     [
-        (5, "the input is a prompt"),
-        ({}, "the input is a prompt"),
+        (5, "the input must be a prompt"),
+        ({}, "the input must be a prompt"),
         ({"prompt": []}, "text or content blocks"),
         ({"prompt": [{"type": "text"}], "x": 1}, ""),
-        ({"prompt": "x", "session": 5}, "input.session is a string"),
-        ({"prompt": "x", "cwd": "/etc"}, "there is no directory '/etc' here"),
-        ({"prompt": "x", "cwd": "../.."}, "there is no directory"),
+        ({"prompt": "x", "session": 5}, "input.session must be a string"),
+        ({"prompt": "x", "cwd": "/etc"}, "cwd '/etc' is not a directory under"),
+        ({"prompt": "x", "cwd": "../.."}, "is not a directory under"),
     ],
 )
 async def test_input_that_is_none_is_refused_before_anything_starts(
@@ -319,7 +319,11 @@ async def test_how_jobs_fail() -> None:
     async def dies(agent: Served) -> None:
         await agent.far.close()
 
-    for turn, why in [(refuses, "refused"), (errs, "Authentication required"), (dies, "has gone")]:
+    for turn, why in [
+        (refuses, "refused"),
+        (errs, "Authentication required"),
+        (dies, "the agent exited"),
+    ]:
         async with hosted(turn) as (client, _):
             job = await client.submit("acp", "x")
             with pytest.raises(JobFailed, match=why):

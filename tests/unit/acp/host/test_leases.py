@@ -98,7 +98,7 @@ async def test_the_agent_sets_nothing_that_decides_what_is_run(path: Path, name:
     """Rule A8."""
     env = [{"name": name, "value": f"{path}/elsewhere"}]
     said = await ran(path, ["*"], {"command": "git", "env": env})
-    assert said == f"{name} may not be set here: it decides what is run"
+    assert said == f"{name} must not be set here: it selects the executed code"
 
 
 @pytest.mark.parametrize("name", ["WORD", "GIT_AUTHOR_NAME", "PYTHONUNBUFFERED", "LANG"])
@@ -126,7 +126,7 @@ async def test_what_is_relative_in_path_is_passed_over(path: Path, entry: str) -
 
 @pytest.mark.parametrize("command", ["none", "/no/such", "", "/", ".", "a\0b", "/bin/a\0b"])
 async def test_what_is_no_program_is_refused(path: Path, command: str) -> None:
-    assert "there is no program" in await ran(path, ["*"], {"command": command})
+    assert "is not a program" in await ran(path, ["*"], {"command": command})
 
 
 ASKS = """

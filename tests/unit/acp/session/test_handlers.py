@@ -92,7 +92,7 @@ async def test_what_can_be_registered() -> None:
             session.on(lambda _: None)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="name the kinds"):
             session.subscribe(lambda _: None)
-        with pytest.raises(TypeError, match="not a class of updates"):
+        with pytest.raises(TypeError, match="not an update class"):
             session.on(int)  # type: ignore[type-var]
         with pytest.raises(TypeError, match="a function"):
             session.subscribe(5, updates.Plan)  # type: ignore[arg-type]
@@ -246,7 +246,7 @@ async def test_many_close_at_once() -> None:
 
 async def test_a_client_connects_once_and_first() -> None:
     async with connected() as (_, client):
-        with pytest.raises(LocalProtocolError, match="was connected before"):
+        with pytest.raises(LocalProtocolError, match="was already connected"):
             await client.connect()
     from arcp_client.acp import AcpClient
 
