@@ -22,7 +22,7 @@ D = TypeVar("D", bound=Update)
 
 
 class UpdateRegistration:
-    """One handler's registration; ``dispose`` ends it.
+    """The registration of one handler; ``dispose`` ends it.
 
     Attributes:
         handler: the function.

@@ -68,9 +68,9 @@ class AcpClient(Listening):
     RemoteProtocolError. If the agent exits, every pending call raises LinkLost at once, with the
     exit code and the end of the agent's standard error.
 
-    The agent leads a process group. Closing ends it and everything in that group; a process that
-    has left the group (``setsid``, a daemon, a container) lives on. Where there are no process
-    groups (Windows), only the agent itself is ended. A client that is dropped without having been
+    The agent leads a process group. Closing ends all processes in the group; a process that has
+    left the group (``setsid``, a daemon, a container) keeps running. Without process groups
+    (Windows), closing ends only the agent itself. A client that is dropped without having been
     closed is reported with a ResourceWarning, and its agent is killed (D20).
 
     Args:

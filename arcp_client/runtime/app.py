@@ -61,11 +61,11 @@ class Runtime:
     resume and as a subscriber (§8.3). *Lifetime*: the runtime owns its jobs; a dropped, closed or
     silent connection does not end them (§6.4, §6.7).
 
-    A ``Client`` in the same process takes the runtime itself as its target. It needs no ``async
-    with`` for that; a runtime without connections and running jobs owns no task and no socket.
-    It lives in the event loop that uses it first: what another one asks is refused. A runtime that
-    is dropped without `close` while it has open jobs, or an event log in a file, is reported with
-    a ResourceWarning and closed (D20).
+    A ``Client`` in the same process takes the runtime itself as its target. This needs no ``async
+    with``: a runtime without connections and running jobs owns no task and no socket. The runtime
+    belongs to the first event loop that uses it; calls from other loops are refused. A runtime that
+    is dropped without `close` while it has open jobs, or an event log in a file, is reported with a
+    ResourceWarning and closed (D20).
 
     Args:
         name: the runtime's name in the welcome.

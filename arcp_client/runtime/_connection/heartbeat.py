@@ -21,8 +21,8 @@ class TimedHeartbeat(Heartbeat):
 
     Args:
         interval: seconds.
-        ping: called when either side has been silent for an interval.
-        lost: called once, when nothing was heard for two.
+        ping: called when either side was silent for an interval.
+        lost: called once, when the peer was silent for two intervals.
     """
 
     def __init__(
