@@ -1,4 +1,4 @@
-"""A dashboard on real sockets, and what a browser does with its streams."""
+"""A dashboard on real sockets, and a browser that reads its streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that a dashboard shows of a job holds a secret that is known or looks like one."""
+"""The dashboard masks known secrets, and values that look like secrets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def everything(served: Site, job_id: str) -> str:
     return "\n".join(shown)
 
 
-async def test_what_looks_like_a_secret_is_masked(client: Client, other: Client) -> None:
+async def test_values_that_look_like_secrets_are_masked(client: Client, other: Client) -> None:
     job = await other.submit("emit", BODIES)
     async with site(client, secrets=[TOKEN]) as served:
         shown = await everything(served, job.id)

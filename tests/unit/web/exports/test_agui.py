@@ -1,4 +1,4 @@
-"""A run of AG-UI keeps AG-UI's rules, whatever the job does, and says what the job did."""
+"""A run follows the rules of AG-UI for any job, and has all events of the job."""
 
 from __future__ import annotations
 
@@ -161,16 +161,16 @@ def run_of(given: list[ArcpEvent], *, lost: bool = False) -> list[BaseEvent]:
 
 
 @given(st.lists(GIVEN, max_size=30))
-def test_a_run_keeps_the_rules_whatever_happens(given: list[ArcpEvent]) -> None:
+def test_a_run_follows_the_rules_of_ag_ui_for_any_events(given: list[ArcpEvent]) -> None:
     verify(run_of(given), over=any(event.terminal for event in given))
 
 
 @given(st.lists(GIVEN, max_size=30))
-def test_a_run_that_breaks_off_keeps_them_too(given: list[ArcpEvent]) -> None:
+def test_a_run_that_is_cut_off_follows_them_too(given: list[ArcpEvent]) -> None:
     verify(run_of(given, lost=True))
 
 
-def test_many_calls_are_forgotten_with_an_answer() -> None:
+def test_calls_beyond_the_limit_get_a_result() -> None:
     calls: list[ArcpEvent] = [events.ToolCall(tool="t", call_id=f"{n}") for n in range(1500)]
     run = run_of([*calls, events.Completed()])
     verify(run)
@@ -187,7 +187,7 @@ async def collected(job: Any) -> list[BaseEvent]:
         return [event async for event in ag_ui(job)]
 
 
-async def test_what_an_agent_does_is_told_in_its_order(client: Client) -> None:
+async def test_the_events_of_a_run_have_the_order_of_the_job(client: Client) -> None:
     job = await client.submit(
         "emit",
         [
@@ -255,7 +255,7 @@ async def test_a_failure_is_an_error_and_a_cancel_is_an_outcome(
     assert run[-1].outcome.type == "cancelled"  # type: ignore[attr-defined]
 
 
-async def test_a_client_that_is_closed_is_an_error_not_a_quiet_end(url: str, gates: Gates) -> None:
+async def test_closing_the_client_ends_the_run_with_an_error(url: str, gates: Gates) -> None:
     async with Client(url, token="t") as client:
         job = await client.submit("gated", "never")
         told: list[BaseEvent] = []
@@ -291,7 +291,7 @@ async def test_secrets_are_masked(client: Client) -> None:
     assert shown.count("\n\n") == len(run)
 
 
-async def test_half_a_character_breaks_nothing() -> None:
+async def test_a_lone_surrogate_is_replaced() -> None:
     masked = _masked(events.Log(message="a \ud800 b", level="info"), Scrubber())
     [start, content, end] = list(Run("t", "r").apply(*masked))
     assert content.delta == "a ? b"  # type: ignore[attr-defined]
@@ -317,7 +317,7 @@ def test_without_the_extra_there_is_an_instruction(missing: str) -> None:
     assert "pip install 'arcp-client[ag-ui]'" in done.stdout
 
 
-async def test_a_status_without_a_new_credential_costs_no_new_scrubber(
+async def test_a_status_without_a_new_credential_makes_no_new_scrubber(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[Scrubber] = []

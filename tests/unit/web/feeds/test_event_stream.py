@@ -1,4 +1,4 @@
-"""A stream by itself: it shows that it is alive, and does not wait for ever for a reader."""
+"""A stream shows that it is alive, and does not wait without a limit for its reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arcp_client.web._feeds.job_feed import JobFeed
 from tests.unit.web.kit import SOON, Gates, Parser, Site, site
 
 
-async def test_a_quiet_stream_has_a_comment_now_and_then(
+async def test_an_idle_stream_sends_a_comment_at_intervals(
     dashboard: Site, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arcp_client.web._feeds.event_stream._KEEPALIVE", 0.0)
@@ -34,7 +34,7 @@ async def test_a_quiet_stream_has_a_comment_now_and_then(
     await job.result()
 
 
-async def test_a_reader_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arcp_client.web._feeds.event_stream._WRITE_TIMEOUT", 0.05)
     ended: asyncio.Future[type[BaseException]] = asyncio.get_running_loop().create_future()
 
@@ -61,7 +61,7 @@ async def test_a_reader_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.Mon
                     await asyncio.sleep(0)
 
 
-async def test_a_reader_that_hangs_up_ends_its_stream_alone(
+async def test_a_reader_that_disconnects_ends_its_own_stream_only(
     dashboard: Site, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("say", {"lines": 40, "gate": "half"})
@@ -85,7 +85,7 @@ async def test_a_stream_is_bytes_that_no_browser_misreads() -> None:
     ["half a \ud800 character", 10**40, float("nan"), float("inf"), {"a": [1e999]}],
     ids=repr,
 )
-async def test_what_json_can_hardly_hold_is_shown_all_the_same(
+async def test_values_that_json_cannot_represent_are_shown(
     dashboard: Site, client: Client, value: Any
 ) -> None:
     job = await client.submit("echo", 1)
@@ -112,7 +112,7 @@ async def test_what_json_can_hardly_hold_is_shown_all_the_same(
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
-async def test_old_clients_are_streamed_to_as_well(
+async def test_clients_of_http_1_0_are_streamed_to_as_well(
     dashboard: Site, other: Client, version: str
 ) -> None:
     job = await other.submit("echo", 1)
@@ -129,7 +129,7 @@ async def test_old_clients_are_streamed_to_as_well(
 
 
 @pytest.mark.parametrize("depth", [*range(950, 1010, 5), 100_000])
-async def test_no_depth_of_an_event_ends_a_feed(other: Client, depth: int) -> None:
+async def test_a_deeply_nested_event_does_not_end_a_feed(other: Client, depth: int) -> None:
     job = await other.submit("echo", 1)
     await job.result()
     args: list[object] = []
@@ -144,7 +144,7 @@ async def test_no_depth_of_an_event_ends_a_feed(other: Client, depth: int) -> No
     feed.close()
 
 
-async def test_whoever_looks_learns_that_a_feed_has_failed(
+async def test_pages_show_that_a_feed_has_failed(
     dashboard: Site,
     other: Client,
     monkeypatch: pytest.MonkeyPatch,

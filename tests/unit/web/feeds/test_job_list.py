@@ -1,4 +1,4 @@
-"""The table of jobs: what the runtime lists, what somebody looks at, and what changed of it."""
+"""The job list combines the runtime's listing with the events of jobs, and numbers its changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arcp_client.web._feeds.job_list._LIST_SHARE", 0)
 
 
-async def test_a_row_says_where_a_job_stands(client: Client, job_list: JobList) -> None:
+async def test_a_row_shows_the_state_of_a_job(client: Client, job_list: JobList) -> None:
     job = await client.submit("echo", 1)
     await job.result()
     await job_list.refresh()
@@ -42,7 +42,7 @@ async def test_a_row_says_where_a_job_stands(client: Client, job_list: JobList) 
     await job_list.close()
 
 
-async def test_nothing_that_stayed_as_it_was_is_told_again(
+async def test_unchanged_rows_are_not_sent_again(
     client: Client, other: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once(monkeypatch)
@@ -56,7 +56,7 @@ async def test_nothing_that_stayed_as_it_was_is_told_again(
     await job_list.close()
 
 
-async def test_many_who_ask_at_once_ask_the_runtime_once(
+async def test_many_simultaneous_refreshes_cause_one_listing(
     client: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
@@ -73,7 +73,7 @@ async def test_many_who_ask_at_once_ask_the_runtime_once(
     await job_list.close()
 
 
-async def test_more_jobs_than_the_table_takes_are_said(
+async def test_a_job_list_with_too_many_jobs_is_truncated_and_says_so(
     client: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arcp_client.web._feeds.job_list._ROWS", 3)
@@ -85,7 +85,7 @@ async def test_more_jobs_than_the_table_takes_are_said(
     await job_list.close()
 
 
-async def test_a_runtime_that_lists_nothing_has_the_jobs_of_this_session(gates: Gates) -> None:
+async def test_without_a_listing_the_jobs_of_this_session_are_shown(gates: Gates) -> None:
     async with Runtime() as runtime:
         agents(runtime, gates)
         without = ["ack", "heartbeat", "subscribe", "progress", "result_chunk"]
@@ -104,7 +104,7 @@ async def test_a_runtime_that_lists_nothing_has_the_jobs_of_this_session(gates: 
                     break
 
 
-async def test_a_job_that_the_runtime_has_forgotten_is_gone(
+async def test_a_job_that_the_runtime_has_dropped_is_removed_from_the_list(
     client: Client, other: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once(monkeypatch)
@@ -129,7 +129,7 @@ async def test_a_job_that_the_runtime_has_forgotten_is_gone(
     await job_list.close()
 
 
-async def test_a_listing_that_fails_leaves_the_table_as_it_was(
+async def test_a_listing_that_fails_leaves_the_job_list_unchanged(
     client: Client, other: Client, job_list: JobList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once(monkeypatch)
@@ -146,7 +146,7 @@ async def test_a_listing_that_fails_leaves_the_table_as_it_was(
     await job_list.close()
 
 
-async def test_nobody_looks_and_nobody_asks(client: Client, job_list: JobList) -> None:
+async def test_without_viewers_the_runtime_is_not_asked(client: Client, job_list: JobList) -> None:
     with job_list.viewing():
         async with asyncio.timeout(SOON):
             while job_list._refreshed < 0:
@@ -162,7 +162,7 @@ async def test_nobody_looks_and_nobody_asks(client: Client, job_list: JobList) -
     ("held", "seen", "shown"),
     [("running", None, "lost"), ("running", "running", "lost"), ("running", "error", "error")],
 )
-def test_w2_a_job_that_the_listing_has_lost_is_lost_unless_its_end_was_seen(
+def test_w2_an_unlisted_job_is_lost_unless_its_end_is_known(
     held: str, seen: str | None, shown: str
 ) -> None:
     projection = JobProjection("job_1", status=seen) if seen is not None else None
@@ -186,7 +186,7 @@ def handle(status: str) -> Any:
         ("error", "running", "running", "error"),
     ],
 )
-def test_whoever_knows_of_the_end_knows_best(
+def test_a_final_status_wins_over_other_statuses(
     listed: str | None, held: str | None, seen: str | None, shown: str
 ) -> None:
     projection = JobProjection("job_1", status=seen) if seen is not None else None
@@ -214,7 +214,7 @@ class TestFollowing:
             while not true():
                 await asyncio.sleep(0.01)
 
-    async def test_no_more_jobs_are_followed_than_there_is_room_for(
+    async def test_jobs_are_followed_as_long_as_there_is_room(
         self, client: Client, other: Client, gates: Gates
     ) -> None:
         for _ in range(30):
@@ -231,7 +231,7 @@ class TestFollowing:
         await job_list.close()
         await feeds.close()
 
-    async def test_all_ended_jobs_are_told_of_a_few_at_a_time(
+    async def test_all_ended_jobs_are_looked_up_a_few_at_a_time(
         self, client: Client, other: Client
     ) -> None:
         for _ in range(12):
@@ -253,7 +253,7 @@ class TestFollowing:
         await job_list.close()
         await feeds.close()
 
-    async def test_a_job_that_the_runtime_refuses_is_asked_for_once(
+    async def test_a_job_that_the_runtime_refuses_is_requested_once(
         self, client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         at_once(monkeypatch)

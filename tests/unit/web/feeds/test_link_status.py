@@ -1,4 +1,4 @@
-"""What happens to the link is told to every page, and no page loses anything by it."""
+"""Every page shows the state of the link, and misses no event when the link is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def proxy(url: str) -> AsyncIterator[FaultyProxy]:
         yield proxy
 
 
-async def test_a_cut_is_told_and_mended_without_a_hole(
+async def test_pages_show_a_lost_link_and_miss_no_event(
     proxy: FaultyProxy, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("say", {"lines": 200, "gate": "half"})
@@ -60,7 +60,7 @@ async def test_a_cut_is_told_and_mended_without_a_hole(
     assert timeline.links[-1]["gap"] is None
 
 
-async def test_counters_are_told_while_nothing_else_happens(
+async def test_counters_are_sent_while_no_event_arrives(
     client: Client, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("say", {"lines": 20, "gate": "half"})
@@ -76,7 +76,7 @@ async def test_counters_are_told_while_nothing_else_happens(
         await job.result()
 
 
-async def test_a_runtime_that_was_restarted_is_survived_and_what_nobody_knows_is_a_gap(
+async def test_after_a_restart_of_the_runtime_lost_events_appear_as_a_gap(
     gates: Gates, door: object
 ) -> None:
     first = Runtime(name="first")
@@ -121,7 +121,7 @@ async def second_job(client: Client) -> str:
     return (await client.submit("echo", 1)).id
 
 
-async def test_when_the_client_is_closed_pages_stay_and_say_so(
+async def test_pages_stay_open_and_show_that_the_client_is_closed(
     client: Client, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("gated", "one")

@@ -1,4 +1,4 @@
-"""Any number of pages share one session; a page that does not read is nobody else's trouble."""
+"""All pages share one session, and a page that does not read affects no other page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_pages_that_open_at_once_share_one_subscription(
     assert client.stats().received == 51  # and the runtime told it once
 
 
-async def test_a_page_that_does_not_read_delays_nobody_and_is_told_what_it_missed(
+async def test_a_page_that_does_not_read_delays_no_other_page_and_learns_what_it_missed(
     client: Client, other: Client, gates: Gates
 ) -> None:
     """It holds a position, not a queue: what it is behind is bounded by what the feed keeps."""
@@ -100,7 +100,7 @@ def _chunk(data: bytes) -> tuple[bytes, bytes] | None:
     return rest[:size], rest[size + 2 :]
 
 
-async def test_the_table_has_every_job_and_tells_of_changes(
+async def test_the_job_list_has_every_job_and_its_changes(
     dashboard: Site, other: Client, gates: Gates
 ) -> None:
     first = await other.submit("gated", "one")
@@ -127,7 +127,7 @@ async def test_the_table_has_every_job_and_tells_of_changes(
     assert agents == {first.id: ("gated", None), second.id: ("echo", "1.0.0")}
 
 
-async def test_a_job_that_is_looked_at_is_up_to_date_in_the_table_at_once(
+async def test_the_row_of_a_viewed_job_changes_with_its_events(
     dashboard: Site, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("gated", "one")
@@ -140,7 +140,7 @@ async def test_a_job_that_is_looked_at_is_up_to_date_in_the_table_at_once(
     await looking
 
 
-async def test_a_viewer_of_the_table_who_is_too_late_is_told_the_whole_of_it(
+async def test_a_page_that_is_too_far_behind_receives_the_whole_job_list(
     dashboard: Site, client: Client
 ) -> None:
     job_list = JobList(client, lambda _: None, Scrubber())

@@ -1,4 +1,4 @@
-"""Many changes, few wake-ups, and none that gets lost."""
+"""Many changes cause few wake-ups, and no change is missed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from arcp_client.testing import VirtualClock
 from arcp_client.web._feeds.signals import SharedFrame, Signal
 
 
-async def test_the_first_change_is_told_at_once_and_others_together(clock: VirtualClock) -> None:
+async def test_the_first_change_wakes_at_once_and_later_ones_together(clock: VirtualClock) -> None:
     signal, wake = Signal(0.05), asyncio.Event()
     with signal.waking(wake):
         signal.notify()
@@ -23,7 +23,7 @@ async def test_the_first_change_is_told_at_once_and_others_together(clock: Virtu
     assert not signal.has_listeners
 
 
-async def test_a_frame_is_made_once_a_turn_whoever_asks(clock: VirtualClock) -> None:
+async def test_a_frame_is_built_once_for_each_revision(clock: VirtualClock) -> None:
     made = 0
 
     def make() -> bytes:
@@ -42,7 +42,7 @@ async def test_a_frame_is_made_once_a_turn_whoever_asks(clock: VirtualClock) -> 
     shown.close()
 
 
-async def test_when_it_is_closed_no_timer_is_left(clock: VirtualClock) -> None:
+async def test_closing_a_signal_cancels_its_timer(clock: VirtualClock) -> None:
     signal, wake = Signal(0.05), asyncio.Event()
     with signal.waking(wake):
         signal.notify()

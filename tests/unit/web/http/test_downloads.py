@@ -1,4 +1,4 @@
-"""What can be saved: the transcript of a job, and its result."""
+"""The transcript and the result of a job can be saved as files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_transcript_has_every_event_and_is_complete(
     assert (outcome.status, outcome.error) == ("success", None)
 
 
-async def test_a_transcript_of_a_job_that_runs_says_that_it_is_not_over(
+async def test_the_transcript_of_a_running_job_is_marked_as_interrupted(
     dashboard: Site, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("say", {"lines": 10, "gate": "half"})
@@ -61,7 +61,7 @@ async def test_a_transcript_of_a_job_that_runs_says_that_it_is_not_over(
     await job.result()
 
 
-async def test_a_transcript_says_how_a_job_failed(dashboard: Site, other: Client) -> None:
+async def test_a_transcript_has_the_error_of_a_failed_job(dashboard: Site, other: Client) -> None:
     job = await other.submit("fail")
     await followed(dashboard, job.id)
     data, _ = await saved(dashboard, job.id, "transcript")
@@ -116,7 +116,7 @@ async def test_a_transcript_that_was_saved_can_be_played(
     ],
     ids=["json", "text", "null", "markup"],
 )
-async def test_a_result_is_saved_as_what_it_is(
+async def test_a_result_is_saved_with_its_type(
     dashboard: Site, other: Client, value: Any, kind: str, data: bytes
 ) -> None:
     job = await other.submit("echo", value)

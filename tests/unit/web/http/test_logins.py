@@ -1,4 +1,4 @@
-"""Wrong tokens are slow, few at a time, and never slow down those who have the right one."""
+"""Wrong tokens are delayed and limited; right tokens are not delayed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def wrong(logins: Logins) -> Problem:
     return refused.value
 
 
-async def test_wrong_ones_take_ever_longer_up_to_a_bound(
+async def test_delays_of_wrong_tokens_grow_up_to_a_limit(
     logins: Logins, clock: VirtualClock
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -39,7 +39,7 @@ async def test_wrong_ones_take_ever_longer_up_to_a_bound(
     assert took[-1] == pytest.approx(2.0)
 
 
-async def test_a_right_one_does_not_wait(logins: Logins, clock: VirtualClock) -> None:
+async def test_a_right_token_is_not_delayed(logins: Logins, clock: VirtualClock) -> None:
     for _ in range(5):
         await wrong(logins)
     began = asyncio.get_running_loop().time()
@@ -48,16 +48,14 @@ async def test_a_right_one_does_not_wait(logins: Logins, clock: VirtualClock) ->
     assert logins.knows(value)
 
 
-async def test_no_more_than_a_few_are_examined_at_a_time(
-    logins: Logins, clock: VirtualClock
-) -> None:
+async def test_few_wrong_tokens_wait_at_a_time(logins: Logins, clock: VirtualClock) -> None:
     found = await asyncio.gather(*(wrong(logins) for _ in range(20)))
     assert sorted(problem.status for problem in found) == [401] * 8 + [429] * 12
     assert all(p.headers["Retry-After"] for p in found if p.status == 429)
     assert logins.knows(await logins.login(TOKEN))
 
 
-async def test_while_too_many_are_tried_nobody_learns_whether_a_token_is_right(
+async def test_with_too_many_wrong_tokens_no_token_is_checked(
     logins: Logins, clock: VirtualClock
 ) -> None:
     tries = [asyncio.ensure_future(wrong(logins)) for _ in range(8)]
@@ -77,19 +75,19 @@ async def test_a_login_ends_after_its_time(logins: Logins, monkeypatch: pytest.M
     assert not logins.knows(value)
 
 
-async def test_there_is_a_limit_to_the_number_of_logins(logins: Logins) -> None:
+async def test_the_number_of_logins_is_limited(logins: Logins) -> None:
     values = [await logins.login(TOKEN) for _ in range(300)]
     assert not logins.knows(values[0])
     assert logins.knows(values[-1])
     assert sum(map(logins.knows, values)) == 256
 
 
-def test_it_shows_neither_token_nor_values(logins: Logins) -> None:
+def test_the_repr_has_neither_the_token_nor_session_ids(logins: Logins) -> None:
     assert TOKEN not in repr(logins)
     assert TOKEN not in str(vars(logins))
 
 
-async def test_one_who_has_the_right_one_makes_it_no_faster_for_others(
+async def test_a_right_token_does_not_shorten_the_delays_of_others(
     logins: Logins, clock: VirtualClock
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -101,7 +99,9 @@ async def test_one_who_has_the_right_one_makes_it_no_faster_for_others(
     assert loop.time() - began == pytest.approx(2.0)
 
 
-async def test_wrong_ones_are_forgotten_after_a_while(logins: Logins, clock: VirtualClock) -> None:
+async def test_wrong_tokens_are_forgotten_after_a_while(
+    logins: Logins, clock: VirtualClock
+) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await wrong(logins)

@@ -1,4 +1,4 @@
-"""Who is served, and who is not: other machines, other names, other sites, wrong tokens."""
+"""Requests of other machines, host names and sites, and with wrong tokens, are refused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_without_a_token_it_listens_on_the_loopback_only(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "  ", SecretStr("")])
-def test_an_empty_token_is_none(token: str | SecretStr) -> None:
+def test_an_empty_token_is_refused(token: str | SecretStr) -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         serve(Client("ws://127.0.0.1:1/"), "0.0.0.0", token=token)
 
@@ -95,7 +95,7 @@ async def test_with_a_token_other_machines_are_served(client: Client) -> None:
 @pytest.mark.parametrize(
     "header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Proto"]
 )
-async def test_without_a_token_what_a_proxy_passes_on_is_refused(
+async def test_without_a_token_requests_through_a_proxy_are_refused(
     dashboard: Site, header: str
 ) -> None:
     status, body = await dashboard.get("api/overview", **{header: "192.0.2.1"})
@@ -113,7 +113,7 @@ async def test_without_a_token_what_a_proxy_passes_on_is_refused(
         *("localhost@evil.example", "evil.example@localhost", "localhost/", "localhost:80:80"),
     ],
 )
-async def test_a_name_that_was_made_to_point_here_is_refused(dashboard: Site, host: str) -> None:
+async def test_an_unknown_host_name_that_points_here_is_refused(dashboard: Site, host: str) -> None:
     for path in ("", "api/overview", "static/app.js", "api/none"):
         status, body = await dashboard.get(path, Host=host)
         assert status in (400, 403), path
@@ -123,11 +123,11 @@ async def test_a_name_that_was_made_to_point_here_is_refused(dashboard: Site, ho
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:1", "localhost.", "127.0.0.1:9", "[::1]:80", "[::1]"]
 )
-async def test_names_of_this_machine_are_not(dashboard: Site, host: str) -> None:
+async def test_names_of_this_machine_are_not_refused(dashboard: Site, host: str) -> None:
     assert (await dashboard.get("api/overview", Host=host))[0] == 200
 
 
-async def test_names_that_were_allowed_are_not(client: Client) -> None:
+async def test_allowed_names_are_not_refused(client: Client) -> None:
     async with site(client, token=TOKEN, allowed_hosts=["Jobs.example"]) as served:
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         assert (await served.get("api/overview", Host="jobs.example:443", **bearer))[0] == 200
@@ -146,7 +146,7 @@ async def test_names_that_were_allowed_are_not(client: Client) -> None:
     ],
     ids=str,
 )
-async def test_other_sites_can_neither_look_nor_do(
+async def test_other_sites_can_neither_read_nor_change_anything(
     dashboard: Site, headers: dict[str, str]
 ) -> None:
     body = {"agent": "echo", "input": 1, "idempotency_key": "k"}
@@ -162,7 +162,7 @@ async def test_other_sites_can_neither_look_nor_do(
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "https://", "null", "//"])
-async def test_a_malformed_origin_is_another_site(
+async def test_a_malformed_origin_counts_as_another_site(
     dashboard: Site, origin: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, found = await dashboard.post("login", {"token": "x"}, Origin=origin)
@@ -190,12 +190,12 @@ async def test_behind_a_proxy_that_changes_host_the_refusal_names_the_remedy_and
 
 
 @pytest.mark.parametrize("host", ["http://jobs.example", "jobs.example:443", "*"])
-def test_an_allowed_host_is_a_name(client: Client, host: str) -> None:
+def test_an_allowed_host_must_be_a_name(client: Client, host: str) -> None:
     with pytest.raises(ValueError, match="hosts: .* is not a host name such as"):
         serve(client, allowed_hosts=[host])
 
 
-def test_the_former_name_of_allowed_hosts_still_counts_with_a_warning(client: Client) -> None:
+def test_the_former_name_of_allowed_hosts_works_with_a_warning(client: Client) -> None:
     with pytest.warns(DeprecationWarning, match="hosts= is now allowed_hosts="):
         serve(client, hosts=["jobs.example"])
     with (
@@ -245,7 +245,7 @@ async def test_a_body_that_breaks_http_is_refused_without_a_traceback(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-async def test_our_own_page_can(dashboard: Site) -> None:
+async def test_the_dashboards_own_page_can(dashboard: Site) -> None:
     origin = str(dashboard.url("")).rstrip("/")
     own = {"Origin": origin, "Sec-Fetch-Site": "same-origin"}
     body = {"agent": "echo", "input": 1, "idempotency_key": "k"}
@@ -256,7 +256,7 @@ async def test_our_own_page_can(dashboard: Site) -> None:
     "kind",
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""],
 )
-async def test_what_a_form_of_another_site_could_send_is_refused(
+async def test_a_body_that_a_form_of_another_site_could_send_is_refused(
     dashboard: Site, kind: str
 ) -> None:
     body = b'{"agent":"echo","idempotency_key":"k"}'
@@ -267,7 +267,7 @@ async def test_what_a_form_of_another_site_could_send_is_refused(
 # ------------------------------------------------------------------------- the token
 
 
-async def test_the_page_itself_can_be_seen_and_nothing_else(locked: Site) -> None:
+async def test_before_the_login_only_the_page_itself_is_served(locked: Site) -> None:
     async with locked.http.get(locked.url("")) as response:
         assert response.status == 200
     body = {"agent": "echo", "input": 1, "idempotency_key": "k"}
@@ -284,7 +284,7 @@ async def test_the_page_itself_can_be_seen_and_nothing_else(locked: Site) -> Non
         assert (status, found["error"]["code"]) == (401, "LOGIN_REQUIRED")
 
 
-async def test_a_login_gives_a_cookie_that_no_script_sees_and_no_other_site_sends(
+async def test_the_login_cookie_is_hidden_from_scripts_and_not_sent_by_other_sites(
     locked: Site,
 ) -> None:
     url = locked.url("login")
@@ -337,7 +337,7 @@ async def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_only(locked: Site) 
         assert "Secure" in response.headers["Set-Cookie"]
 
 
-async def test_a_cookie_that_was_logged_out_does_not_come_back(locked: Site) -> None:
+async def test_a_cookie_is_invalid_after_the_logout(locked: Site) -> None:
     async with locked.http.post(locked.url("login"), json={"token": TOKEN}) as response:
         cookie = response.headers["Set-Cookie"].partition(";")[0]
     await locked.post("logout", {})
@@ -349,7 +349,7 @@ async def test_a_cookie_that_was_logged_out_does_not_come_back(locked: Site) -> 
     ["", "x", TOKEN, "a" * 4000, "; ;", '"', "%00"],
     ids=["", "x", "t", "l", "s", "q", "c"],
 )
-async def test_a_made_up_cookie_counts_for_nothing(locked: Site, cookie: str) -> None:
+async def test_an_invented_cookie_is_refused(locked: Site, cookie: str) -> None:
     name = f"arcp-client-{locked.server.port}"
     status, found = await locked.get("api/overview", Cookie=f"{name}={cookie}")
     assert (status, found["error"]["code"]) == (401, "LOGIN_REQUIRED")
@@ -374,9 +374,7 @@ async def test_a_wrong_token_is_refused(locked: Site, token: str) -> None:
     assert (status, found["error"]["code"]) == (401, code)
 
 
-async def test_the_token_is_nowhere_to_be_seen(
-    locked: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_token_is_shown_nowhere(locked: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await locked.post("login", {"token": TOKEN})
     await locked.post("login", {"token": f"wrong {TOKEN}"})
@@ -433,7 +431,7 @@ async def answers(served: Site) -> AsyncIterator[aiohttp.ClientResponse]:
         yield response
 
 
-async def test_every_answer_tells_the_browser_to_be_careful(dashboard: Site) -> None:
+async def test_every_response_has_the_security_headers(dashboard: Site) -> None:
     count = 0
     async for response in answers(dashboard):
         count += 1
@@ -463,7 +461,7 @@ async def test_every_answer_tells_the_browser_to_be_careful(dashboard: Site) -> 
         "static/__init__.py",
     ],
 )
-async def test_only_files_of_the_page_are_given(dashboard: Site, path: str) -> None:
+async def test_only_files_of_the_page_are_served(dashboard: Site, path: str) -> None:
     url = f"{dashboard.url('')}{path}"
     async with dashboard.http.get(URL(url, encoded=True)) as response:
         assert response.status == 404
@@ -481,7 +479,7 @@ async def test_nothing_in_the_page_is_inline(dashboard: Site) -> None:
     assert 'src="/' not in page
 
 
-async def test_a_server_of_its_own_has_an_answer_for_any_address(client: Client) -> None:
+async def test_a_separate_server_answers_every_url(client: Client) -> None:
     async with serve(client) as server, aiohttp.ClientSession() as http:
         for path in ("nothing", "favicon.ico", "a/b/c", "index.html", "api"):
             async with http.get(f"{server.url}{path}") as response:
@@ -492,7 +490,7 @@ async def test_a_server_of_its_own_has_an_answer_for_any_address(client: Client)
             assert response.status == 404
 
 
-async def test_a_prefix_moves_all_of_it(client: Client) -> None:
+async def test_a_prefix_moves_all_urls(client: Client) -> None:
     async with site(client, prefix="/jobs/live", token=TOKEN) as served:
         async with served.http.get(served.url("jobs/live"), allow_redirects=False) as response:
             assert (response.status, response.headers["Location"]) == (308, "live/")
@@ -508,7 +506,7 @@ async def test_a_prefix_moves_all_of_it(client: Client) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["jobs", "/", "/jobs/", "/{x}", "//a", "/a b"])
-def test_a_prefix_is_a_path(prefix: str) -> None:
+def test_a_prefix_must_be_a_path(prefix: str) -> None:
     with pytest.raises(ValueError, match="prefix"):
         add_routes(web.Application(), Client("ws://127.0.0.1:1/"), prefix=prefix)
 

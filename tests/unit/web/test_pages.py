@@ -1,4 +1,4 @@
-"""A user's own application: its own pages stream jobs, with and without the dashboard."""
+"""The pages of an application stream jobs, with and without the dashboard."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def own(request: Any, client: Client) -> AsyncIterator[tuple[TestServer, A
         yield server, http
 
 
-async def test_a_page_of_ones_own_follows_a_job_and_comes_back(
+async def test_a_page_of_the_application_follows_a_job_and_reconnects(
     own: tuple[TestServer, aiohttp.ClientSession], client: Client, gates: Gates
 ) -> None:
     server, http = own
@@ -65,7 +65,7 @@ async def test_a_page_of_ones_own_follows_a_job_and_comes_back(
     assert (await other.follow()).numbers == []
 
 
-async def test_other_addresses_of_the_application_stay_its_own(
+async def test_other_urls_of_the_application_are_not_changed(
     own: tuple[TestServer, aiohttp.ClientSession],
 ) -> None:
     server, http = own
@@ -77,7 +77,7 @@ async def test_other_addresses_of_the_application_stay_its_own(
 
 
 @pytest.mark.parametrize("registered", [False, True], ids=["not registered", "registered"])
-async def test_an_open_stream_does_not_hold_the_shutdown(
+async def test_an_open_stream_does_not_delay_the_shutdown(
     client: Client,
     gates: Gates,
     registered: bool,
@@ -117,7 +117,7 @@ async def test_an_open_stream_does_not_hold_the_shutdown(
     gates["half"].set()
 
 
-async def test_streams_of_ones_own_end_with_the_application(
+async def test_streams_of_sse_end_with_the_application(
     own: tuple[TestServer, aiohttp.ClientSession], client: Client, gates: Gates
 ) -> None:
     server, http = own
@@ -134,7 +134,7 @@ async def test_streams_of_ones_own_end_with_the_application(
     await job.result()
 
 
-async def test_two_applications_do_not_share(client: Client) -> None:
+async def test_two_applications_share_no_feeds(client: Client) -> None:
     job = await client.submit("echo", 1)
     await job.result()
     epochs = set()
@@ -147,7 +147,7 @@ async def test_two_applications_do_not_share(client: Client) -> None:
     assert len(epochs) == 2
 
 
-async def test_asking_for_the_headers_alone_streams_nothing(
+async def test_a_head_request_streams_no_events(
     own: tuple[TestServer, aiohttp.ClientSession], client: Client, gates: Gates
 ) -> None:
     server, http = own

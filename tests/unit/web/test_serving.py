@@ -1,4 +1,4 @@
-"""Connections that ask nothing are few and are hung up on; what they send is in no log."""
+"""Connections without a request are limited and closed, and their data is not logged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def ask(stack: AsyncExitStack, server: Server, data: bytes) -> asyncio.Str
 
 
 @pytest.mark.parametrize("limits", [{"total": 3}, {"per_address": 3}], indirect=True, ids=str)
-async def test_there_is_room_for_so_many_and_for_another_when_one_has_gone(
+async def test_connections_are_limited_and_a_closed_one_makes_room(
     client: Client, limits: None
 ) -> None:
     page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -65,7 +65,7 @@ async def test_connections_without_a_request_make_room_for_one_that_asks(
 
 
 @pytest.mark.parametrize("limits", [{"request_timeout": 0.2}], indirect=True, ids=str)
-async def test_a_connection_without_a_request_is_hung_up_on(client: Client, limits: None) -> None:
+async def test_a_connection_without_a_request_is_closed(client: Client, limits: None) -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
         asked = await ask(stack, server, STREAM)
         assert await asked.readuntil(b"event: overview\n")
@@ -85,7 +85,7 @@ async def test_a_connection_without_a_request_is_hung_up_on(client: Client, limi
         b"GET /" + b"secret" * 5000 + b" HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused_and_in_no_log(
+async def test_a_malformed_request_is_refused_and_not_logged(
     client: Client, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -95,7 +95,9 @@ async def test_what_is_no_request_is_refused_and_in_no_log(
     assert "cret" not in caplog.text
 
 
-async def test_what_fails_here_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_of_the_server_are_logged(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serve(client):
         logging.getLogger("arcp_client.web.http").error("it failed", exc_info=ValueError("here"))
     assert "ValueError: here" in caplog.text

@@ -1,4 +1,4 @@
-"""A page that is cut off, hidden or slow has every event once and in order, or is told why not."""
+"""A page that is cut off, hidden or slow receives every event once and in order, or a reset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def upto(n: int) -> list[int]:
     return list(range(1, n + 1))
 
 
-async def test_a_page_is_told_everything_from_the_first_event_to_the_end(
+async def test_a_page_receives_all_events_from_the_first_to_the_end(
     dashboard: Site, other: Client
 ) -> None:
     job = await other.submit("say", {"lines": 2000})
@@ -30,7 +30,7 @@ async def test_a_page_is_told_everything_from_the_first_event_to_the_end(
     assert timeline.details[-1]["status"] == "success"
 
 
-async def test_a_page_that_comes_back_goes_on_behind_what_it_has(
+async def test_a_page_that_reconnects_continues_after_its_last_event(
     dashboard: Site, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("say", {"lines": 100, "gate": "half"})
@@ -43,7 +43,7 @@ async def test_a_page_that_comes_back_goes_on_behind_what_it_has(
     assert timeline.numbers == upto(101)
 
 
-async def test_the_header_of_the_browser_wins_over_the_older_position_in_the_address(
+async def test_the_header_of_the_browser_wins_over_the_position_in_the_url(
     dashboard: Site, other: Client
 ) -> None:
     job = await other.submit("say", {"lines": 100})
@@ -58,7 +58,7 @@ async def test_the_header_of_the_browser_wins_over_the_older_position_in_the_add
     assert whole.numbers == upto(101)
 
 
-async def test_a_page_that_has_everything_is_told_only_that_it_is_over(
+async def test_a_page_that_has_all_events_receives_only_the_end(
     dashboard: Site, other: Client
 ) -> None:
     job = await other.submit("echo", 1)
@@ -72,7 +72,7 @@ async def test_a_page_that_has_everything_is_told_only_that_it_is_over(
 @pytest.mark.parametrize(
     "position", ["nonsense", "-1", "a-", "a-1-2", "A-1", "0-99999999999999999", "ü-1", "x" * 5000]
 )
-async def test_a_position_that_nobody_gave_begins_anew(
+async def test_a_page_with_an_unknown_position_starts_anew(
     dashboard: Site, other: Client, position: str
 ) -> None:
     job = await other.submit("echo", 1)
@@ -83,7 +83,7 @@ async def test_a_position_that_nobody_gave_begins_anew(
     assert timeline.numbers == upto(len(timeline.numbers))
 
 
-async def test_a_web_server_that_was_restarted_says_so_and_begins_anew(
+async def test_after_a_restart_of_the_web_server_pages_are_reset(
     client: Client, other: Client
 ) -> None:
     job = await other.submit("say", {"lines": 30})
@@ -98,7 +98,7 @@ async def test_a_web_server_that_was_restarted_says_so_and_begins_anew(
     assert timeline.numbers == upto(31)
 
 
-async def test_a_position_that_is_no_longer_kept_says_so_and_begins_at_the_oldest(
+async def test_a_page_whose_position_is_no_longer_kept_is_reset_to_the_oldest_event(
     client: Client, other: Client, gates: Gates
 ) -> None:
     job = await other.submit("say", {"lines": 400, "size": 1000, "gate": "half"})
@@ -118,7 +118,7 @@ async def test_a_position_that_is_no_longer_kept_says_so_and_begins_at_the_oldes
 
 @settings(max_examples=15)
 @given(cuts=st.lists(st.integers(min_value=1, max_value=200_000), max_size=8))
-async def test_whatever_is_cut_off_wherever_there_is_no_hole_and_no_duplicate(
+async def test_a_stream_that_is_cut_anywhere_loses_and_repeats_no_event(
     cuts: list[int],
 ) -> None:
     gates = Gates()
@@ -158,7 +158,7 @@ async def test_a_batch_is_bounded_in_events_and_in_bytes(client: Client) -> None
     feed.close()
 
 
-async def test_readers_at_one_place_share_one_frame(client: Client) -> None:
+async def test_readers_at_the_same_position_share_one_frame(client: Client) -> None:
     job = await client.submit("echo", None)
     await job.result()
     feed = JobFeed(job)
@@ -179,7 +179,7 @@ async def test_readers_at_one_place_share_one_frame(client: Client) -> None:
         max_size=60,
     )
 )
-async def test_readers_of_any_pace_have_no_hole_that_they_were_not_told_of(
+async def test_readers_at_any_pace_miss_no_event_without_a_reset(
     steps: list[tuple[str, int]],
 ) -> None:
     async with Runtime() as runtime, Client(runtime) as client:
@@ -212,13 +212,13 @@ async def test_readers_of_any_pace_have_no_hole_that_they_were_not_told_of(
 
 
 @given(st.text(max_size=60))
-def test_what_is_no_position_is_none(text: str) -> None:
+def test_a_text_that_is_no_position_is_ignored(text: str) -> None:
     found = frames.position(text)
     assert found is None or str(found) == text or found.n == int(text.rpartition("-")[2])
 
 
 @given(st.binary(min_size=8, max_size=8), st.integers(min_value=0, max_value=10**15 - 1))
-def test_a_position_survives_the_way_to_the_browser_and_back(epoch: bytes, n: int) -> None:
+def test_a_position_is_read_back_from_its_text(epoch: bytes, n: int) -> None:
     place = frames.Position(epoch.hex(), n)
     assert frames.position(str(place)) == place
 

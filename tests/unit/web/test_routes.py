@@ -1,4 +1,4 @@
-"""Submitting and cancelling from the browser; and what comes in place of what was expected."""
+"""Jobs are submitted and cancelled from the browser; invalid requests are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_job_is_submitted_once_however_often_it_is_sent(dashboard: Site)
     ]
 
 
-async def test_a_job_that_was_submitted_here_has_all_its_events_however_late_one_looks(
+async def test_a_job_submitted_from_the_dashboard_shows_all_events_even_to_a_late_page(
     dashboard: Site,
 ) -> None:
     body = {"agent": "say", "input": {"lines": 3000}, "idempotency_key": "k"}
@@ -42,7 +42,7 @@ async def test_a_job_that_was_submitted_here_has_all_its_events_however_late_one
     assert len(logged) == 3000
 
 
-async def test_lease_and_run_time_go_along(dashboard: Site) -> None:
+async def test_a_submission_has_the_lease_and_the_run_time(dashboard: Site) -> None:
     body = {**BODY, "lease": {"fs.read": ["/src/**"]}, "max_runtime": 60}
     _, found = await dashboard.post("api/jobs", body)
     timeline = await dashboard.tab(found["job_id"]).follow()
@@ -62,7 +62,9 @@ async def test_a_job_is_cancelled(dashboard: Site) -> None:
     assert (await dashboard.post(f"api/jobs/{job_id}/cancel", b""))[0] == 202  # it has its will
 
 
-async def test_a_job_of_somebody_else_is_not(dashboard: Site, other: Client, gates: Gates) -> None:
+async def test_a_job_of_another_session_cannot_be_cancelled(
+    dashboard: Site, other: Client, gates: Gates
+) -> None:
     job = await other.submit("gated", "one")
     status, found = await dashboard.post(f"api/jobs/{job.id}/cancel", {})
     assert status in (403, 404)
@@ -71,7 +73,7 @@ async def test_a_job_of_somebody_else_is_not(dashboard: Site, other: Client, gat
     await job.result()
 
 
-async def test_without_control_it_only_looks(client: Client) -> None:
+async def test_without_control_the_dashboard_is_read_only(client: Client) -> None:
     async with site(client) as served:
         assert (await served.get("api/overview"))[1]["control"] is False
         for path, body in (("api/jobs", BODY), ("api/jobs/x/cancel", {})):
@@ -104,7 +106,7 @@ async def test_without_control_it_only_looks(client: Client) -> None:
     ],
     ids=str,
 )
-async def test_what_is_wrong_with_a_body_is_said(
+async def test_an_invalid_body_is_refused_with_the_reason(
     dashboard: Site, change: dict[str, Any], status: int, code: str
 ) -> None:
     found = await dashboard.post("api/jobs", {**BODY, **change})
@@ -182,7 +184,9 @@ async def test_a_body_that_grows_beyond_the_limit_is_refused_while_it_comes(
     ],
 )
 @pytest.mark.parametrize("what", ["stream", "transcript", "result"])
-async def test_a_job_that_is_none_is_not_found(dashboard: Site, job_id: str, what: str) -> None:
+async def test_a_job_id_that_does_not_exist_is_not_found(
+    dashboard: Site, job_id: str, what: str
+) -> None:
     url = URL(f"{dashboard.url('')}api/jobs/{job_id}/{what}", encoded=True)
     async with dashboard.http.get(url) as response:
         assert response.status == 404
@@ -190,7 +194,9 @@ async def test_a_job_that_is_none_is_not_found(dashboard: Site, job_id: str, wha
         assert "Set-Cookie" not in response.headers
 
 
-async def test_when_the_client_is_closed_it_says_so(client: Client) -> None:
+async def test_requests_after_the_client_was_closed_are_refused_with_the_reason(
+    client: Client,
+) -> None:
     async with site(client, allow_control=True) as served:
         await client.close()
         status, found = await served.get("api/overview")
