@@ -75,9 +75,11 @@ class _Beginning(Generic[T]):
         self._coro.close()
 
 
-async def in_context(context: contextvars.Context, awaitable: Awaitable[T]) -> T:
+def in_context(context: contextvars.Context, awaitable: Awaitable[T]) -> Awaitable[T]:
     """Await in another context, in the caller's task: every step runs in that context."""
-    return await _steps_in(context, _awaited(awaitable))
+    if isinstance(awaitable, types.CoroutineType):
+        return _steps_in(context, awaitable)
+    return _steps_in(context, _awaited(awaitable))
 
 
 async def _awaited(awaitable: Awaitable[T]) -> T:
@@ -88,20 +90,18 @@ async def _awaited(awaitable: Awaitable[T]) -> T:
 def _steps_in(context: contextvars.Context, coro: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     step: Callable[[Any], Any] = coro.send
     value: Any = None
-    try:
-        while True:
-            try:
-                awaited = context.run(step, value)
-            except StopIteration as end:
-                return cast(T, end.value)
-            try:
-                step, value = coro.send, (yield awaited)
-            except GeneratorExit:
-                raise
-            except BaseException as error:  # noqa: BLE001  # it goes to where the coroutine waits
-                step, value = coro.throw, error
-    finally:
-        context.run(coro.close)
+    while True:
+        try:
+            awaited = context.run(step, value)
+        except StopIteration as end:
+            return cast(T, end.value)
+        try:
+            step, value = coro.send, (yield awaited)
+        except GeneratorExit:
+            context.run(coro.close)
+            raise
+        except BaseException as error:  # noqa: BLE001  # it goes to where the coroutine waits
+            step, value = coro.throw, error
 
 
 def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None:

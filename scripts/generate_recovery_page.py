@@ -121,6 +121,8 @@ def table(peer: Peer) -> str:
             ended = " → ".join(steps(peer, needs, "success"))
         elif isinstance(peer, SilentResume) and occasion in POLLED:
             runs = ended = "resume from time to time: each resume brings its events"
+            if peer.hears_by_subscribing:
+                runs = f"subscribe with history; until that is confirmed, {runs}"
         else:
             runs, ended = "nothing: its events come", "nothing: its end comes"
         lines.append(f"| {occasion} | {runs} | {ended} |")
@@ -130,8 +132,8 @@ def table(peer: Peer) -> str:
 def tables() -> str:
     """One table for all runtimes that need the same."""
     alike: dict[str, list[str]] = {}
-    for name, kind in DIALECTS.items():
-        alike.setdefault(table(kind(Session().view)), []).append(name)
+    for kind in DIALECTS.values():
+        alike.setdefault(table(kind(Session().view)), []).append(kind.title)
     return "\n\n".join(f"### {', '.join(names)}\n\n{text}" for text, names in alike.items())
 
 
