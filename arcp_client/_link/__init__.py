@@ -1,4 +1,4 @@
-"""Moves frames between transports and the session: all tasks and timers of a client are here.
+"""Moves frames between transports and the session, with all tasks and timers of a client.
 
-The decisions come from ``_protocol``, which is below; ``_client`` is above.
+``_protocol``, below, makes the decisions; ``_client`` is the layer above.
 """

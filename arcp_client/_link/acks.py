@@ -14,12 +14,12 @@ EVERY = 0.25
 
 
 class Acknowledger:
-    """Acknowledges what was processed, of one client.
+    """Acknowledges the processed events of one client.
 
     Args:
         driver: carries the session.
-        fan_out: knows what was processed.
-        safe: what of a mark may be acknowledged: all of it, or only what was saved.
+        fan_out: provides the watermark.
+        safe: limits the watermark to the last saved one, if there is a store.
     """
 
     def __init__(self, driver: Driver, fan_out: FanOut, *, safe: Callable[[int], int]) -> None:
@@ -32,12 +32,12 @@ class Acknowledger:
 
     @property
     def mark(self) -> int:
-        """Every number up to it was processed by every consumer."""
+        """The watermark that may be acknowledged, without regard to checkpoints."""
         session = self._driver.session
         return session.ackable(self._fan_out.mark(session.session_id or "", session.received))
 
     def plan(self) -> None:
-        """Something may have been processed."""
+        """Schedule an acknowledgement, because events may have been processed."""
         if self._timer is None and not self._stopped:
             self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)
 
@@ -46,11 +46,11 @@ class Acknowledger:
         self.now()
 
     def now(self) -> None:
-        """Acknowledge what there is."""
+        """Acknowledge all processed events."""
         if self._stopped:
             return
         driver = self._driver
-        driver.flush()  # what was read in this turn is received, and with nobody yet
+        driver.flush()  # frames of this loop iteration are received, but not yet published
         mark = self._safe(self.mark)
         if mark > self._acked and driver.session.ack(mark, driver.now):
             self._acked = mark
@@ -61,12 +61,12 @@ class Acknowledger:
             self._fan_out.quiet = True
 
     def renewed(self) -> None:
-        """A new session numbers from 1 again."""
+        """Start again at 0, because a new session numbers its events from 1."""
         self._acked = 0
         self.plan()
 
     def stop(self) -> None:
-        """Acknowledge nothing more."""
+        """Send no more acknowledgements."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

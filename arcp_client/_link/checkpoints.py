@@ -56,22 +56,22 @@ Item = Event | Callable[[], None]
 
 
 class Checkpointer:
-    """Writes the checkpoints of one client, and holds back what is not reserved yet.
+    """Writes the checkpoints of one client, and holds events back until they are reserved.
 
-    While saving fails nothing new is delivered or acknowledged: it is reported once, and tried
-    again every second. A store that raises StoreLocked is tried no more.
+    While saving fails, no new events are delivered or acknowledged. The failure is logged once, and
+    the save is retried every second. After StoreLocked there is no retry.
 
     Args:
-        save: puts a checkpoint into the store.
-        snapshot: the checkpoint as it stands, with the reservation that it is given; ``None``
-            before the first welcome.
-        saved: told of every checkpoint that was saved.
-        fenced: told that somebody else holds the store now: nothing is saved any more.
-        publish: takes the events that may be seen now.
+        save: writes a checkpoint to the store.
+        snapshot: returns the current checkpoint with a given reservation; ``None`` before the first
+            welcome.
+        saved: called with every saved checkpoint.
+        fenced: called with StoreLocked when another client holds the store; saving ends then.
+        publish: publishes reserved events.
         whole: gives the last number of those that are reserved together with a number.
-        idle: whether all consumers are done with all that was published.
-        urgent: whether a running handler waits for what only later events bring; then they are
-            reserved however far the handlers are.
+        idle: whether all consumers have processed all published events.
+        urgent: whether a running handler waits for a later event; then reservations do not depend
+            on the progress of handlers.
         every: events between two checkpoints, and the length of a reservation.
         interval: seconds between two checkpoints.
     """
@@ -124,32 +124,32 @@ class Checkpointer:
         self._owner = TaskOwner("arcp_client.checkpoints")
         self._stopped = False
 
-    # -- questions
+    # -- state
 
     @property
     def held(self) -> int:
-        """Events that wait for their reservation."""
+        """The number of events that wait for a reservation."""
         return len(self._held)
 
     @property
     def first_held(self) -> int | None:
-        """The lowest number among them."""
+        """The lowest number of the events that wait."""
         return next((n for n in map(self._number, self._held) if n is not None), None)
 
     @property
     def last(self) -> Checkpoint | None:
-        """What was saved last."""
+        """The last saved checkpoint."""
         return self._last
 
     @property
     def seen(self) -> int:
-        """No event above it was published, in this life or an earlier one."""
+        """The highest number that this process or an earlier one has published."""
         return max(self._inherited, self._top)
 
-    # -- what happens
+    # -- changes
 
     def start(self, checkpoint: Checkpoint | None) -> None:
-        """Begin, from what an earlier life saved."""
+        """Start to write, from the checkpoint of an earlier process if there is one."""
         if checkpoint is not None:
             self._session = checkpoint.session_id
             self._reserved = self._inherited = checkpoint.reserved
@@ -158,7 +158,7 @@ class Checkpointer:
         self._owner.spawn(self._write(), name="writer")
 
     def offer(self, events: list[Event]) -> None:
-        """Events arrived, in order: publish those that are reserved, hold the others back."""
+        """Publish the events that are reserved, in order, and hold the others back."""
         self._offered += len(events)
         if not self._held and not self._token_waits and not self._stopped:
             last = max((n for n in map(self._number, events) if n is not None), default=0)
@@ -170,7 +170,7 @@ class Checkpointer:
         self._release()
 
     def after(self, action: Callable[[], None]) -> None:
-        """Do something after all events that were offered were published."""
+        """Call a function after all offered events have been published."""
         if self._held:
             self._offered += 1
             self._held.append(action)
@@ -178,7 +178,7 @@ class Checkpointer:
             action()
 
     def finished(self, event: Event | None) -> None:
-        """A consumer is done with an event; ``None``: look again at how far events may go."""
+        """Count an event that a consumer has processed; ``None`` only checks the reservation."""
         if event is not None:
             number = self._number(event)
             if number is not None and number > self._done:
@@ -189,11 +189,11 @@ class Checkpointer:
             self._want()
 
     def renewed(self, session_id: str, *, fresh: bool) -> None:
-        """A welcome brought a new token: it is saved before anything else is delivered (S5)."""
+        """Hold events back until the resume token of a new welcome is saved (S5)."""
         self._epoch += 1
         if fresh or session_id != self._session:
             while self._held:
-                self._pass_item(self._held.popleft())  # no resume brings them any more
+                self._pass_item(self._held.popleft())  # no resume would replay them
             self._session = session_id
             self._reserved = self._inherited = 0
             self._top = self._done = self._done_saved = 0
@@ -201,13 +201,13 @@ class Checkpointer:
         self._want()
 
     def changed(self) -> None:
-        """Something is going on: save it before long."""
+        """Schedule a save after ``interval``."""
         if self._timer is None and not self._stopped:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._interval, self._due)
 
     async def flush(self) -> bool:
-        """Save now; returns after the attempt, with whether it succeeded."""
+        """Save now; returns after the attempt whether it succeeded."""
         if self._stopped:
             return False
         self._hurry.set()
@@ -217,7 +217,7 @@ class Checkpointer:
         return await settled
 
     def passed(self) -> asyncio.Future[None]:
-        """Done when everything that was offered until now is published."""
+        """A future that resolves when all events offered so far have been published."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._held:
             self._passing.append((self._offered, future))
@@ -226,10 +226,10 @@ class Checkpointer:
         return future
 
     async def stop(self, deadline: Deadline | None = None) -> None:
-        """Save no more, and publish nothing more.
+        """Stop saving and publishing.
 
         Args:
-            deadline: when to wait no longer for a save that swallows its cancellation.
+            deadline: the end of the wait for a save that suppresses its cancellation.
         """
         self._stopped = True
         if self._timer is not None:
@@ -243,34 +243,34 @@ class Checkpointer:
             if not settled.done():
                 settled.set_result(False)
 
-    # -- how far events may go
+    # -- reservations
 
     def _number(self, item: Item) -> int | None:
-        """The number that counts; a `Gap` has none, nor what another session numbered."""
+        """The event number; ``None`` for a `Gap`, an action, or an event of another session."""
         if not isinstance(item, Event) or type(item) is Gap or item.session_id != self._session:
             return None
         return item.seq
 
     def _goal(self) -> int:
-        """How far a reservation may reach now."""
+        """The number up to which events may be reserved now."""
         reached = self._top if self._idle() else self._done
         if self._urgent():
             reached = max(reached, self._reserved)
         return max(self._reserved, self._whole(reached + self._every))
 
     def _ask(self) -> None:
-        """Ask for a reservation if events wait for one that can be had."""
+        """Request a save if it extends the reservation or stores a new token."""
         if self._token_waits or self._goal() > self._reserved:
             self._want()
 
     def _look_ahead(self) -> None:
-        """The next block is on its way before this one is used up."""
+        """Request the next reservation before the present one is used up."""
         if self._top - self._done_saved >= self._step and self._idle():
             self._done = self._top
             self._want()
 
     def _release(self) -> None:
-        """Publish what is reserved of what was held back."""
+        """Publish the held events that are now reserved."""
         if self._token_waits or self._stopped:
             return
         ready: list[Event] = []
@@ -334,7 +334,7 @@ class Checkpointer:
             try:
                 succeeded = await self._save()
             except StoreLocked as error:
-                self._stopped = True  # a retry would not help, nor may anything be delivered
+                self._stopped = True  # a retry cannot succeed, and no more events may be delivered
                 self._tried = self._wanted
                 self._settle(False)
                 self._fenced(error)
@@ -366,7 +366,7 @@ class Checkpointer:
             if self._failing:
                 _log.warning("checkpoints can be saved again")
                 self._failing = False
-        if epoch == self._epoch:  # else another welcome came meanwhile, and its token waits
+        if epoch == self._epoch:  # otherwise the token of a later welcome must be saved first
             self._reserved = goal
             self._done_saved = max(self._done_saved, done)
             self._token_waits = False
@@ -377,10 +377,10 @@ class Checkpointer:
     def _failed(self, error: BaseException) -> None:
         if not self._failing:
             self._failing = True
-            # The message of a store may quote the row, and with it the token.
+            # The store's error message may quote the row, and with it the token.
             _log.error(
-                "a checkpoint cannot be saved (%s): nothing is acknowledged, and new events wait,"
-                " until it can",
+                "a checkpoint cannot be saved (%s): until it can, no events are acknowledged and"
+                " new events wait",
                 type(error).__name__,
             )
 

@@ -23,22 +23,22 @@ _log = logging.getLogger("arcp_client.link")
 
 
 class LinkOutlet(Protocol):
-    """The link that is up, as the driver sees it."""
+    """The driver's interface to the current link."""
 
     def send(self, effect: actions.Send) -> None:
         """Queue a frame."""
 
     def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
-        """End the link, with ``flush`` after what is queued was sent."""
+        """End the link; with ``flush``, after the queued frames have been sent."""
 
 
 class Driver:
-    """Carries a session.
+    """Carries out the actions of a session.
 
     Args:
-        session: the session to carry.
-        publish: takes all events, in order, as many at once as were read at once.
-        tell: takes every other effect that is not the link's business, in order.
+        session: the session.
+        publish: publishes the events, in order, in batches.
+        tell: carries out the actions that do not concern the link, in order.
     """
 
     def __init__(
@@ -74,37 +74,41 @@ class Driver:
 
     @property
     def now(self) -> float:
-        """The time that the session is told."""
+        """The loop's time, which the session uses."""
         return self._loop.time()
 
     @property
     def moving(self) -> bool:
-        """Whether its loop runs, so that events can be published."""
+        """Whether the loop runs, so that events can be published."""
         return self._loop.is_running()
 
     @property
     def events(self) -> int:
-        """How many came that are no gaps."""
+        """The number of events, without gaps."""
         return self._published + len(self._batch) - self._gaps
 
     # -- the link
 
     def attach(self, link: LinkOutlet) -> None:
-        """A link is up."""
+        """Set the current link."""
         self._link = link
 
     def detach(self, refusal: ArcpError | None = None) -> None:
-        """The link is gone; for a frame of the runtime that was not taken, with a refusal."""
+        """End the current link.
+
+        Args:
+            refusal: the error of a link that ended because a frame of the runtime was refused.
+        """
         self.flush()
         self._link = None
         self.session.lost(self.now, refusal)
         self.carry()
 
     def received(self, data: bytes) -> None:
-        """A frame came over the link."""
+        """Pass a frame of the link to the session."""
         now = self._turn
         if now is None:
-            # One look at the clock for all frames that are read in one turn of the loop.
+            # The clock is read once for all frames of one loop iteration.
             now = self._turn = self._loop.time()
             self._loop.call_soon(self._turn_over)
         try:
@@ -113,7 +117,7 @@ class Driver:
                 self._batch.append(event)
             else:
                 self.carry()
-        except Exception as error:  # noqa: BLE001  a defect: transports must not take it for theirs
+        except Exception as error:  # noqa: BLE001  a defect, not an error of the transport
             self.failed(error)
 
     def _turn_over(self) -> None:
@@ -124,35 +128,35 @@ class Driver:
             self.failed(error)
 
     def flush(self) -> None:
-        """Publish what was read in this turn of the loop."""
+        """Publish the events of this loop iteration."""
         if self._batch:
             batch, self._batch = self._batch, []
             self._published += len(batch)
             self._publish(batch)
 
     def heard(self) -> None:
-        """A frame came that the session is not given yet."""
+        """Count a frame as a sign of life before the session gets it."""
         self.session.frame_seen(self.now)
 
     def unreadable(self, error: RemoteProtocolError) -> None:
-        """The transport dropped a frame."""
+        """Report a frame that the transport dropped."""
         self.session.unreadable(error, self.now)
         self.carry()
 
     def failed(self, error: BaseException) -> None:
-        """End the client: this package has a defect, which another link would meet again."""
+        """End the client because of a defect in this package, as a new link would not help."""
         _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
         self.session.end(cause)
         self.carry()
 
-    # -- effects
+    # -- actions
 
     def carry(self) -> None:
-        """Do what the session asks for, until it asks for nothing, and set its timer."""
+        """Carry out the session's actions until none are left, and set its timer."""
         if self._carrying:
-            return  # called from within an effect: the outer call goes on with what was added
+            return  # called from an action: the outer call carries out the added actions
         self._carrying = True
         try:
             while out := self.session.take():
@@ -192,7 +196,7 @@ class Driver:
         timer = self._timer
         if timer is not None:
             if deadline is not None and timer.when() <= deadline:
-                return  # early is harmless: it looks and sets itself anew
+                return  # an early tick is harmless: it sets the timer again
             timer.cancel()
             self._timer = None
         if deadline is not None:
@@ -207,7 +211,7 @@ class Driver:
             self.failed(error)
 
     def stop(self) -> None:
-        """No more timers."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

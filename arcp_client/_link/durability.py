@@ -46,27 +46,27 @@ __all__ = ["Durability"]
 _log = logging.getLogger("arcp_client.checkpoints")
 
 _SEEN = 1024
-"""How many envelope ids of processed events a checkpoint holds."""
+"""Limit of envelope ids of processed events in a checkpoint."""
 _PATIENCE = 5.0
-"""Seconds that a store has for its last save, and for its release."""
+"""Time limit in seconds for the last save, and for the release."""
 
 _GRACE = 1.0
-"""Seconds that a close waits for these two although its own time is up."""
+"""Seconds that a close waits at least for the last save and the release."""
 
 
 class Durability:
-    """What one client keeps in a store.
+    """The checkpoint of one client in a store.
 
     Args:
-        store: where to keep it.
-        target: who the client talks to.
-        key: which of the client's sessions with it.
-        fan_out: who consumes, and how far each one is.
-        back_pressure: told by consumers of what they are done with.
-        fenced: told that another client holds the store's lock now.
+        store: the store.
+        target: the address of the runtime.
+        key: distinguishes sessions with the same target.
+        fan_out: publishes events, and tracks the progress of consumers.
+        back_pressure: reports processed events.
+        fenced: called with StoreLocked when another client holds the store's lock.
 
     Attributes:
-        durable: it outlives the process.
+        durable: the store outlives the process.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class Durability:
         self._final: Checkpoint | None = None
         self._owner = TaskOwner("arcp_client.durability")
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ lifecycle
 
     async def open(self) -> Checkpoint | None:
-        """Take hold of the checkpoint, and give it if there is one.
+        """Lock the checkpoint, and load it if there is one.
 
         Raises:
-            StoreLocked: another client holds it.
+            StoreLocked: another client holds the checkpoint.
         """
         checkpoint = await self._store.acquire(self._target, self._key)
         self._holds = True
@@ -130,7 +130,7 @@ class Durability:
         return checkpoint
 
     def start(self, driver: Driver) -> None:
-        """Save from now on what that driver carries."""
+        """Start to save the session of a driver."""
         self._driver = driver
         self._writer = Checkpointer(
             save=self._save,
@@ -148,23 +148,22 @@ class Durability:
         self._writer.start(self._last)
 
     def freeze(self) -> None:
-        """The client ends: what was processed until now is what counts."""
+        """Fix the last checkpoint when the client ends; later events do not count."""
         if self._writer is None or self._final is not None:
             return
         self._final = self._snapshot(self._writer.seen)
         self._back_pressure.follower = None
 
     async def close(self, *, forget: bool, deadline: Deadline | None = None) -> None:
-        """Save a last time, or delete the checkpoint with ``forget``, and let go of it.
+        """Save a last time, or delete the checkpoint, and unlock it.
 
-        Idempotent; the first call decides. Once begun it is brought to its end, whoever of those
-        that wait for it is cancelled or leaves. What the store raises is logged: the client is over
-        all the same.
+        Idempotent; the first call decides. The operation completes even if callers are cancelled.
+        Errors of the store are logged, because the client has ended.
 
         Args:
             forget: delete the checkpoint.
-            deadline: when to wait no longer, but at least for a second: the lock must be free for
-                the next client.
+            deadline: the end of the wait, which takes at least a second, because the next client
+                needs the lock.
         """
         if self._holds:
             self._holds = False
@@ -182,7 +181,7 @@ class Durability:
                 await self._writer.stop(Deadline(_PATIENCE))
             async with asyncio.timeout(_PATIENCE):
                 if self._fenced:
-                    pass  # what is stored is another client's
+                    pass  # the stored checkpoint belongs to another client
                 elif forget:
                     await self._store.delete(self._target, self._key)
                 elif self._writer is not None and self._final not in (None, self._writer.last):
@@ -203,12 +202,12 @@ class Durability:
                 await self._store.release(self._target, self._key)
         except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
             pass_on(error, task)
-            _log.error("the store did not let go of a checkpoint (%s)", type(error).__name__)
+            _log.error("the store did not release a checkpoint (%s)", type(error).__name__)
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ changes
 
     def offer(self, events: list[Event]) -> None:
-        """Events arrived, in order."""
+        """Publish events, in order, as soon as they are reserved."""
         assert self._writer is not None
         for event in events:
             job_id = event.job_id
@@ -221,12 +220,12 @@ class Durability:
         self._writer.offer(events)
 
     def after(self, action: Callable[[], None]) -> None:
-        """Do something in its turn among the events."""
+        """Call a function after all offered events have been published."""
         assert self._writer is not None
         self._writer.after(action)
 
     def renewed(self, session_id: str, *, fresh: bool) -> None:
-        """A welcome came: its token is saved before anything else is delivered (S5)."""
+        """Hold events back until the resume token of a new welcome is saved (S5)."""
         assert self._writer is not None
         self._session = session_id
         if fresh:
@@ -234,17 +233,17 @@ class Durability:
         self._writer.renewed(session_id, fresh=fresh)
 
     def changed(self) -> None:
-        """Something is going on: save it before long."""
+        """Schedule a save after the store's interval."""
         if self._writer is not None:
             self._writer.changed()
 
     def opened(self, job: OpenJob) -> None:
-        """A job of this client was accepted."""
+        """Record an accepted job of this client."""
         self._jobs[job.job_id] = job
         self.changed()
 
     def gone(self, job_id: str) -> None:
-        """A job's end will never come."""
+        """Record that a job has no outcome."""
         if job_id in self._jobs:
             self._ended[job_id] = ("", 0)
             self.changed()
@@ -254,25 +253,25 @@ class Durability:
         if self._writer is not None and self._final is None:
             await self._writer.flush()
 
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ state
 
     @property
     def held(self) -> int:
-        """Events that wait until a restart could know of them."""
+        """The number of events that wait for a reservation."""
         return self._writer.held if self._writer is not None else 0
 
     @property
     def mark(self) -> int:
-        """The mark of the present session that was saved last."""
+        """The last saved watermark of the present session."""
         last = self._writer.last if self._writer is not None else None
         return last.mark if last is not None and last.session_id == self._session else 0
 
     def passed(self) -> asyncio.Future[None] | None:
-        """Done when what arrived until now is with its consumers; ``None`` if it is."""
+        """A future that resolves when all offered events are published; ``None`` if they are."""
         return self._writer.passed() if self._writer is not None and self._writer.held else None
 
     def log_for(self, job_id: str) -> ChunkLog | None:
-        """Where to keep the chunks of a job of this client; ``None``: in memory only."""
+        """The durable log for the chunks of a job of this client; ``None`` without one."""
         if self._spool is None or not self._holds:
             return None
         if job_id not in self._jobs and job_id not in self._ended_jobs:
@@ -290,7 +289,7 @@ class Durability:
     def _publish(self, events: list[Event]) -> None:
         self._fan_out.publish(events)
         if self._back_pressure.progress_wanted:
-            self._back_pressure.progress()  # no consumer reports an event that none of them wanted
+            self._back_pressure.progress()  # no consumer reports events that match no filter
 
     def _snapshot(self, reserved: int) -> Checkpoint | None:
         driver, writer = self._driver, self._writer
@@ -298,7 +297,7 @@ class Durability:
             return self._final
         assert driver is not None
         assert writer is not None
-        driver.flush()  # what was read in this turn counts as received
+        driver.flush()  # events of this loop iteration count as received
         session = driver.session
         session_id = session.session_id
         if session_id is None:
@@ -315,7 +314,7 @@ class Durability:
         if session_id == self._session_restored:
             processed = (*processed, *self._not_yet_reached(received))
         self._forget_ended(session_id, mark, processed)
-        # The end of a job that is kept comes again, or nobody would ever learn of it.
+        # The terminal event of a stored job must be replayed, or its outcome would be lost.
         processed = _without(processed, {seq for _, seq in self._ended.values()})
         token = session.resume_token
         return Checkpoint(
@@ -329,7 +328,7 @@ class Durability:
         )
 
     def _not_yet_reached(self, received: int) -> list[tuple[int, int]]:
-        """What an earlier life processed and the replay has not come to."""
+        """Ranges that an earlier process has processed and the replay has not reached."""
         return [
             (max(first, received + 1), last) for first, last in self._restored if last > received
         ]
@@ -337,7 +336,7 @@ class Durability:
     def _forget_ended(
         self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
     ) -> None:
-        """A job is kept until every consumer is done with all of it, its end included."""
+        """Drop ended jobs whose events, including the terminal one, are all processed."""
         waiting: dict[int, tuple[str, str]] = {}
         for seq, event in self._event_of.items():
             if seq > mark and not any(first <= seq <= last for first, last in processed):
@@ -354,7 +353,7 @@ class Durability:
                     del self._seen[event]
 
     def _remember(self, job_id: str, id: str) -> None:
-        """An event was processed; if it may come again, a later life knows it by its id."""
+        """Store the id of a processed event if the runtime may send it again after a restart."""
         assert self._driver is not None
         if id and self._driver.session.remembers(job_id):
             self._seen[job_id, id] = None
@@ -362,7 +361,7 @@ class Durability:
                 self._seen.popitem(last=False)
 
     def _open_jobs(self) -> tuple[OpenJob, ...]:
-        """The jobs that have not ended, each with what was processed of it last."""
+        """The jobs that have not ended, each with the ids of its last processed events."""
         seen: dict[str, list[str]] = {}
         for job_id, id in self._seen:
             seen.setdefault(job_id, []).append(id)
@@ -372,7 +371,7 @@ class Durability:
         )
 
     def _keep(self, job: OpenJob | None, end: Event | None) -> None:
-        """A job goes; in the same checkpoint its outcome comes (S10)."""
+        """Move an ended job to the ended jobs, within one checkpoint (S10)."""
         if job is not None and end is not None:
             self._ended_jobs.keep(job, end, beside=self._size_beside(job.job_id))
 
@@ -392,7 +391,7 @@ class Durability:
 
 
 def _without(ranges: tuple[tuple[int, int], ...], numbers: set[int]) -> tuple[tuple[int, int], ...]:
-    """The ranges with holes where these numbers are."""
+    """Remove numbers from ranges."""
     if not numbers:
         return ranges
     kept = []
@@ -407,7 +406,7 @@ def _without(ranges: tuple[tuple[int, int], ...], numbers: set[int]) -> tuple[tu
 
 
 def _sweep(spool: Path, kept: set[str]) -> None:
-    """Remove what earlier lives left of results that nobody is waiting for."""
+    """Delete the chunk files of earlier processes that no known job needs."""
     if not spool.is_dir():
         return
     if not kept:

@@ -1,8 +1,8 @@
-"""Keeps the outcomes of the jobs that ended last, within bounds, for after a restart (S10).
+"""Keeps the outcomes of the jobs that ended last, within limits, for use after a restart (S10).
 
-A job's terminal message is processed once. Later calls of `result()`, also after a crash, are
-answered from here: some runtimes no longer have the outcome, and acknowledged events are not sent
-again.
+A job's terminal message is processed once. This module answers later calls of `result()`, also
+after a crash, because some runtimes no longer have the outcome, and acknowledged events are not
+sent again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _OF: dict[str, tuple[type[Event], tuple[str, ...]]] = {
 
 
 class EndedJobs:
-    """The jobs of one client that ended last; the oldest go first, the newest always stays.
+    """The jobs of one client that ended last. The oldest is dropped first, the newest never.
 
     Args:
-        jobs: how many are kept.
-        bytes_: how much of them, their streamed results included.
+        jobs: number of jobs to keep.
+        bytes_: bytes to keep, streamed results included.
     """
 
     def __init__(self, *, jobs: int = _JOBS, bytes_: int = _BYTES) -> None:
@@ -48,26 +48,26 @@ class EndedJobs:
 
     @property
     def all(self) -> tuple[EndedJob, ...]:
-        """The oldest first."""
+        """All kept jobs, the oldest first."""
         return tuple(self._kept.values())
 
     def restore(self, ended: Iterable[EndedJob], beside: Callable[[str], int]) -> None:
-        """Begin with what an earlier life kept.
+        """Restore the jobs from a checkpoint.
 
         Args:
-            ended: the oldest first.
-            beside: bytes that are kept of a job's streamed result.
+            ended: the jobs, the oldest first.
+            beside: bytes of a job's stored chunks.
         """
         for job in ended:
             self._add(job, len(job.outcome) + beside(job.job_id))
 
     def keep(self, job: OpenJob, end: Event, *, beside: int) -> None:
-        """A job has ended, and everybody is done with it.
+        """Add a job whose events are all processed.
 
         Args:
-            job: which.
+            job: the job.
             end: its terminal event.
-            beside: bytes that are kept of a streamed result.
+            beside: bytes of its stored chunks.
         """
         outcome = _text_of(end)
         if outcome is not None:
@@ -98,7 +98,7 @@ def _text_of(end: Event) -> str | None:
 
 
 def event_of(job: EndedJob) -> Completed | Failed | None:
-    """The end of a job as it was told; ``None`` for what a later version may have kept."""
+    """Restore a job's terminal event; ``None`` for an unknown format of a later version."""
     try:
         kept = parse(job.outcome.encode())
         cls, fields = _OF[kept["end"]]

@@ -1,8 +1,8 @@
 """Passes frames from a link to the session, at once or when consumers have caught up (D6).
 
-While something is awaited that only the link can bring, the reader continues although consumers are
-behind. Beyond the hard limit, events wait in a file. The session has not *received* these events:
-it gets them, in order, when there is room. Other messages go to the session at once.
+While a message is awaited, the reader continues although consumers are behind. Beyond the hard
+limit, events wait in a file. The session has not *received* these events: it gets them, in order,
+when there is room. Other messages go to the session at once.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ __all__ = ["Ingress"]
 
 _log = logging.getLogger("arcp_client.link")
 
-_SLICE = 64  # frames that are taken out of the file in one turn of the loop
+_SLICE = 64  # frames that are read from the file in one iteration of the loop
 
 
 class Ingress:
-    """What stands between the reader of a client's links and its session.
+    """Passes the frames of a client's links to its session.
 
     Args:
         driver: carries the session.
-        back_pressure: how far consumers are behind.
-        spill: bytes that may wait in a file.
-        keep: bytes that are read into memory when the link ends, on top of as many at most.
+        back_pressure: decides when events wait in the file.
+        spill: limit of the file in bytes.
+        keep: when the link ends, the file is read into memory if no more than twice this number of
+            bytes is outstanding then.
 
     Attributes:
-        aside: the reader gives frames to `set_aside` instead of the driver.
+        aside: the reader passes frames to `set_aside` instead of the driver.
     """
 
     def __init__(
@@ -53,11 +54,11 @@ class Ingress:
 
     @property
     def spilled(self) -> int:
-        """Frames that wait in the file."""
+        """The number of frames in the file."""
         return len(self._spill)
 
     def look(self) -> Awaitable[None] | None:
-        """Decide how to read on; gives what to wait for before that, if anything."""
+        """Decide how the reader continues; return what it must await first, or ``None``."""
         self._driver.flush()
         reading = self._back_pressure.look()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
@@ -68,7 +69,7 @@ class Ingress:
         return None
 
     async def set_aside(self, data: bytes) -> None:
-        """Take a frame while events must not stay in memory; waits while there is no room."""
+        """Pass a frame to the session or write it to the file; waits while the file is full."""
         driver = self._driver
         if not self._spill and not self._back_pressure.beyond:
             driver.received(data)
@@ -78,7 +79,8 @@ class Ingress:
             if frame.event_seq is None:
                 driver.received(data)
                 return
-            # Some runtimes number other frames, too: the number waits its turn in its place.
+            # Some runtimes number other frames, too. The frame goes to the session at once, and a
+            # frame without content keeps its number's place in the file.
             at_once, data = _without_number(data, frame.event_seq)
             driver.received(at_once)
         if not self._spill.append(data):
@@ -88,7 +90,7 @@ class Ingress:
         self._refill_soon()
 
     async def _until_stored(self, data: bytes) -> None:
-        """The file is full: the reader stops, whoever waits for what."""
+        """Stop the reader until the file has room for a frame."""
         self._back_pressure.full = True
         try:
             while not self._spill.append(data):
@@ -104,7 +106,7 @@ class Ingress:
             self._back_pressure.full = False
 
     async def _quietly(self, waiting: Awaitable[None]) -> None:
-        """Wait, and take no silence of the peer for its death in the meantime (D7)."""
+        """Wait with the heartbeat paused, because no frames are read meanwhile (D7)."""
         session, driver = self._driver.session, self._driver
         session.pause(driver.now)
         try:
@@ -130,7 +132,7 @@ class Ingress:
             driver.flush()
         self._back_pressure.stored(bool(spill) or self._room is not None)
         room = self._room
-        # A frame that is larger than the file waits until there is room for it in memory.
+        # A frame that is larger than the file waits for room in memory.
         vacant = taken or (not spill and not self._back_pressure.beyond)
         if room is not None and not room.done() and vacant:
             room.set_result(None)
@@ -142,13 +144,13 @@ class Ingress:
     # -- the end of a link
 
     def link_lost(self) -> bool:
-        """What waits in the file came over this link: take it in now, or have it sent again.
+        """Read the file into memory, or drop its frames, because their link has ended.
 
-        The next link resumes from what the session has received, which this is not. So nothing is
-        lost if it is too much to be taken in; but a runtime that keeps no events could not help.
+        The session has not received these frames, so the next link's resume requests them again.
+        Reading them into memory, if they are few, helps with runtimes that do not replay events.
 
         Returns:
-            Whether the session has received all that came.
+            Whether the session has received all frames of the link.
         """
         spill = self._spill
         whole = not spill
@@ -160,7 +162,7 @@ class Ingress:
             whole = True
         elif spill:
             _log.warning(
-                "the link ended while %d events waited on disk: they are asked for again",
+                "the link ended while %d events waited on disk: the resume requests them again",
                 len(spill),
             )
         spill.clear()
@@ -169,22 +171,23 @@ class Ingress:
         return whole
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._spill.close()
         self._back_pressure.stored(False)
 
 
 def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
-    """A numbered control frame as one without, and one that says nothing with the number."""
+    """Split a numbered control frame into an unnumbered one and an empty one with the number."""
     content = parse(data)
     content.pop("event_seq", None)
     return to_json(content), encode(names.PONG, {}, id="", event_seq=number)
 
 
 def _waits_its_turn(session: Session, frame: Frame) -> bool:
-    """Whether a frame has its place behind the events that came before it.
+    """Whether a frame must stay in order behind earlier events.
 
-    Events have, and the ends of jobs and of histories; an error that answers a request has not.
+    True for events and for the ends of jobs and histories; False for an error that answers a
+    request.
     """
     if isinstance(frame, ControlFrame):
         return session.in_turn(frame)

@@ -44,24 +44,24 @@ __all__ = ["Link"]
 _log = logging.getLogger("arcp_client.link")
 
 _PATIENCE = 1.0
-"""Seconds beyond its timeout that a transport has to close."""
+"""Seconds that a transport may exceed its close timeout."""
 
 _LOST = (LinkLost, HeartbeatLost, HandshakeTimeout)
 _CHECK_EVERY = 64
 
 _REFUSALS = frozenset({1002, 1003, 1007, 1009})
-"""Close codes of links that end for a frame: malformed, unsupported, no text, too large."""
+"""Close codes for a refused frame: malformed, unsupported, not UTF-8, too large."""
 
 
 class Link:
     """One connection of a session.
 
     Args:
-        transport: open, and owned by the link from now on.
-        driver: what carries the session.
-        ingress: what the reader gives frames to.
-        outbox: bytes of answers to the peer that may wait to be sent; beyond them nothing is read.
-        ended: told why the link ended, before it is taken down.
+        transport: an open transport, which the link owns and closes.
+        driver: carries the session.
+        ingress: gets the received frames.
+        outbox: limit in bytes of waiting frames other than requests; above it the reader stops.
+        ended: called with the reason of the link's end, before the transport is closed.
     """
 
     def __init__(
@@ -96,7 +96,10 @@ class Link:
     async def run(
         self, token: SecretStr, *, handshake_timeout: float, close_timeout: float
     ) -> ArcpError:
-        """Greet, then read and write until the link ends. Returns why; cancelling ends it too."""
+        """Send the hello, then read and write until the link ends; returns the reason.
+
+        Cancelling ends the link.
+        """
         owner = TaskOwner("arcp_client.link", on_failure=self._broke)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(handshake_timeout, self._no_welcome, handshake_timeout)
@@ -115,7 +118,7 @@ class Link:
                 self._refusal = cause
             self._ended(cause)
             if isinstance(cause, _LOST) and not self._flush:
-                close_timeout = 0.0  # there is nobody to say goodbye to
+                close_timeout = 0.0  # the peer is gone, so no goodbye is sent
             self._close_by = self._close_by or Deadline(close_timeout)
             if self._flush:
                 with contextlib.suppress(TimeoutError):
@@ -127,7 +130,7 @@ class Link:
             self._over.cancel()
             try:
                 if not await owner.close(deadline=Deadline(_PATIENCE)):
-                    _log.error("a transport swallows cancellations; its tasks are left alone")
+                    _log.error("a transport suppresses cancellations; its tasks are abandoned")
             finally:
                 await self._take_down(self._close_by or Deadline(close_timeout))
 
@@ -140,22 +143,22 @@ class Link:
         finally:
             try:
                 if not await cancel_and_wait([closing], deadline=Deadline(_PATIENCE)):
-                    _log.error("a transport does not close; it is left alone")
+                    _log.error("a transport does not close; it is abandoned")
             finally:
-                # What was read and not taken in stands before the frame that was refused.
+                # A refusal counts only if the session has received all frames before that one.
                 whole = self._ingress.link_lost()
                 self._driver.detach(self._refusal if whole else None)
-                self._idle.set()  # what is left goes nowhere: nobody is to wait for that
+                self._idle.set()  # the remaining frames are never sent: end all waits for them
 
     def close_by(self, deadline: Deadline) -> None:
-        """The client closes: what the end of the link takes is bounded by this."""
+        """Set the deadline of a close, which limits the end of the link."""
         self._close_by = deadline
 
     # -- for the driver
 
     def send(self, effect: actions.Send) -> None:
         self._outbox.append(effect)
-        if effect.request is None:  # a request is its caller's, and its caller waits for it
+        if effect.request is None:  # requests do not count, as their callers wait for them
             self._unsent.add(len(effect.data))
         self._idle.clear()
         self._news.set()
@@ -166,14 +169,14 @@ class Link:
             self._over.set_result(cause)
 
     async def flushed(self) -> None:
-        """Wait until everything was handed to the transport, or the link is gone."""
+        """Wait until the transport has sent all frames, or the link has ended."""
         await self._idle.wait()
 
     # -- tasks
 
     async def _read(self) -> None:
         ingress = self._ingress
-        limit = 1  # the welcome: what follows it may be more than consumers can take
+        limit = 1  # the welcome; the frames after it may exceed the limits of consumers
         task = asyncio.current_task()
         while True:
             frame = None
@@ -183,7 +186,7 @@ class Link:
                 else:
                     await self._receive_many(self._driver.received, limit)
             except RemoteProtocolError as error:
-                if ingress.aside:  # its place is behind what waits: a hole, which is asked for
+                if ingress.aside:  # the number is missed, and requested, behind the waiting frames
                     error.event_seq = None
                 self._driver.unreadable(error)
                 continue
@@ -200,7 +203,7 @@ class Link:
                     del frame  # it may hold a token, and tracebacks are shown with locals
             limit = _CHECK_EVERY
             if self._unsent.over:
-                # A peer that takes nothing asks for nothing more. Its silence counts meanwhile.
+                # The peer does not read. Stop reading; its heartbeat timeout continues.
                 await self._unsent.room()
             waiting = ingress.look()
             if waiting is not None:
@@ -209,7 +212,7 @@ class Link:
                 self._reading = True
 
     async def _receive_one_by_one(self, take: Callable[[bytes], None], limit: int) -> None:
-        """What `ManyReceiver` does, for a transport that does not."""
+        """Receive several frames from a transport that is not a `ManyReceiver`."""
         for _ in range(limit):
             frame = await self._transport.receive()
             take(frame)
@@ -240,7 +243,7 @@ class Link:
             await self._news.wait()
 
     def _too_large(self, effect: actions.Send, error: LocalProtocolError) -> None:
-        """One frame did not fit the link; sending it again on the next one would not help."""
+        """Fail a frame that is too large for the link, as it would be for the next one."""
         if effect.request is not None:
             self._driver.session.refuse(effect.request, error, self._driver.now)
             self._driver.carry()
@@ -248,14 +251,14 @@ class Link:
             self._driver.unreadable(RemoteProtocolError(str(error)))
 
     def _refuse_largest(self) -> bool:
-        """The frame that the peer did not take was of the largest request, or of a smaller one.
+        """Fail the largest pending request, because the peer refused a frame for its size.
 
-        False if there is none: then it was the runtime's, and something in between did not take it.
+        False without a pending request: then a proxy refused a frame of the runtime.
         """
         session = self._driver.session
         request = session.requests.largest()
         if request is not None:
-            text = f"{request.name} is {request.size} bytes, more than this runtime takes"
+            text = f"{request.name} has {request.size} bytes, more than this runtime accepts"
             session.refuse(request, LocalProtocolError(text), self._driver.now)
             self._driver.carry()
         return request is not None
@@ -266,7 +269,7 @@ class Link:
             self.drop(HandshakeTimeout(text, stderr=stderr_of(self._transport)))
 
     def _broke(self, error: BaseException) -> None:
-        self._driver.failed(error)  # what transports raise does not come here
+        self._driver.failed(error)  # errors of transports are handled in _read and _write
 
 
 def _of_transport(error: BaseException) -> ArcpError:
@@ -278,5 +281,5 @@ def _of_transport(error: BaseException) -> ArcpError:
 
 
 def _failed_to_close(error: BaseException) -> None:
-    # A transport of the user's may raise anything.
+    # A user's transport may raise anything.
     _log.error("a transport failed to close", exc_info=error)

@@ -1,7 +1,7 @@
-"""The reconnect manager: one loop that opens links, and decides whether and when to retry (S8).
+"""Opens links in a loop, and decides whether and when to retry (S8).
 
-The delays come from tenacity's wait and stop objects. "Retry or give up" is a pure function of the
-failure.
+The delays come from tenacity's wait and stop objects. The decision between a retry and the end is a
+pure function of the failure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TokenSource = Token | Callable[[], Token | Awaitable[Token]]
 
 
 def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
-    """Whether another link can help, from the failure and from what was there before it.
+    """Whether to try another link, from the failure and from whether a session was live before.
 
     =====================================  =============  ===========
     failure                                first connect  live before
@@ -58,11 +58,11 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
     a refused token                        final          final
     =====================================  =============  ===========
 
-    What answered once will probably answer again: a deployment or a captive portal looks like a
-    wrong address for a while. Before the first welcome it more likely is one.
+    An address that has answered once is probably right: a deployment or a captive portal looks like
+    a wrong address for a while. Before the first welcome, a wrong address is more likely.
 
     Args:
-        failure: why the link or the attempt ended.
+        failure: the failure of the link or of the attempt.
         live_before: whether the client had a session on a link before.
     """
     if isinstance(failure, Unauthenticated):
@@ -79,7 +79,7 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
 
 
 class RetryDelays:
-    """Delays between attempts, from a policy; starts anew after a link that was of use.
+    """Delays between attempts, from a policy; they are reset after a link that was of use.
 
     Args:
         policy: tenacity's wait and stop objects, and ``reset_after``.
@@ -92,13 +92,13 @@ class RetryDelays:
         self._since: float | None = None
 
     def lived(self, seconds: float, *, brought_events: bool = False) -> None:
-        """A link ended after it had been live for so long; new events tell that it was of use."""
+        """Reset the delays if a link was live for ``reset_after`` or brought new events."""
         if brought_events or seconds >= self._policy.reset_after:
             self.attempt = 0
             self._since = None
 
     def next(self, now: float) -> float | None:
-        """Seconds until the next attempt; ``None`` if the policy says to stop."""
+        """Seconds until the next attempt; ``None`` if the policy stops."""
         if self._since is None:
             self._since = now
         self.attempt += 1
@@ -111,7 +111,7 @@ class RetryDelays:
 
 
 class BearerToken:
-    """The bearer token, or where to get it; asked for anew once after the runtime refused it.
+    """Provides the bearer token; calls a provider once more after the runtime refused a token.
 
     Args:
         source: the token, or a provider of it, sync or async.
@@ -123,19 +123,21 @@ class BearerToken:
         self._refused: SecretStr | None = None
 
     async def get(self) -> SecretStr:
-        """The token for the next hello.
+        """Return the token for the next hello.
 
         Raises:
-            Unauthenticated: the provider gives the refused one again.
-            ConnectFailed: the provider raised, or gave something else than a token.
+            Unauthenticated: the provider returned the refused token again.
+            ConnectFailed: the provider raised, or did not return a token.
         """
         value: object = await self._ask() if callable(self._source) else self._source
         if not isinstance(value, str | SecretStr | None):
             kind = type(value).__name__
-            raise ConnectFailed(f"a token is a str or a SecretStr, not {kind}", permanent=True)
+            raise ConnectFailed(
+                f"the token must be a str or a SecretStr, not {kind}", permanent=True
+            )
         token = value if isinstance(value, SecretStr) else SecretStr(value or "")
         if self._refused is not None and token == self._refused:
-            raise Unauthenticated("the runtime refused the token, and there is no other one")
+            raise Unauthenticated("the runtime refused the token, and the provider has no other")
         self._token = token
         return token
 
@@ -148,38 +150,38 @@ class BearerToken:
         except BaseException as error:  # noqa: BLE001  a user's function may raise anything
             pass_on(error, task)
             kind = type(error).__name__
-        # Raised out here: the provider's own text may hold the secret that it failed to get, and
-        # it must not come along as the context of this one.
+        # Raised outside of the handler: the provider's error may contain a secret, and must not
+        # become the context of this one.
         raise ConnectFailed(f"the token provider raised {kind}")
 
     def refused(self) -> bool:
-        """The runtime refused the last one; True if it is worth asking the provider again."""
+        """Record that the runtime refused the token; True if the provider may have another one."""
         if self._refused is not None or not callable(self._source):
             return False
         self._refused = self._token
         return True
 
     def accepted(self) -> None:
-        """The runtime took the last one."""
+        """Record that the runtime accepted the token."""
         self._refused = None
 
 
 class ReconnectManager:
-    """Keeps a session on a link until it ends.
+    """Runs a session on successive links until it ends.
 
     Args:
         connector: makes transports.
         driver: carries the session.
         token: the bearer token, or a provider of it.
         policy: delays, stop, classification.
-        timeouts: bounds of connecting and closing.
+        timeouts: time limits of connecting and closing.
         ingress, outbox: see `Link`.
-        changed: told of every change of state.
+        changed: called with every new state.
 
     Attributes:
-        link: the one that is up or being greeted on.
-        links: how many have been live.
-        last_failure: why the last link or attempt ended.
+        link: the current link, from its hello on.
+        links: number of links that have been live.
+        last_failure: the failure of the last link or attempt.
     """
 
     def __init__(
@@ -209,17 +211,17 @@ class ReconnectManager:
         self._backoff = RetryDelays(policy)
         self._live_since: float | None = None
         self._events_before = 0
-        self._fresh_at_once = True  # nothing is to be waited for: the runtime answers
+        self._fresh_at_once = True  # no delay before a new session: the runtime answers
         self._warned = False
         self._decided = False
         self._close_by: Deadline | None = None
         self._stopped = asyncio.Event()
-        self._short = False  # less than the usual time was left for this attempt
+        self._short = False  # this attempt had less than the usual time
         self._delay: float | None = None
         self._gives_up_at: float | None = self._loop.time() + timeouts.open
 
     def opened(self) -> None:
-        """The welcome of the present link came."""
+        """Record the welcome of the current link."""
         self._live_since = self._loop.time()
         self._events_before = self._driver.events
         self._gives_up_at = None
@@ -229,13 +231,13 @@ class ReconnectManager:
         self._credential.accepted()
 
     def close_by(self, deadline: Deadline) -> None:
-        """The client closes: the end of its link is bounded by this."""
+        """Set the deadline of a close, which limits the end of the link."""
         self._close_by = deadline
         if self.link is not None:
             self.link.close_by(deadline)
 
     async def run(self) -> None:
-        """Connect, and connect again, until the session ends. Cancelling stops it at once."""
+        """Connect and reconnect until the session ends. Cancelling stops it at once."""
         self._changed(Connecting(1))
         while not self._over:
             self._live_since = None
@@ -248,11 +250,11 @@ class ReconnectManager:
                     await self._stopped.wait()
 
     def stop(self) -> None:
-        """The session is over: no pause is waited for any more."""
+        """End the wait for the next attempt, because the session has ended."""
         self._stopped.set()
 
     async def _attempt(self) -> ArcpError:
-        """One link from its making to its end; gives why it ended."""
+        """Run one link from the connect to its end; return the reason of its end."""
         started = self._loop.time()
         limit = self._timeouts.connect
         if self._gives_up_at is not None:
@@ -265,7 +267,7 @@ class ReconnectManager:
         except ArcpError as error:  # some of them are a TimeoutError too
             return error
         except TimeoutError:
-            return self._telling(
+            return self._more_specific(
                 ConnectFailed(f"no connection to {self._connector.target} within {limit:.3g} s")
             )
         self.link = Link(
@@ -285,8 +287,8 @@ class ReconnectManager:
         finally:
             self.link = None
 
-    def _telling(self, timeout: ArcpError) -> ArcpError:
-        """What came before says more than that too little time was left for one more attempt."""
+    def _more_specific(self, timeout: ArcpError) -> ArcpError:
+        """The previous failure, if this attempt timed out only for lack of remaining time."""
         before = self.last_failure
         return before if self._short and isinstance(before, ArcpError) else timeout
 
@@ -296,19 +298,19 @@ class ReconnectManager:
             return await self._connector.connect()
         except (ArcpError, asyncio.CancelledError):
             raise
-        except BaseException as error:  # a connector of the user's may raise anything
+        except BaseException as error:  # a user's connector may raise anything
             pass_on(error, task)
             raise ConnectFailed(
                 f"{self._connector.target}: {type(error).__name__}: {error}"
             ) from error
 
     def _decide(self, cause: ArcpError) -> None:
-        """What follows the end of a link, once; everybody is told before it is taken down."""
+        """Decide, once, what follows the end of a link; announced before the transport closes."""
         if self._decided or self._over:
             return
         self._decided = True
         if isinstance(cause, HandshakeTimeout):
-            cause = self._telling(cause)
+            cause = self._more_specific(cause)
         self.last_failure = cause
         self._delay = self._delay_after(cause)
         if self._delay is None:
@@ -320,7 +322,7 @@ class ReconnectManager:
         return self._driver.session.state is State.ENDED
 
     def _delay_after(self, cause: ArcpError) -> float | None:
-        """Seconds until the next attempt, or ``None`` to give up; announces which."""
+        """Seconds until the next attempt, or ``None`` for none; announces the new state."""
         now = self._loop.time()
         if self._live_since is not None:
             brought = self._driver.events > self._events_before
@@ -361,13 +363,13 @@ class ReconnectManager:
         return may_retry(cause, live_before=self._gives_up_at is None)
 
     def _warn_of(self, cause: ArcpError) -> None:
-        """Say once for each outage that what looks like a wrong address is tried again."""
+        """Warn once for each outage that an address is retried although it looks wrong."""
         if not self._warned and not may_retry(cause):
             self._warned = True
-            _log.warning("tried again, since this runtime was reached before: %s", cause)
+            _log.warning("retrying, because this runtime was reached before: %s", cause)
 
     def _verdict_on(self, cause: ArcpError) -> ArcpError:
-        """What users get: ConnectFailed before the first welcome, but for a refused token."""
+        """The error for users: ConnectFailed before the first welcome, except a refused token."""
         if self._gives_up_at is None or isinstance(cause, Unauthenticated | RequestError):
             return cause
         if isinstance(cause, ConnectFailed | ResumeExpired) and cause.permanent:

@@ -1,8 +1,8 @@
 """Pings the peer after the machine has slept, because the link may be dead (S12).
 
-While a machine sleeps, its wall clock runs and its monotonic clock, which the timers use, does not.
-When the wall clock has run ahead, the client pings at once, instead of after two silent heartbeats.
-A blocked event loop moves both clocks alike.
+While a machine sleeps, its wall clock advances, and its monotonic clock, which the timers use, does
+not. When the wall clock has advanced more, the client pings at once, without waiting for two silent
+heartbeat intervals. A blocked event loop affects both clocks alike.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from arcp_client.errors import ArcpError, HeartbeatLost, RequestTimeout
 __all__ = ["Drift", "watch"]
 
 LOOK_EVERY: Final = 2.0
-"""Seconds between two looks at the clocks."""
+"""Seconds between two checks of the clocks."""
 JUMP: Final = 5.0
-"""Seconds that the wall clock must have run ahead. Clocks that are set by a network drift less."""
+"""Difference in seconds that counts as sleep. Clocks that a network adjusts drift less."""
 ANSWER_WITHIN: Final = 5.0
-"""Seconds for the answer, if the heartbeat's interval is not shorter."""
+"""Seconds to wait for the pong; less if the heartbeat interval is shorter."""
 
 
 class Drift:
-    """How far the wall clock ran ahead of the monotonic one between two looks."""
+    """Measures how far the wall clock runs ahead of the monotonic clock between two checks."""
 
     def __init__(self, now: float, wall: float) -> None:
         self._now = now
         self._wall = wall
 
     def slept(self, now: float, wall: float) -> bool:
-        """Whether the machine seems to have slept since the last look."""
+        """Whether the machine seems to have slept since the last check."""
         ahead = (wall - self._wall) - (now - self._now)
         self._now, self._wall = now, wall
         return ahead > JUMP
@@ -47,12 +47,12 @@ class Drift:
 async def watch(
     driver: Driver, *, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
 ) -> None:
-    """Watch the clocks for as long as a link is up.
+    """Check the clocks while a link is up.
 
     Args:
         driver: carries the session.
-        reading: whether answers are read at present; if not, silence proves nothing.
-        dead: told when there was no answer in time.
+        reading: whether the reader reads at present; otherwise a missing answer proves nothing.
+        dead: called when no answer arrived in time.
     """
     drift = Drift(driver.now, time.time())
     while True:
@@ -86,6 +86,6 @@ async def _probe(
         if reading():
             dead(HeartbeatLost(f"no answer within {seconds:g} s after this machine slept (§6.4)"))
     except ArcpError:
-        pass  # the session is over, or the runtime does not like pings: it answered
+        pass  # the session has ended, or the runtime refused the ping, which is an answer
     finally:
         session.withdraw(request)

@@ -46,7 +46,7 @@ async def test_a_request_above_the_peers_limit_fails_once_and_the_session_goes_o
     """It is neither sent again after the reconnect nor waited for."""
     script = Script()
     async with serving(script, largest=100_000) as peer, Client(peer.url) as client:
-        with pytest.raises(LocalProtocolError, match="more than this runtime takes"):
+        with pytest.raises(LocalProtocolError, match="more than this runtime accepts"):
             await client.submit("flood", {"text": "x" * 200_000}, idempotency_key=key)
         job = await client.submit("flood", {"events": 3, "result": "done"})
         assert (await job.result()).value == "done"

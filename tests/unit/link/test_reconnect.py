@@ -692,7 +692,7 @@ async def test_a_provider_whose_own_wait_was_cancelled_is_tried_again(clock: Vir
 
 async def test_a_token_of_another_type_says_so(clock: VirtualClock) -> None:
     async with Runtime() as runtime:
-        with pytest.raises(ConnectFailed, match="a token is a str") as caught:
+        with pytest.raises(ConnectFailed, match="the token must be a str") as caught:
             await Client(runtime, token=lambda: b"secret").connect()  # type: ignore[arg-type,return-value]
         assert caught.value.permanent
         assert "secret" not in str(caught.value)
