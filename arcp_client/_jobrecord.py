@@ -93,8 +93,8 @@ class JobRecord(JobStream):
         "progress",
         "status",
         "submitted",
+        "subscribed",
         "trace_id",
-        "watched",
     )
 
     def __init__(self, job_id: str, owner: JobOwner, memory: ReplayMemory) -> None:
@@ -115,7 +115,7 @@ class JobRecord(JobStream):
         )
         self.barriers: list[tuple[Lane, int]] = []
         self.submitted = False
-        self.watched = False
+        self.subscribed = False
         self._outcome: Completed | Failed | Callable[[], ArcpError] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from arcp_client._dialects import DIALECTS
 from arcp_client._dialects._silent_resume import SilentResume
 from arcp_client._protocol.jobs import JobState
-from arcp_client._protocol.peer import Peer
+from arcp_client._protocol.peer import Acceptance, Peer
 from arcp_client._protocol.plans import (
     AwaitSilence,
     AwaitTerminal,
@@ -61,16 +61,15 @@ def watched() -> JobState:
 
 
 def accepted(peer: Peer, *, elsewhere: bool) -> Recover | None:
-    return peer.after_acceptance(
-        own(peer), elsewhere=elsewhere, sent_before=True, resent=True, fresh=True, now=0.0
-    )
+    came = Acceptance(elsewhere=elsewhere, sent_before=True, resent=True, fresh=True)
+    return peer.after_acceptance(own(peer), came, 0.0)
 
 
 def steps(peer: Peer, needs: Recover, status: str) -> Iterator[str]:
     """The steps of a plan for a job of that status, in words, until it watches or waits."""
     means = Means(resubmit=peer.means(own(peer)).resubmit)
     plan = recover(own(peer), means, needs=needs)
-    lossy = needs.lossy
+    lossy = needs.may_have_lost_events
     answer: object = None
     while True:
         try:
@@ -88,9 +87,9 @@ def steps(peer: Peer, needs: Recover, status: str) -> Iterator[str]:
 
 def in_words(step: Step, *, lossy: bool) -> str:
     match step:
-        case Subscribe(history, after, renew, hold):
+        case Subscribe(history, after, resubscribe, hold):
             text = "subscribe"
-            if renew:
+            if resubscribe:
                 text = "end the old subscription, subscribe"
             if history:
                 text += " with history" + (f" after {after}" if after is not None else "")

@@ -96,7 +96,7 @@ class Commands:
         )
         # Only for a watched job the runtime sends the history again. A delegated job was delivered
         # without a subscription, and is not.
-        replayed = history and known is not None and known.over and known.watched
+        replayed = history and known is not None and known.over and known.subscribed
         ended = known if replayed else None
         if ended is not None:
             self._jobs.reopen(ended)

@@ -352,8 +352,8 @@ class SessionEngine:
 
     def _job_known(self, effect: actions.JobKnown) -> None:
         reply = effect.job
-        record = self._jobs.announce(reply, submitted=effect.mine)
-        if effect.mine and not record.over:
+        record = self._jobs.announce(reply, submitted=effect.submitted)
+        if effect.submitted and not record.over:
             if self._session.jobs.has_ended(reply.job_id):
                 assert self._line is not None
                 self._session.request_outcome(reply.job_id, self._line.driver.now)

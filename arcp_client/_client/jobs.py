@@ -74,7 +74,7 @@ class JobTable:
 
     def handle(self, record: JobRecord) -> JobHandle:
         """The handle of a job: the same object while the application holds it."""
-        kind = Job if record.submitted else JobView if record.watched else JobHandle
+        kind = Job if record.submitted else JobView if record.subscribed else JobHandle
         handle = self._handles.get(record.job_id)
         if type(handle) is not kind:
             handle = self._handles[record.job_id] = kind(record)
@@ -109,7 +109,7 @@ class JobTable:
         record = self.record(reply.job_id)
         record.describe(reply)
         record.submitted = record.submitted or submitted
-        record.watched = record.watched or isinstance(reply, Subscribed)
+        record.subscribed = record.subscribed or isinstance(reply, Subscribed)
         if isinstance(reply, Accepted) and reply.parent_job_id is not None:
             parent = self.get(reply.parent_job_id)
             if parent is not None and reply.job_id not in parent.children:

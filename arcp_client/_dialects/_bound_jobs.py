@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from arcp_client._protocol.jobs import JobState
-from arcp_client._protocol.peer import Peer
+from arcp_client._protocol.peer import Acceptance, Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._wire import names
@@ -37,8 +37,8 @@ class BoundJobs(Peer):
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
         if request.kind == names.SUBSCRIBE and self.keeps_dead_subscriptions:
-            renew = request.renew if request.owner is not None else bool(request.ids)
-            if renew and request.job_id is not None:
+            resubscribe = request.resubscribe if request.owner is not None else bool(request.ids)
+            if resubscribe and request.job_id is not None:
                 yield Unsubscribe(job_id=request.job_id)
         yield from super().outgoing(request, now)
 
@@ -48,8 +48,8 @@ class BoundJobs(Peer):
         return Recover(
             history=history,
             after=job.resume_after if history else None,
-            lossy=self._loses_events and not history,
-            renew=self.keeps_dead_subscriptions,
+            may_have_lost_events=self._loses_events and not history,
+            resubscribe=self.keeps_dead_subscriptions,
         )
 
     @property
@@ -61,25 +61,18 @@ class BoundJobs(Peer):
         history = self.wants_history(job)
         return Recover(history=history, after=job.resume_after if history else None)
 
-    def after_acceptance(
-        self,
-        job: JobState,
-        *,
-        elsewhere: bool,
-        sent_before: bool,
-        resent: bool,
-        fresh: bool,
-        now: float,
-    ) -> Recover | None:
-        if elsewhere:
+    def after_acceptance(self, job: JobState, acceptance: Acceptance, now: float) -> Recover | None:
+        if acceptance.elsewhere:
             return Recover(
-                history=True, lossy=self._loses_events, hold_terminal=self.overtaken_histories
+                history=True,
+                may_have_lost_events=self._loses_events,
+                hold_terminal=self.overtaken_histories,
             )
-        if sent_before:
+        if acceptance.sent_before:
             return Recover(
                 history=False,
-                lossy=self._loses_events,
-                renew=self.keeps_dead_subscriptions,
+                may_have_lost_events=self._loses_events,
+                resubscribe=self.keeps_dead_subscriptions,
                 hold_terminal=self.overtaken_histories,
             )
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from arcp_client._protocol.jobs import JobState
-from arcp_client._protocol.peer import Peer, Received, View
+from arcp_client._protocol.peer import Acceptance, Peer, Received, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._protocol.recovery import OWN_TIMEOUT
@@ -110,19 +110,10 @@ class SilentResume(Peer):
             if job.interrupted is None:  # else a plan subscribes to it
                 self._subscribe(job, now)
 
-    def after_acceptance(
-        self,
-        job: JobState,
-        *,
-        elsewhere: bool,
-        sent_before: bool,
-        resent: bool,
-        fresh: bool,
-        now: float,
-    ) -> Recover | None:
-        if elsewhere:
-            return Recover(history=True, watch=False)
-        if resent:
+    def after_acceptance(self, job: JobState, acceptance: Acceptance, now: float) -> Recover | None:
+        if acceptance.elsewhere:
+            return Recover(history=True, poll_if_silent=False)
+        if acceptance.resent:
             self._polling.add(job, now)  # it was started over the link that is gone
             self._subscribe(job, now)
         return None

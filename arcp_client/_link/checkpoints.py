@@ -68,7 +68,7 @@ class Checkpointer:
         saved: called with every saved checkpoint.
         fenced: called with StoreLocked when another client holds the store; saving ends then.
         publish: publishes reserved events.
-        whole: gives the last number of those that are reserved together with a number.
+        reorder_block_end: returns the end of the block of numbers that are reserved together.
         idle: whether all consumers have processed all published events.
         urgent: whether a running handler waits for a later event; then reservations do not depend
             on the progress of handlers.
@@ -83,7 +83,7 @@ class Checkpointer:
         snapshot: Callable[[int], Checkpoint | None],
         saved: Callable[[Checkpoint], None],
         publish: Callable[[list[Event]], None],
-        whole: Callable[[int], int],
+        reorder_block_end: Callable[[int], int],
         idle: Callable[[], bool],
         urgent: Callable[[], bool],
         every: int,
@@ -95,7 +95,7 @@ class Checkpointer:
         self._told = saved
         self._fenced = fenced
         self._publish = publish
-        self._whole = whole
+        self._reorder_block_end = reorder_block_end
         self._idle = idle
         self._urgent = urgent
         self._every = every
@@ -162,7 +162,7 @@ class Checkpointer:
         self._offered += len(events)
         if not self._held and not self._token_waits and not self._stopped:
             last = max((n for n in map(self._number, events) if n is not None), default=0)
-            if self._whole(last) <= self._reserved:
+            if self._reorder_block_end(last) <= self._reserved:
                 self._pass(events)
                 self._look_ahead()
                 return
@@ -256,7 +256,7 @@ class Checkpointer:
         reached = self._top if self._idle() else self._done
         if self._urgent():
             reached = max(reached, self._reserved)
-        return max(self._reserved, self._whole(reached + self._every))
+        return max(self._reserved, self._reorder_block_end(reached + self._every))
 
     def _ask(self) -> None:
         """Request a save if it extends the reservation or stores a new token."""
@@ -277,7 +277,7 @@ class Checkpointer:
         while self._held:
             item = self._held[0]
             number = self._number(item)
-            if number is not None and self._whole(number) > self._reserved:
+            if number is not None and self._reorder_block_end(number) > self._reserved:
                 break
             self._held.popleft()
             if isinstance(item, Event):
@@ -296,7 +296,7 @@ class Checkpointer:
         for event in reversed(events):
             number = self._number(event)
             if number is not None:
-                self._top = max(self._top, self._whole(number))
+                self._top = max(self._top, self._reorder_block_end(number))
                 break
         self._publish(events)
         self._count(len(events))

@@ -134,7 +134,7 @@ class Driver:
             self._published += len(batch)
             self._publish(batch)
 
-    def heard(self) -> None:
+    def frame_seen(self) -> None:
         """Count a frame as a sign of life before the session gets it."""
         self.session.frame_seen(self.now)
 

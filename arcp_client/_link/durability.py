@@ -138,7 +138,7 @@ class Durability:
             saved=self._was_saved,
             fenced=self._was_fenced,
             publish=self._publish,
-            whole=driver.session.reorder_block_end,
+            reorder_block_end=driver.session.reorder_block_end,
             idle=lambda: self._fan_out.backlog == 0,
             urgent=lambda: self._back_pressure.urgent,
             every=self._store.every,
@@ -307,9 +307,9 @@ class Durability:
         if first_held is not None:
             received = min(received, first_held - 1)
         mark = self._fan_out.mark(session_id, received)
-        told = session.ackable(mark)
-        if told < mark:
-            mark = received = told
+        ackable = session.ackable(mark)
+        if ackable < mark:
+            mark = received = ackable
         processed = self._fan_out.processed_above(session_id, received) if mark < received else ()
         if session_id == self._session_restored:
             processed = (*processed, *self._not_yet_reached(received))

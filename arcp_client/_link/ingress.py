@@ -85,7 +85,7 @@ class Ingress:
             driver.received(at_once)
         if not self._spill.append(data):
             await self._quietly(self._until_stored(data))
-        driver.heard()
+        driver.frame_seen()
         self._back_pressure.stored(bool(self._spill))
         self._refill_soon()
 

@@ -91,13 +91,13 @@ class JobKnown(msgspec.Struct):
     Stands in the list before the job's answer and before its later events.
 
     Attributes:
-        mine: this client submitted the job.
+        submitted: this client submitted the job.
         request: the request that the message answers.
         elsewhere: another session got the acceptance first.
     """
 
     job: Accepted | Subscribed
-    mine: bool
+    submitted: bool
     request: Request | None = None
     elsewhere: bool = False
 

@@ -284,8 +284,11 @@ class Exchange:
             return
         here = self._negotiated.session_id
         elsewhere = bool(frame.session_id) and frame.session_id != here
-        mine = request is not None
-        self._out.emit(actions.JobKnown(accepted, mine=mine, request=request, elsewhere=elsewhere))
+        self._out.emit(
+            actions.JobKnown(
+                accepted, submitted=request is not None, request=request, elsewhere=elsewhere
+            )
+        )
         if self._jobs.has_ended(accepted.job_id):
             job = JobState(accepted.job_id)  # its end was delivered: nothing is to come of it
         else:
@@ -311,7 +314,7 @@ class Exchange:
             self._out.report("a job.subscribed that answers no request was ignored")
             return
         if not request.orphaned:
-            self._out.emit(actions.JobKnown(subscribed, mine=False, request=request))
+            self._out.emit(actions.JobKnown(subscribed, submitted=False, request=request))
         self._answer(request, subscribed, now)
 
     def _page(self, frame: ControlFrame, now: float) -> None:

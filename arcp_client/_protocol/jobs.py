@@ -26,7 +26,7 @@ class Recovering(msgspec.Struct, eq=False):
         again: restarts the plan after a lost link.
         needs: the `Recover` from which the peer chose the plan, if any.
         step: the step whose answer the plan waits for.
-        lossy: events may be lost, and the `Gap` is not delivered yet.
+        may_have_lost_events: events may be lost, and the `Gap` is not delivered yet.
         only_outcome: only events of the result are delivered.
         deadline: when the step times out; None while an answer is awaited.
         came: an event of the job arrived during this step.
@@ -39,7 +39,7 @@ class Recovering(msgspec.Struct, eq=False):
     again: Callable[..., Generator[Any, Any, None]]
     needs: Any = None
     step: Any = None
-    lossy: bool = False
+    may_have_lost_events: bool = False
     only_outcome: bool = False
     deadline: float | None = None
     came: bool = False

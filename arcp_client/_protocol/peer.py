@@ -26,7 +26,7 @@ from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
 from arcp_client._wire.messages import Close, Message
 
-__all__ = ["FrameReceiver", "Incoming", "Next", "Peer", "Received", "View", "skipped"]
+__all__ = ["Acceptance", "FrameReceiver", "Incoming", "Next", "Peer", "Received", "View", "skipped"]
 
 Incoming = EventFrame | ControlFrame | BadFrame
 
@@ -105,6 +105,22 @@ class Next(enum.Enum):
     """A new session: the runtime no longer has this one."""
     GIVE_UP = "give up"
     """None: every hello will be refused until the token changes."""
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job was accepted.
+
+    Attributes:
+        elsewhere: in another session.
+        sent_before: over an earlier link.
+        resent: the submit was sent over an earlier link, too.
+        fresh: the key was made for this submit, so it names no earlier job.
+    """
+
+    elsewhere: bool
+    sent_before: bool
+    resent: bool
+    fresh: bool
 
 
 class View(msgspec.Struct):
@@ -286,39 +302,31 @@ class Peer:
 
     def after_new_session(self, job: JobState) -> Recover | None:
         """In a new session: a history from the last event of the old session (S5)."""
-        return Recover(history=self.wants_history(job), after=self.history_start(job), watch=False)
+        return Recover(
+            history=self.wants_history(job), after=self.history_start(job), poll_if_silent=False
+        )
 
     def after_gap(self, job: JobState, position: int | None) -> Recover:
         """After a gap: find out whether the job still runs (S4)."""
-        return Recover(history=False, after=position, watch=self.poll_if_silent, list_first=True)
+        return Recover(
+            history=False, after=position, poll_if_silent=self.poll_if_silent, list_first=True
+        )
 
-    def after_acceptance(
-        self,
-        job: JobState,
-        *,
-        elsewhere: bool,
-        sent_before: bool,
-        resent: bool,
-        fresh: bool,
-        now: float,
-    ) -> Recover | None:
+    def after_acceptance(self, job: JobState, acceptance: Acceptance, now: float) -> Recover | None:
         """After an acceptance of a job whose events may not come by themselves (S6).
 
         Args:
             job: the accepted job.
-            elsewhere: it was accepted in another session.
-            sent_before: it was accepted over an earlier link.
-            resent: the submit was sent over an earlier link, too.
-            fresh: the key was made for this submit, so it names no earlier job.
+            acceptance: how it was accepted.
             now: the time.
         """
-        if elsewhere or not fresh:
-            return Recover(history=True, watch=False)
+        if acceptance.elsewhere or not acceptance.fresh:
+            return Recover(history=True, poll_if_silent=False)
         return None
 
     def outcome_wanted(self, job: JobState) -> Recover:
         """Get the outcome of a job whose terminal message was delivered and forgotten."""
-        return Recover(history=True, watch=False, only_outcome=True)
+        return Recover(history=True, poll_if_silent=False, only_outcome=True)
 
     def wants_history(self, job: JobState) -> bool:
         """Whether the plan asks for past events of a job."""

@@ -50,7 +50,7 @@ class Request(msgspec.Struct, eq=False):
         envelope_job: send ``job_id`` in the envelope as well.
         token: data of the caller; not used here.
         owner: the part of the session that sent it; None for a request of the application.
-        renew: first end the subscription that a dead link may still hold.
+        resubscribe: first end the subscription that a dead link may still hold.
         ids: the envelope ids with which it was sent, newest last.
         waits: it has not been sent on the current link.
         nonce: of a ping; the pong names it.
@@ -70,7 +70,7 @@ class Request(msgspec.Struct, eq=False):
     envelope_job: bool = False
     token: Any = None
     owner: Owner | None = None
-    renew: bool = False
+    resubscribe: bool = False
     ids: list[str] = []
     waits: bool = True
     nonce: str | None = None

@@ -69,13 +69,13 @@ class Subscribe(msgspec.Struct, frozen=True):
     Attributes:
         history: request the retained events of the job.
         after: with history, only events above this number.
-        renew: first end the subscription that a dead link still holds.
+        resubscribe: first end the subscription that a dead link still holds.
         hold_terminal: hold a terminal message until the history has arrived.
     """
 
     history: bool = False
     after: int | None = None
-    renew: bool = False
+    resubscribe: bool = False
     hold_terminal: bool = False
 
 
@@ -184,21 +184,21 @@ class Recover(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         history: request the retained events of the job.
         after: with history, only events above this number.
-        lossy: events may be lost; a `Gap` is delivered once the job is known to have begun, before
-            any later event.
-        renew: the runtime may hold a subscription of a dead link.
+        may_have_lost_events: a `Gap` is delivered once the job is known to have begun, before any
+            later event.
+        resubscribe: the runtime may hold a subscription of a dead link.
         hold_terminal: a terminal message may overtake the history.
-        watch: poll the job while it is silent; False if its events are known to arrive.
+        poll_if_silent: poll the job while it is silent; False if its events are known to arrive.
         only_outcome: its other events were delivered before.
         list_first: subscribe only if the job has ended or is not listed.
     """
 
     history: bool
     after: int | None = None
-    lossy: bool = False
-    renew: bool = False
+    may_have_lost_events: bool = False
+    resubscribe: bool = False
     hold_terminal: bool = False
-    watch: bool = True
+    poll_if_silent: bool = True
     only_outcome: bool = False
     list_first: bool = False
 
@@ -246,9 +246,9 @@ class _Ladder:
         self.means = means
         self.history = needs.history
         self.after = needs.after
-        self.renew = needs.renew
-        self.hold = needs.hold_terminal
-        self.watch = needs.watch
+        self.resubscribe = needs.resubscribe
+        self.hold_terminal = needs.hold_terminal
+        self.poll_if_silent = needs.poll_if_silent
         self.list_first = needs.list_first and means.list
         self.confirmed = False
         self.status = ""
@@ -259,7 +259,9 @@ class _Ladder:
         if self.list_first or not self.means.subscribe:
             status = yield from self.look()
         else:
-            status = yield from self.subscribe(history=self.history, hold=self.hold)
+            status = yield from self.subscribe(
+                history=self.history, hold_terminal=self.hold_terminal
+            )
         yield from self.go_on(status)
 
     def go_on(self, status: str | None) -> Plan:
@@ -272,7 +274,7 @@ class _Ladder:
                 continue
             if self.job.cancelled and status == "pending":
                 yield GiveUp(names.STATUS_CANCELLED, "cancelled before it began")
-            if not self.watch:
+            if not self.poll_if_silent:
                 return
             if (yield AwaitSilence(quiet, self.confirmed and not self.job.cancelled)):
                 quiet = QUIET
@@ -286,29 +288,31 @@ class _Ladder:
 
     # -- each gives the status of the job, or None when the plan is over
 
-    def subscribe(self, *, history: bool, hold: bool = False) -> Generator[Step, Any, str | None]:
+    def subscribe(
+        self, *, history: bool, hold_terminal: bool = False
+    ) -> Generator[Step, Any, str | None]:
         """Subscribe; the confirmation has the status."""
-        renew, self.renew = self.renew, False
+        resubscribe, self.resubscribe = self.resubscribe, False
         after = self.after if history else None
         tries = TRIES
         while True:
             try:
-                status = yield Subscribe(history, after, renew, hold)
+                status = yield Subscribe(history, after, resubscribe, hold_terminal)
             except StepRefused as refused:
                 yield ReleaseTerminal()
                 error = refused.error
                 tries -= 1
                 if not error.retryable or not tries:
                     break
-                self.watch = True  # its events do not come
+                self.poll_if_silent = True  # its events do not come
                 yield Backoff(PATIENCE)
-                renew = hold = False
+                resubscribe = hold_terminal = False
             else:
                 self.confirmed = True
                 yield from self._announce(status)
                 yield ReleaseTerminal()
                 return str(status)
-        self.watch = True  # its events do not come
+        self.poll_if_silent = True  # its events do not come
         if self._is_final(error):
             yield self._give_up()
         if self.means.list:

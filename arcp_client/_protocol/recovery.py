@@ -15,7 +15,7 @@ import msgspec
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.jobs import JobState, Recovering
-from arcp_client._protocol.peer import Peer, View
+from arcp_client._protocol.peer import Acceptance, Peer, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import (
     PATIENCE,
@@ -166,11 +166,13 @@ class Recovery:
         fresh = request.fresh or (peer.repeats_trace and traced)
         needs = peer.after_acceptance(
             job,
-            elsewhere=elsewhere,
-            sent_before=before,
-            resent=len(request.ids) > 1,
-            fresh=fresh,
-            now=now,
+            Acceptance(
+                elsewhere=elsewhere,
+                sent_before=before,
+                resent=len(request.ids) > 1,
+                fresh=fresh,
+            ),
+            now,
         )
         if needs is not None:
             self.begin(peer, job, needs, now)
@@ -227,8 +229,8 @@ class Recovery:
         if job.recovering is not None:
             job.recovering.plan.close()
         plan = (first or again)(job, peer.means(job))
-        lossy = needs is not None and needs.lossy
-        job.recovering = Recovering(plan, again, needs, lossy=lossy)
+        may_have_lost_events = needs is not None and needs.may_have_lost_events
+        job.recovering = Recovering(plan, again, needs, may_have_lost_events=may_have_lost_events)
         self._active.add(job)
         self._go_on(job, now)
 
@@ -297,7 +299,9 @@ class Recovery:
         if not running.step.hold_terminal:
             return False
         if running.step.history and frame.session_id == self._negotiated.session_id:
-            running.lossy = False  # sent in a history of this session: nothing is missing
+            running.may_have_lost_events = (
+                False  # sent in a history of this session: nothing is missing
+            )
         running.held = frame, data
         return True
 
@@ -357,7 +361,7 @@ class Recovery:
             job.interrupted = None if watched else running
             if isinstance(running.step, Subscribe) and running.step.hold_terminal:
                 # The resume may bring its stored end, which must not look like the whole of it.
-                if running.lossy:
+                if running.may_have_lost_events:
                     self._receiver.events_lost(job.job_id)
                 if running.held is not None:
                     self._receiver.end(*running.held)
@@ -400,8 +404,8 @@ class Recovery:
         assert running is not None
         match step:
             case EventsLost():
-                if running.lossy:
-                    running.lossy = False
+                if running.may_have_lost_events:
+                    running.may_have_lost_events = False
                     self._receiver.events_lost(job.job_id)
                 return False
             case ReleaseTerminal():
@@ -453,7 +457,7 @@ class Recovery:
                 job_id=job.job_id,
                 token=asked,
                 owner=self,
-                renew=step.renew,
+                resubscribe=step.resubscribe,
             )
         if isinstance(step, ListJobs):
             return Request(
@@ -529,7 +533,7 @@ def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
         needs,
         history=history,
         after=before.after if resumed else needs.after,
-        lossy=needs.lossy and not history,
+        may_have_lost_events=needs.may_have_lost_events and not history,
         hold_terminal=before.hold_terminal,
         only_outcome=before.only_outcome,
         list_first=before.list_first and resumed,

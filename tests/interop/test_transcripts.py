@@ -539,7 +539,7 @@ def test_a_delegated_job_is_known_with_its_parent() -> None:
     parent, child = (known.job for known in player.known)
     assert isinstance(child, Accepted)
     assert child.parent_job_id == parent.job_id
-    assert [known.mine for known in player.known] == [True, False]
+    assert [known.submitted for known in player.known] == [True, False]
     failed = [e for e in player.of(parent.job_id) if isinstance(e, ToolResult) and e.error]
     assert [event.call_id for event in failed] == ["d2"]
 

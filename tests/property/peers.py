@@ -529,7 +529,7 @@ class Play:
                 self.ended.add(effect.request)
             elif isinstance(effect, actions.JobKnown):
                 if effect.request is not None:
-                    (self.mine if effect.mine else self.watched).add(effect.job.job_id)
+                    (self.mine if effect.submitted else self.watched).add(effect.job.job_id)
             elif isinstance(effect, actions.JobGone):
                 assert effect.job_id not in self.gone, "a job is lost twice"
                 self._note(f"    {effect.job_id} gone: {effect.error}")

@@ -152,7 +152,9 @@ class Writing(RuleBasedStateMachine):
             assert first is not None
             assert not life.urgent
             assert life.furthest < (life.events[-1].seq or 0) if life.events else True
-            assert life.whole(first) > life.whole(life.furthest + life.every)
+            assert life.reorder_block_end(first) > life.reorder_block_end(
+                life.furthest + life.every
+            )
 
     @invariant()
     def whoever_waits_is_told_in_time(self) -> None:

@@ -83,7 +83,7 @@ class Conversation(RuleBasedStateMachine):
                 assert effect.request not in self.ended, "a request has ended twice"
                 self.ended.append(effect.request)
             elif isinstance(effect, actions.JobKnown):
-                if effect.mine:
+                if effect.submitted:
                     self.accepted[effect.job.job_id] = effect.request.key  # type: ignore[union-attr]
             elif isinstance(effect, actions.JobGone):
                 self.gone.add(effect.job_id)

@@ -61,7 +61,7 @@ class Life:
             snapshot=self._snapshot,
             saved=self._saved,
             publish=self._publish,
-            whole=self.whole,
+            reorder_block_end=self.reorder_block_end,
             idle=lambda: all(done == len(self.events) for done in self.done),
             urgent=lambda: self.urgent,
             every=every,
@@ -72,15 +72,19 @@ class Life:
 
     # -- what the writer asks for
 
-    def whole(self, number: int) -> int:
+    def reorder_block_end(self, number: int) -> int:
         return -(-number // self.group) * self.group
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         if self.saving is not None:
             self.wrong.append("one save at a time")
         # A crash repeats no more than a reservation of what any lane has got to.
-        reached = max(self.whole(self.furthest), self.disk_reserved if self.urgent else 0)
-        if checkpoint.reserved > max(self.disk_reserved, self.whole(reached + self.every)):
+        reached = max(
+            self.reorder_block_end(self.furthest), self.disk_reserved if self.urgent else 0
+        )
+        if checkpoint.reserved > max(
+            self.disk_reserved, self.reorder_block_end(reached + self.every)
+        ):
             self.wrong.append(f"{checkpoint} reserves too much")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.saving = checkpoint, future

@@ -80,7 +80,7 @@ def test_s14_the_job_of_a_submit_that_was_accepted_late_is_known() -> None:
     table, first, _ = overdue()
     accept(table, "job_1", trace_id=first.trace_id)
     (told,) = table.of(actions.JobKnown)
-    assert (told.job.job_id, told.mine, told.request) == ("job_1", True, first)
+    assert (told.job.job_id, told.submitted, told.request) == ("job_1", True, first)
 
 
 def test_s14_an_answer_that_names_nothing_is_that_of_the_oldest_be_it_late() -> None:

@@ -44,7 +44,7 @@ from tests.interop.rules import rule
 
 ALL = Means(resubmit=True)
 WATCHED = Means()
-AFTER_A_DROP = Recover(history=False, lossy=True, renew=True)
+AFTER_A_DROP = Recover(history=False, may_have_lost_events=True, resubscribe=True)
 ENDED = ["success", "error", "cancelled", "timed_out"]
 
 
@@ -76,7 +76,7 @@ class Run:
 def after_a_drop(means: Means = ALL, needs: Recover = AFTER_A_DROP) -> Run:
     """A job of the session, over the link that was resumed."""
     run = Run(recover(JobState("job_1"), means, needs=needs))
-    assert run.step == Subscribe(history=False, renew=True)
+    assert run.step == Subscribe(history=False, resubscribe=True)
     return run
 
 
@@ -95,7 +95,9 @@ def test_a_running_job_is_watched_and_its_loss_is_announced() -> None:
 
 
 def test_a_job_whose_events_are_known_to_come_is_not_watched() -> None:
-    run = Run(recover(JobState("job_1"), ALL, needs=Recover(history=True, after=7, watch=False)))
+    run = Run(
+        recover(JobState("job_1"), ALL, needs=Recover(history=True, after=7, poll_if_silent=False))
+    )
     assert run.step == Subscribe(history=True, after=7)
     run.answer("running")
     assert run.over
@@ -134,7 +136,7 @@ def test_without_a_key_the_history_is_asked_for_the_outcome() -> None:
 
 def test_of_a_job_watched_from_now_on_a_history_brings_only_the_outcome() -> None:
     job = JobState("job_1", from_now_on=True)
-    run = Run(recover(job, WATCHED, needs=Recover(history=False, watch=False)))
+    run = Run(recover(job, WATCHED, needs=Recover(history=False, poll_if_silent=False)))
     assert run.answer("success") == Subscribe(history=True)
     assert OnlyOutcome() in run.done
 
@@ -180,7 +182,7 @@ def test_a_refusal_that_may_pass_is_tried_again_a_few_times() -> None:
 
 
 def test_a_subscription_that_was_refused_makes_the_job_watched() -> None:
-    run = Run(recover(JobState("job_1"), ALL, needs=Recover(history=True, watch=False)))
+    run = Run(recover(JobState("job_1"), ALL, needs=Recover(history=True, poll_if_silent=False)))
     run.answer(PermissionDenied())
     assert run.answer("running") == AwaitSilence(QUIET)
 
@@ -214,7 +216,11 @@ def test_silence_is_no_reason_to_give_up() -> None:
 
 def test_with_nothing_but_the_key_it_is_resubmitted_again_and_again() -> None:
     only_key = Means(subscribe=False, list=False, resubmit=True)
-    run = Run(recover(JobState("job_1"), only_key, needs=Recover(history=False, lossy=True)))
+    run = Run(
+        recover(
+            JobState("job_1"), only_key, needs=Recover(history=False, may_have_lost_events=True)
+        )
+    )
     assert run.step == Resubmit()
     assert run.done == [EventsLost()]
     assert run.answer("job_1") == AwaitTerminal()

@@ -236,7 +236,7 @@ def test_a_delegated_job_is_no_answer_to_a_submit() -> None:
     accept(table, "job_child", payload={"parent_job_id": JOB})
     assert answered(table)[1:] == []
     told = table.of(actions.JobKnown)[-1]
-    assert (told.job.job_id, told.mine) == ("job_child", False)
+    assert (told.job.job_id, told.submitted) == ("job_child", False)
     assert request in table.session.requests
 
 
@@ -482,7 +482,7 @@ def test_the_job_of_a_withdrawn_submit_is_known_all_the_same() -> None:
     request = table.ask(names.SUBMIT)
     table.session.withdraw(request)
     accept(table, JOB)
-    assert [told.mine for told in table.of(actions.JobKnown)] == [True]
+    assert [told.submitted for told in table.of(actions.JobKnown)] == [True]
     table.event(1, JOB, 1)
     assert table.numbers == [1]
 
