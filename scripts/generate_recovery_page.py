@@ -13,7 +13,7 @@ from pathlib import Path
 from arcp_client._dialects import DIALECTS
 from arcp_client._dialects._silent_resume import SilentResume
 from arcp_client._protocol.jobs import JobState
-from arcp_client._protocol.peer import Acceptance, Peer
+from arcp_client._protocol.peer import AcceptanceContext, Peer
 from arcp_client._protocol.plans import (
     AwaitSilence,
     AwaitTerminal,
@@ -61,7 +61,7 @@ def watched() -> JobState:
 
 
 def accepted(peer: Peer, *, elsewhere: bool) -> Recover | None:
-    came = Acceptance(elsewhere=elsewhere, sent_before=True, resent=True, fresh=True)
+    came = AcceptanceContext(elsewhere=elsewhere, sent_before=True, resent=True, fresh=True)
     return peer.after_acceptance(own(peer), came, 0.0)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from arcp_client._protocol.jobs import JobState
-from arcp_client._protocol.peer import Acceptance, Peer
+from arcp_client._protocol.peer import AcceptanceContext, Peer
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._wire import names
@@ -61,7 +61,9 @@ class BoundJobs(Peer):
         history = self.wants_history(job)
         return Recover(history=history, after=job.resume_after if history else None)
 
-    def after_acceptance(self, job: JobState, acceptance: Acceptance, now: float) -> Recover | None:
+    def after_acceptance(
+        self, job: JobState, acceptance: AcceptanceContext, now: float
+    ) -> Recover | None:
         if acceptance.elsewhere:
             return Recover(
                 history=True,

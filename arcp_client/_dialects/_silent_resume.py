@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from arcp_client._protocol.jobs import JobState
-from arcp_client._protocol.peer import Acceptance, Peer, Received, View
+from arcp_client._protocol.peer import AcceptanceContext, Peer, Received, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import Recover
 from arcp_client._protocol.recovery import OWN_TIMEOUT
@@ -110,7 +110,9 @@ class SilentResume(Peer):
             if job.interrupted is None:  # else a plan subscribes to it
                 self._subscribe(job, now)
 
-    def after_acceptance(self, job: JobState, acceptance: Acceptance, now: float) -> Recover | None:
+    def after_acceptance(
+        self, job: JobState, acceptance: AcceptanceContext, now: float
+    ) -> Recover | None:
         if acceptance.elsewhere:
             return Recover(history=True, poll_if_silent=False)
         if acceptance.resent:

@@ -26,7 +26,16 @@ from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
 from arcp_client._wire.messages import Close, Message
 
-__all__ = ["Acceptance", "FrameReceiver", "Incoming", "Next", "Peer", "Received", "View", "skipped"]
+__all__ = [
+    "AcceptanceContext",
+    "FrameReceiver",
+    "Incoming",
+    "Next",
+    "Peer",
+    "Received",
+    "View",
+    "skipped",
+]
 
 Incoming = EventFrame | ControlFrame | BadFrame
 
@@ -107,7 +116,7 @@ class Next(enum.Enum):
     """None: every hello will be refused until the token changes."""
 
 
-class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+class AcceptanceContext(msgspec.Struct, frozen=True, kw_only=True):
     """How a job was accepted.
 
     Attributes:
@@ -312,7 +321,9 @@ class Peer:
             history=False, after=position, poll_if_silent=self.poll_if_silent, list_first=True
         )
 
-    def after_acceptance(self, job: JobState, acceptance: Acceptance, now: float) -> Recover | None:
+    def after_acceptance(
+        self, job: JobState, acceptance: AcceptanceContext, now: float
+    ) -> Recover | None:
         """After an acceptance of a job whose events may not come by themselves (S6).
 
         Args:

@@ -15,7 +15,7 @@ import msgspec
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.jobs import JobState, Recovering
-from arcp_client._protocol.peer import Acceptance, Peer, View
+from arcp_client._protocol.peer import AcceptanceContext, Peer, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import (
     PATIENCE,
@@ -166,7 +166,7 @@ class Recovery:
         fresh = request.fresh or (peer.repeats_trace and traced)
         needs = peer.after_acceptance(
             job,
-            Acceptance(
+            AcceptanceContext(
                 elsewhere=elsewhere,
                 sent_before=before,
                 resent=len(request.ids) > 1,

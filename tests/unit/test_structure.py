@@ -66,3 +66,26 @@ def test_a_circle_through_a_late_import_and_one_for_the_types_is_found() -> None
         for name, text in sources.items()
     }
     assert set(circle(graph)) == {"a", "b", "c"}
+
+
+SHARED_NAMES = {
+    "Child": "public: a job that an agent delegated, and what a projection shows of one",
+    "Drop": "public: a step of a script, and a fault of frames",
+    "Fault": "public: what a projection shows of an error, and a fault of a proxy",
+    "Gap": "public: missing events of ARCP, and missing updates of ACP",
+    "Server": "public: of a runtime, and of a dashboard",
+    "SessionInfo": "public: of ARCP, and the generated schema of ACP",
+    "ToolCall": "public: of ARCP, and the generated schema of ACP",
+    "Unknown": "public: an event of ARCP, and a value of ACP, that this version does not know",
+}
+"""Names of two classes, with the reason. A private class gets a name of its own."""
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in SOURCES:
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    assert {name: where for name, where in homes.items() if len(where) > 2} == {}
+    assert {name for name, where in homes.items() if len(where) > 1} == set(SHARED_NAMES)

@@ -30,7 +30,7 @@ from arcp_client.runtime._jobs.listing import page, start_of
 from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.credentials import credential_wire
-from arcp_client.runtime._sessions.session import JobFeed, ServerSession
+from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.runtime.limits import Limits
 
 __all__ = ["RequestHandler", "checked"]
@@ -231,7 +231,7 @@ class RequestHandler:
         for feed in feeds:
             feed.push()
 
-    def _feeds(self, session: ServerSession, job: ServerJob, start: int) -> list[JobFeed]:
+    def _feeds(self, session: ServerSession, job: ServerJob, start: int) -> list[SubscriptionFeed]:
         """Make the feeds for the events that the session does not receive anyway."""
         if session.id == job.owner_id:
             return []  # the session already receives every event of the job
@@ -240,18 +240,20 @@ class RequestHandler:
         if known is not None:
             if start >= known.first:
                 return []
-            earlier = JobFeed(session, job.id, job.history, start, broken, stop=known.first)
+            earlier = SubscriptionFeed(
+                session, job.id, job.history, start, broken, stop=known.first
+            )
             known.first = start
             session.watch(known)
             return [earlier]
-        feed = JobFeed(session, job.id, job.history, start, broken)
+        feed = SubscriptionFeed(session, job.id, job.history, start, broken)
         if not job.ended or start < job.history.end:
             session.feeds[job.id] = feed
             job.feeds[session] = feed
             session.watch(feed)
         return [feed]
 
-    def broken(self, session: ServerSession, feed: JobFeed) -> None:
+    def broken(self, session: ServerSession, feed: SubscriptionFeed) -> None:
         """Notify an observer whose subscription ended before its job."""
         _log.warning(
             "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id

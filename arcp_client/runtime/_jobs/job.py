@@ -33,7 +33,7 @@ from arcp_client.runtime._leases.grant import Budget, Grant
 from arcp_client.runtime._log.entries import Appended, LoggedJobState, Trimmed
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory
-from arcp_client.runtime._sessions.session import JobFeed, ServerSession
+from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.runtime.limits import Limits
 
 __all__ = ["JobOrigin", "JobRequest", "ServerJob"]
@@ -142,7 +142,7 @@ class ServerJob:
         self.authorities = origin.authorities
         self.status = PENDING
         self.history = JobHistory(limits.history_events, limits.history_bytes)
-        self.feeds: dict[ServerSession, JobFeed] = {}
+        self.feeds: dict[ServerSession, SubscriptionFeed] = {}
         self.last_seq = 0
         self.accepted: dict[str, Any] = {}
         self.cancelled = Cancellation()

@@ -23,13 +23,13 @@ from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.grant import Grant
 from arcp_client.runtime._log.entries import LoggedJobState, Stored
 from arcp_client.runtime._sessions.registry import SessionRegistry
-from arcp_client.runtime._sessions.session import JobFeed, ServerSession
+from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 
 __all__ = ["restore"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
-Broken = Callable[[ServerSession, JobFeed], None]
+Broken = Callable[[ServerSession, SubscriptionFeed], None]
 
 _CUT_SHORT = Failure(
     names.ERROR,
@@ -64,7 +64,7 @@ def restore(
         session, job = known.get(watch.session_id), found.get(watch.job_id)
         if session is None or job is None or watch.next is None:
             continue
-        feed = JobFeed(session, job.id, job.history, watch.next, partial(broken, session))
+        feed = SubscriptionFeed(session, job.id, job.history, watch.next, partial(broken, session))
         feed.first = watch.first
         session.feeds[job.id] = feed
         job.feeds[session] = feed

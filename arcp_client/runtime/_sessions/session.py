@@ -1,7 +1,7 @@
 """Numbers the events of one session and keeps them, with or without a connection (§8.3).
 
-`ServerSession.append` numbers, logs and queues an event in one synchronous step. `JobFeed` copies
-the events of a job into a session that subscribed to it.
+`ServerSession.append` numbers, logs and queues an event in one synchronous step. `SubscriptionFeed`
+copies the events of a job into a session that subscribed to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
 from arcp_client.runtime._sessions.resume_tokens import ResumeTokens
 
-__all__ = ["AttachedConnection", "JobFeed", "ServerSession"]
+__all__ = ["AttachedConnection", "ServerSession", "SubscriptionFeed"]
 
 _UNSENT_HIGH = 512
 """Unsent events from which on agents that emit wait."""
@@ -87,7 +87,7 @@ class ServerSession:
         self.log = log
         self.outlet: AttachedConnection | None = None
         self.jobs: set[str] = set()
-        self.feeds: dict[str, JobFeed] = {}
+        self.feeds: dict[str, SubscriptionFeed] = {}
         self.acked = 0
         self.sent = 0
         self.slow = False
@@ -96,7 +96,7 @@ class ServerSession:
         self.keep_for: float | None = None
         self._freed = 0
         self._unsent_bytes = 0
-        self._hungry: dict[JobFeed, None] = {}
+        self._hungry: dict[SubscriptionFeed, None] = {}
         self._waiters: set[asyncio.Future[None]] = set()
 
     # ------------------------------------------------------------------------- in
@@ -261,13 +261,13 @@ class ServerSession:
             timer.cancel()
             self._waiters.discard(waiter)
 
-    def watch(self, feed: JobFeed, ended: bool = False) -> None:
+    def watch(self, feed: SubscriptionFeed, ended: bool = False) -> None:
         """Store that a feed has begun or ended."""
         if self._journal is not None:
             following = None if ended else feed.next
             self._journal.put(Watch(self.id, feed.job_id, following, feed.first))
 
-    def hunger(self, feed: JobFeed, hungry: bool) -> None:
+    def hunger(self, feed: SubscriptionFeed, hungry: bool) -> None:
         """Note whether a feed waits for room."""
         if hungry:
             self._hungry[feed] = None
@@ -280,7 +280,7 @@ def _release(waiter: asyncio.Future[Any]) -> None:
         waiter.set_result(None)
 
 
-class JobFeed:
+class SubscriptionFeed:
     """One job's events on their way into a session that did not submit it (§7.6).
 
     It is pulled: an event is numbered in the session when there is room, from the job's history.
@@ -304,7 +304,7 @@ class JobFeed:
         job_id: str,
         history: JobHistory,
         start: int,
-        on_broken: Callable[[JobFeed], None],
+        on_broken: Callable[[SubscriptionFeed], None],
         stop: int | None = None,
     ) -> None:
         self.session = session

@@ -17,7 +17,7 @@ from arcp_client._wire.stamp import EventIds, Record, job_part
 from arcp_client.errors import LinkLost
 from arcp_client.runtime import JobContext, Limits, Runtime
 from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
-from arcp_client.runtime._sessions.session import JobFeed, ServerSession
+from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from tests.unit.runtime.peer import Frame, Peer, seqs
 
 JOBS = 8
@@ -212,7 +212,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.observer = ServerSession("sess_b", "p", SessionLog(30, 10_000_000))
         self.count = 0
         self.told = False
-        self.feed: JobFeed | None = None
+        self.feed: SubscriptionFeed | None = None
         self.first = 0
         self.links: dict[ServerSession, Link] = {}
         self.received: dict[ServerSession, list[int]] = {self.owner: [], self.observer: []}
@@ -231,10 +231,10 @@ class SessionMachine(RuleBasedStateMachine):
     def subscribe(self, history: bool) -> None:
         self.first = self.history.floor if history else self.history.end
 
-        def broken(_: JobFeed) -> None:
+        def broken(_: SubscriptionFeed) -> None:
             self.told = True
 
-        self.feed = JobFeed(self.observer, "job_x", self.history, self.first, broken)
+        self.feed = SubscriptionFeed(self.observer, "job_x", self.history, self.first, broken)
         self.feed.push()
 
     @rule(which=st.booleans(), back=st.integers(0, 3))
