@@ -38,12 +38,12 @@ from arcp_client.testing.scripted import (
     Wait,
     Withhold,
 )
+from tests.dialects import PLAYED
 from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(20)
 
-DIALECTS = ("spec", "python", "typescript", "csharp", "java", "go", "ruby")
-every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+every_dialect = pytest.mark.parametrize("dialect", PLAYED)
 
 AGENTS: dict[str, list[Any]] = {
     "say": [Emit("progress", {"current": 1}), Finish({"a": 1})],

@@ -21,6 +21,7 @@ from arcp_client.errors import (
 from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Finish, Wait
 from arcp_client.transports import WebSocketConnector
+from tests.dialects import PLAYED
 from tests.interop.rules import rule
 
 
@@ -460,9 +461,7 @@ def test_a_target_of_another_type_is_refused() -> None:
 @rule("typescript: running jobs")
 @rule("note-9")
 @pytest.mark.parametrize("leave", ["close", "detach"])
-@pytest.mark.parametrize(
-    "dialect", ["spec", "python", "typescript", "csharp", "java", "go", "ruby"]
-)
+@pytest.mark.parametrize("dialect", PLAYED)
 async def test_s21_who_leaves_is_told_which_open_jobs_end_with_the_session(
     dialect: str, leave: str, caplog: pytest.LogCaptureFixture
 ) -> None:

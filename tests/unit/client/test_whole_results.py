@@ -13,11 +13,11 @@ from arcp_client import ArcpError, Client, JobContext, JobHandle, Reconnect, Run
 from arcp_client.errors import JobFailed, ResultIncomplete, Unauthenticated
 from arcp_client.testing import ScriptedRuntime, VirtualClock
 from arcp_client.testing.scripted import Emit, Fail, Finish, Raw, Refuse, Script, Wait
+from tests.dialects import PLAYED
 from tests.interop.rules import rule
 
 pytestmark = pytest.mark.timeout(20)
 
-DIALECTS = ("spec", "python", "typescript", "csharp", "java", "go", "ruby")
 EXACT = ("spec",)
 
 
@@ -72,7 +72,7 @@ def run(dialect: str, script: Script, path: Path) -> list[Any]:
     return VirtualClock().run(scenario())
 
 
-every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+every_dialect = pytest.mark.parametrize("dialect", PLAYED)
 
 
 @rule("note-11")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from arcp_client._dialects import recognise
+from arcp_client._dialects import DIALECTS, Forms, recognise
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.session import Session
@@ -29,35 +29,18 @@ def fresh(prefix: str = "") -> str:
 
 def welcome(spoken: str, session_id: str, **fields: Any) -> dict[str, Any]:
     """The welcome of a runtime of that dialect."""
-    payload: dict[str, Any] = {
-        "runtime": {"name": "acme", "version": "1"},
-        "resume_token": f"token of {session_id}",
-        "resume_window_sec": 600,
-        "heartbeat_interval_sec": 30,
-        "capabilities": {"encodings": ["json"], "features": _FEATURES, "agents": []},
-    }
-    envelope_id = fresh()
-    if spoken == "arcp-client":
-        payload["runtime"]["sdk"] = "arcp-client/0"
-    elif spoken == "python":
-        payload |= {"session_id": session_id, "resume_token": f"rtk_{fresh()}"}
-        payload["accepted_at"] = "2026-01-01T00:00:10.000000Z"
-    elif spoken == "typescript":
-        payload["resume_token"] = "rt_" + "ab" * 32
-        envelope_id = fresh("msg_")
-    elif spoken == "csharp":
-        envelope_id = fresh("msg_")
-    elif spoken == "go":
-        envelope_id = f"01936d2e-0000-7000-8000-{next(_COUNT):012d}"
-    elif spoken == "java":
-        payload["resume_token"] = "7d1e8b52-94c6-4f1f-b1a4-0c2c4d5e6f70"
-    elif spoken == "ruby":
-        del payload["runtime"]
-        payload |= {"runtime_name": "acme", "runtime_version": "1"}
+    forms = DIALECTS[spoken].forms
+    marked = forms.token != Forms().token
+    token = forms.resume_token() if marked else f"token of {session_id}"
+    payload = forms.welcome("acme", session_id, token, _FEATURES, _FEATURES)
+    payload["capabilities"]["agents"] = []
+    payload["resume_window_sec"] = 600
+    if "accepted_at" in payload:
+        payload["accepted_at"] = "2026-01-01T00:00:10.000000Z"  # before the events
     payload |= fields
     return {
         "type": names.WELCOME,
-        "id": envelope_id,
+        "id": forms.envelope_id(),
         "session_id": session_id,
         "payload": payload,
     }

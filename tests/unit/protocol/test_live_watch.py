@@ -8,6 +8,7 @@ from arcp_client._protocol import actions
 from arcp_client._wire import names
 from arcp_client.errors import ResultUnavailable
 from arcp_client.events import Gap, ResultChunk
+from tests.dialects import ALL
 from tests.unit.protocol.scripted import Table
 
 A = "job_a"
@@ -72,9 +73,7 @@ def over(table: Watcher, subscribe: dict[str, object], *past: int) -> None:
         table.hear({"type": names.PONG, "payload": pong})
 
 
-@pytest.mark.parametrize(
-    "spoken", ["arcp-client", "unknown", "go", "java", "python", "typescript", "csharp", "ruby"]
-)
+@pytest.mark.parametrize("spoken", ALL)
 def test_a_new_session_brings_what_was_missed_and_none_of_the_past(spoken: str) -> None:
     table = Watcher(spoken)
     subscribe = table.fresh()

@@ -10,6 +10,7 @@ import pytest
 
 from arcp_client._dialects._unnumbered import Unnumbered
 from arcp_client._wire import names
+from tests.dialects import ALL
 from tests.unit.protocol.scripted import Table
 
 A_FEW, MANY = 400, 1600
@@ -95,9 +96,7 @@ class Small(Table):
         self.result(self.seq, job_id)
 
 
-@pytest.mark.parametrize(
-    "spoken", ["arcp-client", "unknown", "go", "java", "python", "typescript", "csharp", "ruby"]
-)
+@pytest.mark.parametrize("spoken", ALL)
 @pytest.mark.parametrize("kind", ["own", "watched", "left", "foreign"])
 @pytest.mark.usefixtures("untraced")
 def test_what_is_remembered_of_ended_jobs_is_bounded(spoken: str, kind: str) -> None:

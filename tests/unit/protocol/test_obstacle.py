@@ -10,9 +10,9 @@ from arcp_client._protocol import actions
 from arcp_client._protocol.obstacle import STEPS, Conclusion, Obstacle
 from arcp_client._wire import names
 from arcp_client.errors import LinkLost, ResultUnavailable
+from tests.dialects import ALL
 from tests.unit.protocol.kit import JOB, Strict, gaps, live
 
-DIALECTS = ["arcp-client", "go", "java", "unknown", "python", "typescript", "csharp", "ruby"]
 TOO_LARGE = LinkLost("the runtime sent a frame over this side's limit", close_code=1009)
 
 
@@ -50,7 +50,7 @@ def test_s18_what_is_received_in_between_counts_from_the_beginning() -> None:
         obstacle.passed("s", cursor + 1)
 
 
-@pytest.mark.parametrize("spoken", DIALECTS)
+@pytest.mark.parametrize("spoken", ALL)
 def test_s18_the_second_link_that_ends_at_a_cursor_is_followed_by_a_gap(spoken: str) -> None:
     table = live(spoken=spoken)
     table.replay(1, 3)

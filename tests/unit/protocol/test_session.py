@@ -118,7 +118,7 @@ def test_a_close_is_idempotent() -> None:
 
 @rule("send-5")
 def test_an_unknown_runtime_is_told_as_the_specification_says() -> None:
-    table = closing("go-but-nobody-can-tell")
+    table = closing("unknown")
     assert table.session.peer.name == "unknown"
     assert kinds(table) == [names.CLOSE]
     table.hear({"type": names.CLOSED, "payload": {}})

@@ -29,8 +29,8 @@ from arcp_client.testing.scripted import (
     Withhold,
 )
 from arcp_client.transports import Connector
+from tests.dialects import PLAYED
 
-DIALECTS = ("spec", "python", "typescript", "csharp", "java", "go", "ruby")
 AGENTS = {
     "count": [Emit("progress", {"current": n}) for n in range(1, 4)],
     "gated": [Emit("progress", {"current": 1}), Wait("go"), Finish("done")],
@@ -70,7 +70,7 @@ def test_it_is_a_connector() -> None:
     assert runtime.target == "scripted:go"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PLAYED)
 async def test_it_speaks_the_dialect_that_clients_recognise(dialect: str) -> None:
     async with made(dialect) as runtime, quick(runtime) as client:
         assert client.session.dialect == {"spec": "unknown"}.get(dialect, dialect)
@@ -79,7 +79,7 @@ async def test_it_speaks_the_dialect_that_clients_recognise(dialect: str) -> Non
         assert [frame["type"] for frame in runtime.heard] == ["session.hello"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PLAYED)
 async def test_over_a_websocket_it_does_the_same(dialect: str) -> None:
     async with (
         made(dialect) as runtime,

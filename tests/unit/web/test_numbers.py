@@ -9,6 +9,7 @@ import pytest
 from arcp_client import Client
 from arcp_client.testing import ScriptedRuntime
 from arcp_client.testing.scripted import Emit, Finish
+from tests.dialects import PLAYED
 from tests.exact_numbers import NUMBERS, ExactConnector, digits
 from tests.unit.web.kit import Site, site
 
@@ -21,10 +22,9 @@ SCRIPT = [
     Emit("x-vendor.note", {"deep": [{"n": VALUES}]}),
     Finish({"n": VALUES}),
 ]
-DIALECTS = ["spec", "python", "typescript", "csharp", "java", "go", "ruby"]
 
 
-@pytest.fixture(params=DIALECTS)
+@pytest.fixture(params=PLAYED)
 async def exact(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Site, ExactConnector]]:
     async with ScriptedRuntime(request.param, agents={"sums": SCRIPT}) as runtime:
         connector = ExactConnector(runtime)
