@@ -30,7 +30,7 @@ from arcp_client.transcripts import (
     read,
     write,
 )
-from tests.exact_numbers import NUMBERS, ExactConnector
+from tests.exact_numbers import MORE_NUMBERS, ExactConnector
 
 
 def said(found: list[events.Event]) -> list[tuple[str, dict[str, Any]]]:
@@ -410,7 +410,7 @@ async def test_a_job_of_an_agent_that_no_runtime_could_have_is_played(
     assert list(runtime.jobs) == ["j"]
 
 
-NUMBER = r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?"
+NUMBER = r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?"
 
 
 def line(at: float, job_id: str, event: str) -> bytes:
@@ -458,16 +458,15 @@ async def frames_of(path: Path, agents: list[str]) -> bytes:
 
 
 @given(st.lists(st.from_regex(NUMBER, fullmatch=True), min_size=1, max_size=3))
-@example(list(NUMBERS))
+@example(list(MORE_NUMBERS))
 async def test_numbers_are_played_with_the_digits_that_were_recorded(numbers: list[str]) -> None:
-    finite = [number for number in numbers if abs(float(number)) < float("inf")]
     with TemporaryDirectory() as directory:
         path = Path(directory) / "numbers.jsonl"
-        path.write_bytes(with_numbers(finite))
+        path.write_bytes(with_numbers(numbers))
         found = await frames_of(path, ["sums", "fails"])
-    values = f"[{','.join(finite)}]".encode()
+    values = f"[{','.join(numbers)}]".encode()
     assert found.count(b":" + values) == 8
-    for number in finite:
+    for number in numbers:
         assert b'"value":%b,"dimensions":{"n":%b}' % (number.encode(), number.encode()) in found
         assert b'"current":%b,"total":%b' % (number.encode(), number.encode()) in found
 
@@ -498,7 +497,7 @@ async def test_a_replayed_cost_is_charged_with_its_digits(tmp_path: Path) -> Non
 
 
 def test_a_transcript_that_is_read_and_written_again_keeps_its_digits() -> None:
-    values = [*NUMBERS, "1e400"]
+    values = [*MORE_NUMBERS, "1e400"]
     data = with_numbers(values)
     again = b"".join(encode(each) for each in Reader(io.BytesIO(data)))
     assert again.count(f"[{','.join(values)}]".encode()) == 8

@@ -25,7 +25,7 @@ from arcp_client.transcripts import Scrubber
 from arcp_client.web import ag_ui
 from arcp_client.web.exports import agui
 from arcp_client.web.exports.agui import Run, _masked
-from tests.exact_numbers import NUMBERS, ExactConnector, digits
+from tests.exact_numbers import MORE_NUMBERS, ExactConnector, digits
 from tests.unit.web.kit import SOON, Gates, agents
 
 ANY: TypeAdapter[Any] = TypeAdapter(Event)
@@ -363,7 +363,7 @@ def encoded(run: Run, event: ArcpEvent) -> str:
 
 
 @given(st.lists(st.from_regex(NUMBER, fullmatch=True), min_size=1, max_size=3))
-@example(list(NUMBERS))
+@example(list(MORE_NUMBERS))
 def test_numbers_have_the_digits_of_the_frame(numbers: list[str]) -> None:
     values = f"[{','.join(numbers)}]"
     ts = '"ts":"2026-01-01T12:15:15.5Z"'
