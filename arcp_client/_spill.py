@@ -1,7 +1,7 @@
 """Queues frames in an unlinked temporary file when memory has no room for them (D6).
 
 The client's link and the sessions of an ACP agent each keep such files. Files that share a
-`ByteBudget` share one bound on the disk.
+`ByteBudget` share one limit on disk.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class SpillFile:
             place = at % self._limit
             piece = os.pread(self._file, min(size, self._limit - place), place)
             if not piece:
-                raise OSError("the spill file is shorter than what was written to it")
+                raise OSError("the spill file is shorter than the data written to it")
             pieces.append(piece)
             at, size = at + len(piece), size - len(piece)
         return b"".join(pieces)

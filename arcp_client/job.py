@@ -209,13 +209,14 @@ class JobHandle:
         """The job's later events as an Observable, which completes with the terminal event."""
         job_id = self.id
 
-        def mine(event: Event) -> bool:
+        def of_this_job(event: Event) -> bool:
             return event.job_id == job_id
 
-        def goes_on(event: Event) -> bool:
+        def not_terminal(event: Event) -> bool:
             return not event.terminal
 
-        return self._record.owner.notifications.filter(mine).take_while(goes_on, inclusive=True)
+        events = self._record.owner.notifications.filter(of_this_job)
+        return events.take_while(not_terminal, inclusive=True)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.agent or '?'} {self.status}>"
@@ -239,7 +240,7 @@ class Job(JobHandle):
 
 
 class JobView(JobHandle):
-    """A job of another session, or of this one earlier, that this client watches (§7.6)."""
+    """A job of another session, or an earlier job of this one, that this client watches (§7.6)."""
 
     async def unsubscribe(self) -> None:
         """Stop watching. Its iterators end; events in transit may still arrive. Idempotent."""

@@ -127,7 +127,7 @@ class Lifecycle:
         task = asyncio.current_task()
         try:
             checkpoint = await self._engine.open()
-        except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001  a user's store may raise anything
             if task is not None and task.cancelling():
                 self._interrupted()
             pass_on(error, task)

@@ -60,9 +60,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if callable(self.token):
             check.a_function("token", self.token)
         if self.dialect is not None and self.dialect not in DIALECTS:
-            raise ValueError(f"dialect is one of {', '.join(DIALECTS)}")
+            raise ValueError(f"dialect must be one of {', '.join(DIALECTS)}")
 
-    def __repr__(self) -> str:  # the token is among them
+    def __repr__(self) -> str:  # without the token
         return "Settings(…)"
 
     def new_session(self) -> Callable[..., Session]:

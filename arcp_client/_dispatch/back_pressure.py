@@ -7,19 +7,19 @@ hard limit it writes events to a file (`arcp_client._link.ingress`).
 =======  =======================================================  =======
 reader   on                                                       next
 =======  =======================================================  =======
-READING  a look: consumers keep up                                READING
-READING  a look: soft is reached, and something is awaited        READING
-READING  a look: soft is reached, and nothing is awaited          HELD
-READING  a look: hard is reached, and something is awaited        ASIDE
+READING  check: consumers keep up                                 READING
+READING  check: soft is reached, and a message is awaited         READING
+READING  check: soft is reached, and no message is awaited        HELD
+READING  check: hard is reached, and a message is awaited         ASIDE
 HELD     consumers have caught up                                 READING
-HELD     something is awaited                                     READING
-HELD     something is awaited, and events wait in the file        ASIDE
-ASIDE    a look: events wait in the file, or hard is reached      ASIDE
-ASIDE    a look: the file is empty, and consumers have caught up  READING
-ASIDE    a look: soft is reached, and nothing is awaited          HELD
+HELD     a message is awaited                                     READING
+HELD     a message is awaited, and events wait in the file        ASIDE
+ASIDE    check: events wait in the file, or hard is reached       ASIDE
+ASIDE    check: the file is empty, and consumers have caught up   READING
+ASIDE    check: soft is reached, and no message is awaited        HELD
 ASIDE    the file has no room for a frame                         FULL
-FULL     there is room, and something is awaited                  ASIDE
-FULL     there is room, and nothing is awaited                    HELD
+FULL     there is room, and a message is awaited                  ASIDE
+FULL     there is room, and no message is awaited                 HELD
 FULL     the file is empty, and consumers have caught up          READING
 any      the link has ended                                       READING
 =======  =======================================================  =======

@@ -11,7 +11,7 @@ Kind = type[Event] | str
 
 
 class EventFilter:
-    """Selects the events of one consumer.
+    """A filter on the kinds and the job of events.
 
     Args:
         kinds: event classes and names of vendor kinds; empty for every event.

@@ -109,8 +109,8 @@ class FanOut:
         for gap in events:
             if type(gap) is Gap and not any(one.takes(gap) for one in self._consumers):
                 _log.warning(
-                    "%s, and nothing in this program is told: register a handler of events.Gap"
-                    " or of events.Event, or iterate over the job",
+                    "%s, and no consumer gets the gap: register a handler for events.Gap"
+                    " or events.Event, or iterate over the job",
                     _description(gap),
                 )
 

@@ -92,7 +92,7 @@ class Notifications(Observable[Event]):
             self._pending[number] = (event, now)
             try:
                 publish(Delivery(partial(self._done, number)), observer.next, event)
-            except BaseException as error:  # noqa: BLE001  an observer of the user's
+            except BaseException as error:  # noqa: BLE001  a user's observer
                 pass_on(error)
                 self._observers.pop(key, None)
                 _log.exception("an observer of notifications failed and was removed")

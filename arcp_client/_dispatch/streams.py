@@ -165,7 +165,7 @@ class Iteration(EventIterator[E], Generic[E]):
         return self._event_filter.matches(event) or isinstance(event, Gap)
 
     def end(self, error: Callable[[], BaseException] | None) -> None:
-        """No more events follow those that are queued."""
+        """Refuse further events; the iterator ends after the queued ones."""
         if not self._ended:
             self._ended = True
             self._error = error

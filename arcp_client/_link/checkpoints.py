@@ -15,20 +15,20 @@ FLOW    events that are reserved                          FLOW
 FLOW    an event that is not reserved                     WAIT
 FLOW    a welcome                                         TOKEN
 WAIT    events                                            WAIT
-WAIT    saved, and some of what waits is reserved         WAIT
-WAIT    saved, and all of what waits is reserved          FLOW
-WAIT    a save that failed                                WAIT
+WAIT    saved, and some waiting events are reserved       WAIT
+WAIT    saved, and all waiting events are reserved        FLOW
+WAIT    a failed save                                     WAIT
 WAIT    a welcome                                         TOKEN
 TOKEN   events                                            TOKEN
-TOKEN   a save that failed                                TOKEN
+TOKEN   a failed save                                     TOKEN
 TOKEN   a welcome                                         TOKEN
-TOKEN   saved, and all of what waits is reserved          FLOW
-TOKEN   saved, and an event that waits is not reserved    WAIT
+TOKEN   saved, and all waiting events are reserved        FLOW
+TOKEN   saved, and a waiting event is not reserved        WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
 In FLOW an event is published when it arrives; in the other states it waits, in STOPPED for ever. A
-welcome of another session first publishes all that waits, because no resume would bring it again.
+welcome of another session first publishes all waiting events, as no resume would replay them.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ class Checkpointer:
                 await self._save_to(checkpoint)
             except StoreLocked:
                 raise
-            except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+            except BaseException as error:  # noqa: BLE001  a user's store may raise anything
                 pass_on(error, task)
                 self._failed(error)
                 return False

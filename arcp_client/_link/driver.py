@@ -169,7 +169,7 @@ class Driver:
         for effect in out:
             route = self._routes.get(type(effect))
             if route is None:
-                self._batch.append(effect)  # type: ignore[arg-type]  # every other one has a route
+                self._batch.append(effect)  # type: ignore[arg-type]  # all other actions have routes
                 self._gaps += type(effect) is Gap
             else:
                 self.flush()

@@ -187,7 +187,7 @@ class Durability:
                 elif self._writer is not None and self._final not in (None, self._writer.last):
                     assert self._final is not None
                     await self._store.save(self._target, self._key, self._final)
-        except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001  a user's store may raise anything
             pass_on(error, task)
             _log.error("the last checkpoint was not saved (%s)", type(error).__name__)
         finally:
@@ -200,7 +200,7 @@ class Durability:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._store.release(self._target, self._key)
-        except BaseException as error:  # noqa: BLE001  a store of the user's may raise anything
+        except BaseException as error:  # noqa: BLE001  a user's store may raise anything
             pass_on(error, task)
             _log.error("the store did not release a checkpoint (%s)", type(error).__name__)
 

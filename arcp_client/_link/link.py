@@ -1,7 +1,7 @@
 """Runs the reader and the writer of one connection until it ends, and returns the reason.
 
-The reader awaits neither user code nor the writer: a peer that reads nothing does not stop this
-side from reading.
+The reader awaits neither user code nor the writer, so a peer that does not read cannot block this
+side's reader before the limit of the outbox.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Link:
                     error.event_seq = None
                 self._driver.unreadable(error)
                 continue
-            except BaseException as error:  # noqa: BLE001  a transport of the user's may raise anything
+            except BaseException as error:  # noqa: BLE001  a user's transport may raise anything
                 pass_on(error, task)
                 self.drop(_of_transport(error))
                 return

@@ -2,8 +2,8 @@
 
 A key with work is in ``_lanes``; its next item waits in ``_ready``. Workers take items from there.
 There are as many workers as are suspended in handlers, plus the one that runs. The callback
-``_tick`` runs once in each turn of the loop and starts another worker when keys are ready and no
-worker is awake, because then all of them are suspended.
+``_tick`` runs once in each iteration of the loop and starts another worker when keys are ready and
+no worker is awake, because then all of them are suspended.
 """
 
 from __future__ import annotations

@@ -65,11 +65,11 @@ class Downstream(Generic[T]):
             elif self.on_error is not None:
                 self.on_error(error)
             else:
-                log.error("a stream ended with an error that nobody handles", exc_info=error)
+                log.error("a stream ended with an unhandled error", exc_info=error)
         except BaseException as failure:  # an observer is user code
             pass_on(failure)
             if failure is error:  # RxPY's default on_error raises it
-                log.error("a stream ended with an error that nobody handles", exc_info=error)
+                log.error("a stream ended with an unhandled error", exc_info=error)
             else:
                 log.error("an observer failed in its terminal event", exc_info=failure)
 

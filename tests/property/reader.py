@@ -80,7 +80,7 @@ class Link:
         self._wanted.append((number, future))
         return future
 
-    def heard(self) -> None:
+    def frame_seen(self) -> None:
         """A frame came that is not received yet."""
 
     def pause(self, _now: float) -> None:

@@ -343,27 +343,27 @@ async def _relinked(world: World) -> Reader:
 
 
 SCENARIOS: dict[tuple[str, str, str], Scenario] = {
-    ("READING", "a look: consumers keep up", "READING"): _keeping_up,
+    ("READING", "check: consumers keep up", "READING"): _keeping_up,
     (
         "READING",
-        "a look: soft is reached, and something is awaited",
+        "check: soft is reached, and a message is awaited",
         "READING",
     ): _asked_behind_soft,
-    ("READING", "a look: soft is reached, and nothing is awaited", "HELD"): _behind_soft,
-    ("READING", "a look: hard is reached, and something is awaited", "ASIDE"): _asked_behind_hard,
+    ("READING", "check: soft is reached, and no message is awaited", "HELD"): _behind_soft,
+    ("READING", "check: hard is reached, and a message is awaited", "ASIDE"): _asked_behind_hard,
     ("HELD", "consumers have caught up", "READING"): partial(_caught_up, start=_behind_soft),
-    ("HELD", "something is awaited", "READING"): partial(_then_asked, start=_behind_soft),
-    ("HELD", "something is awaited, and events wait in the file", "ASIDE"): partial(
+    ("HELD", "a message is awaited", "READING"): partial(_then_asked, start=_behind_soft),
+    ("HELD", "a message is awaited, and events wait in the file", "ASIDE"): partial(
         _then_asked, start=_held_with_a_file
     ),
-    ("ASIDE", "a look: events wait in the file, or hard is reached", "ASIDE"): _asked_behind_hard,
-    ("ASIDE", "a look: the file is empty, and consumers have caught up", "READING"): partial(
+    ("ASIDE", "check: events wait in the file, or hard is reached", "ASIDE"): _asked_behind_hard,
+    ("ASIDE", "check: the file is empty, and consumers have caught up", "READING"): partial(
         _caught_up, start=_asked_behind_hard, more=1
     ),
-    ("ASIDE", "a look: soft is reached, and nothing is awaited", "HELD"): _held_with_a_file,
+    ("ASIDE", "check: soft is reached, and no message is awaited", "HELD"): _held_with_a_file,
     ("ASIDE", "the file has no room for a frame", "FULL"): _full,
-    ("FULL", "there is room, and something is awaited", "ASIDE"): partial(_caught_up, start=_full),
-    ("FULL", "there is room, and nothing is awaited", "HELD"): _full_and_asked_no_longer,
+    ("FULL", "there is room, and a message is awaited", "ASIDE"): partial(_caught_up, start=_full),
+    ("FULL", "there is room, and no message is awaited", "HELD"): _full_and_asked_no_longer,
     ("FULL", "the file is empty, and consumers have caught up", "READING"): partial(
         _caught_up, start=partial(_full, spill=0)
     ),
