@@ -45,7 +45,7 @@ _GOODBYE = 1.0
 _BACKLOG = 1024
 """Length of the listen queue. The system delays connections beyond it by a second."""
 
-_FRESH = 2.0
+FRESH = 2.0
 """Seconds for which an opening connection is not dropped for another one of its address.
 
 A handshake takes milliseconds, or about a second on a server that a thousand clients reach at once.
@@ -86,7 +86,7 @@ class ConnectionLimits:
 
     def within_descriptors(self) -> ConnectionLimits:
         """These limits, lowered so that file descriptors remain for the rest of the process."""
-        most = _descriptors()
+        most = descriptors()
         if most is None:
             return self
         total, opening = max(16, most * 3 // 4), max(8, most // 4)
@@ -100,7 +100,7 @@ class ConnectionLimits:
         )
 
 
-def _descriptors() -> int | None:
+def descriptors() -> int | None:
     """The number of file descriptors that the process may open; ``None`` without a limit."""
     if sys.platform == "win32":
         return None
@@ -200,7 +200,7 @@ class ConnectionTable:
     def _drop(self, address: str, now: float, *, fresh: bool = False) -> bool:
         """Drop the oldest opening connection of an address; False if none may be dropped."""
         slot = next(iter(self._opening.get(address, ())), None)
-        if slot is None or not (fresh or now - slot.since >= _FRESH):
+        if slot is None or not (fresh or now - slot.since >= FRESH):
             return False
         self.ended(slot)
         slot.drop()

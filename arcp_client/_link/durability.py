@@ -50,7 +50,7 @@ _SEEN = 1024
 _PATIENCE = 5.0
 """Time limit in seconds for the last save, and for the release."""
 
-_GRACE = 1.0
+GRACE = 1.0
 """Seconds that a close waits at least for the last save and the release."""
 
 
@@ -170,7 +170,7 @@ class Durability:
             self._closing = self._owner.spawn(self._close(forget=forget), name="close")
         if self._closing is None:
             return
-        patience = 3 * _PATIENCE if deadline is None else max(deadline.left, _GRACE)
+        patience = 3 * _PATIENCE if deadline is None else max(deadline.left, GRACE)
         await asyncio.wait({self._closing}, timeout=patience)
 
     async def _close(self, *, forget: bool) -> None:

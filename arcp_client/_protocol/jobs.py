@@ -133,7 +133,7 @@ class Jobs:
     def __init__(self, *, remember: int = REMEMBERED) -> None:
         self.table: Final[dict[str | None, JobState]] = {}
         self._ended: OrderedDict[str, JobState] = OrderedDict()
-        self._remember = remember
+        self.remember = remember
 
     def __iter__(self) -> Iterator[JobState]:
         """The open jobs."""
@@ -178,7 +178,7 @@ class Jobs:
         if job_id in self._ended:
             return False
         self._ended[job_id] = self._reset(job_id)
-        if len(self._ended) > self._remember:
+        if len(self._ended) > self.remember:
             oldest, _ = self._ended.popitem(last=False)
             del self.table[oldest]
         return True

@@ -39,7 +39,7 @@ __all__ = ["Place", "connected", "place"]
 
 
 _log = logging.getLogger("arcp_client.cli")
-_MOMENT = 1.0
+MOMENT = 1.0
 _TRIES = 3
 """How often the user is asked for a token."""
 
@@ -97,7 +97,7 @@ def _waiting(where: Place) -> Iterator[None]:
         spinner = console.status(Text(text, style="dim"))
         spinner.start()
 
-    timer = asyncio.get_running_loop().call_later(_MOMENT, say)
+    timer = asyncio.get_running_loop().call_later(MOMENT, say)
     try:
         yield
     finally:

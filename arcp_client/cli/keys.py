@@ -25,7 +25,7 @@ __all__ = ["fetch", "forget", "keep", "known"]
 T = TypeVar("T")
 
 _SERVICE = "arcp-client"
-_PATIENCE = 30.0
+PATIENCE = 30.0
 """Seconds that a keyring gets to answer; it may ask for a password."""
 _MISSING = "install it with  pip install 'arcp-client[keyring]'"
 _INSTEAD = "a token can also be given by ARCP_TOKEN, ARCP_TOKEN_FILE or --token-file"
@@ -102,12 +102,12 @@ def _ask(question: Callable[[Any], T]) -> T:
 
     thread = threading.Thread(target=body, name="keyring", daemon=True)
     thread.start()
-    thread.join(_PATIENCE)
+    thread.join(PATIENCE)
     if answer:
         return answer[0]
     if not refused:
         raise CommandError(
-            Exit.AUTHENTICATION, f"the keyring has not answered for {_PATIENCE:g} seconds", _INSTEAD
+            Exit.AUTHENTICATION, f"the keyring has not answered for {PATIENCE:g} seconds", _INSTEAD
         )
     error = refused[0]
     if isinstance(error, ModuleNotFoundError):

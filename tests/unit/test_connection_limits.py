@@ -150,11 +150,11 @@ def test_r2_a_full_server_drops_fresh_ones_only_for_another_address() -> None:
 
 
 def test_limits_leave_descriptors_to_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connection_limits, "_descriptors", lambda: 256)
+    monkeypatch.setattr(_connection_limits, "descriptors", lambda: 256)
     limits = ConnectionLimits().within_descriptors()
     assert (limits.total, limits.per_address) == (192, 192)
     assert (limits.opening, limits.opening_per_address) == (64, 64)
-    monkeypatch.setattr(_connection_limits, "_descriptors", lambda: None)
+    monkeypatch.setattr(_connection_limits, "descriptors", lambda: None)
     assert ConnectionLimits().within_descriptors() == ConnectionLimits()
 
 
@@ -236,7 +236,7 @@ async def test_a_large_answer_goes_out_as_fast_as_it_is_read() -> None:
 async def test_tls_connections_count_before_their_handshake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_connection_limits, "_FRESH", 0.0)
+    monkeypatch.setattr(_connection_limits, "FRESH", 0.0)
     context = server_context(tmp_path)
     async with listening(context, opening=3) as server, AsyncExitStack() as stack:
         silent = []

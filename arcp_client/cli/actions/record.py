@@ -30,7 +30,7 @@ from arcp_client.transcripts import OutcomeLine, Recording
 
 __all__ = ["record"]
 
-_LOOK = 1.0
+LOOK_EVERY = 1.0
 """Seconds between two looks at which jobs there are."""
 _MOST = 1024
 """Jobs that one recording follows at most."""
@@ -142,7 +142,7 @@ class _Session:
                     with contextlib.suppress(JobNotFound):  # it ended and was forgotten meanwhile
                         view = await self._client.watch(job.job_id, history=True)
                         await self._adopt(view, stack, job.parent_job_id)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def _mind(self, view: JobView) -> None:
         """Notice if a job's end will never come by its events."""

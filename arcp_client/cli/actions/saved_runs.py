@@ -34,7 +34,7 @@ _SCHEMA = "arcp-client.run/1"
 _RECORD = "run.json"
 _KEPT = 7 * 86_400.0
 """Seconds after which a run that nobody asked for is forgotten."""
-_MOST = 256
+MOST_RUNS = 256
 """Runs that are kept at most; the oldest go first."""
 _EVERY = 16
 _INTERVAL = 0.1
@@ -241,7 +241,7 @@ def _home() -> Path:
 def _sweep() -> None:
     """Remove what nobody came back for."""
     for n, run in enumerate(unfinished()):
-        if n >= _MOST or time() - run.began > _KEPT:
+        if n >= MOST_RUNS or time() - run.began > _KEPT:
             run.over()
     for directory in _home().iterdir():  # left by who was killed before there was a record
         with contextlib.suppress(OSError):

@@ -63,7 +63,7 @@ class Vault:
         self._provisioner = provisioner
         self._tasks = tasks
         self._journal = journal
-        self._grace = grace
+        self.grace = grace
 
     async def issue(self, wanted: Provision, grant: Grant) -> list[Credential]:
         """Issue credentials for a job that is about to be accepted.
@@ -93,7 +93,7 @@ class Vault:
         """
         tasks = {self._tasks.spawn(self._end(job_id, each), name="revoke") for each in ids}
         if tasks:
-            await asyncio.wait(tasks, timeout=self._grace)
+            await asyncio.wait(tasks, timeout=self.grace)
 
     def revoke_later(self, job_id: str, ids: Sequence[str]) -> None:
         """Revoke in the background: for a job that was not accepted, or after a restart."""

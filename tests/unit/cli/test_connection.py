@@ -23,7 +23,7 @@ async def test_a_server_that_does_not_answer_is_named_and_with_it_the_time(
     written = io.StringIO()
     console = Console(file=written, force_terminal=live, width=100, _environ={})
     monkeypatch.setattr(terminal, "err", lambda: console)
-    monkeypatch.setattr(connection, "_MOMENT", 0.0)
+    monkeypatch.setattr(connection, "MOMENT", 0.0)
     said = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

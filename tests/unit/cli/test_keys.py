@@ -191,7 +191,7 @@ def hanging(keyring: FakeKeyring, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
         end.wait(50)
 
     monkeypatch.setattr(keyring, "get_password", hangs)
-    monkeypatch.setattr(keys, "_PATIENCE", 0.05)
+    monkeypatch.setattr(keys, "PATIENCE", 0.05)
     yield
     end.set()
     for thread in threading.enumerate():

@@ -545,7 +545,7 @@ async def test_no_lock_or_file_is_left_over_a_real_socket(
 ) -> None:
     # A close without time waits this long for a store's thread; a busy machine may need more.
     monkeypatch.setattr("arcp_client._client.lifecycle.SLACK", 30.0)
-    monkeypatch.setattr("arcp_client._link.durability._GRACE", 30.0)
+    monkeypatch.setattr("arcp_client._link.durability.GRACE", 30.0)
     async with runtime.serve() as server:
         for turns in range(0, 50, 2):
             client = Client(server.url, store=SqliteStore(tmp_path / "kept.db"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client._dialects._unnumbered import Unnumbered
+from arcp_client._dialects import _unnumbered
 from arcp_client._wire import names
 from tests.dialects import ALL
 from tests.unit.protocol.scripted import Table
@@ -42,7 +42,7 @@ class Small(Table):
 
     def __init__(self, spoken: str) -> None:
         super().__init__(spoken)
-        self.session.jobs._remember = 50
+        self.session.jobs.remember = 50
         self.seq = 0
 
     def forget(self) -> None:
@@ -99,7 +99,10 @@ class Small(Table):
 @pytest.mark.parametrize("spoken", ALL)
 @pytest.mark.parametrize("kind", ["own", "watched", "left", "foreign"])
 @pytest.mark.usefixtures("untraced")
-def test_what_is_remembered_of_ended_jobs_is_bounded(spoken: str, kind: str) -> None:
+def test_what_is_remembered_of_ended_jobs_is_bounded(
+    spoken: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_unnumbered, "REMEMBERED", 50)
     table = Small(spoken)
     do: Any = getattr(table, kind)
 
@@ -107,8 +110,6 @@ def test_what_is_remembered_of_ended_jobs_is_bounded(spoken: str, kind: str) -> 
         for n in range(first, last):
             do(n)
             table.forget()
-        if isinstance(table.session.peer, Unnumbered):
-            table.session.peer._seen.clear()  # bounded by a number of its own
         return held(table.session)
 
     few = run(0, A_FEW)

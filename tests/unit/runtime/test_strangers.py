@@ -166,7 +166,7 @@ async def test_a_client_is_told_what_to_do_about_a_name_that_is_not_allowed(
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection is as old as one that may be dropped."""
-    monkeypatch.setattr(_connection_limits, "_FRESH", 0.0)
+    monkeypatch.setattr(_connection_limits, "FRESH", 0.0)
 
 
 @pytest.mark.usefixtures("aged")

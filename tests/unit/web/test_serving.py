@@ -56,7 +56,7 @@ async def test_connections_are_limited_and_a_closed_one_makes_room(
 async def test_connections_without_a_request_make_room_for_one_that_asks(
     client: Client, limits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_connection_limits, "_FRESH", 0.0)  # they count as old at once
+    monkeypatch.setattr(_connection_limits, "FRESH", 0.0)  # they count as old at once
     page = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), serve(client) as server:
         half = [await ask(stack, server, b"GET /") for _ in range(3)]

@@ -136,7 +136,7 @@ async def test_of_an_interrupted_recording_the_jobs_go_on(
 async def test_all_jobs_are_those_that_run_and_those_that_begin(
     runtime: Runtime, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "_LOOK", 0.01)
+    monkeypatch.setattr(recording, "LOOK_EVERY", 0.01)
     over = await client.submit("count", 1)
     await over.result()
     running = await client.submit("waits")
@@ -173,7 +173,7 @@ async def test_without_jobs_all_of_them_is_an_empty_recording(
 async def test_delegated_jobs_name_their_parent(
     runtime: Runtime, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "_LOOK", 0.01)
+    monkeypatch.setattr(recording, "LOOK_EVERY", 0.01)
 
     @runtime.agent("parent")
     async def parent(input: Any, job: JobContext) -> Any:

@@ -148,7 +148,7 @@ def test_what_nobody_came_back_for_is_swept_away(
     assert {run.job_id for run in saved_runs.unfinished()} == {"old and followed", "new"}
     assert not torn.exists()
     held.release()
-    monkeypatch.setattr(saved_runs, "_MOST", 2)
+    monkeypatch.setattr(saved_runs, "MOST_RUNS", 2)
     begun("newer").release()
     begun("newest").release()
     assert [run.job_id for run in saved_runs.unfinished()] == ["newest", "newer", "new"]

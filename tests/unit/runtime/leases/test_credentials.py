@@ -260,7 +260,7 @@ async def test_what_a_killed_runtime_left_alive_is_revoked_at_the_restart(
     gateway.failures = 10**9  # until the runtime is gone
     peer = await open_peer(runtime, token="t-alice")
     await started(runtime, peer)
-    runtime._core.vault._grace = 0.0  # type: ignore[union-attr]
+    runtime._core.vault.grace = 0.0  # type: ignore[union-attr]
     await runtime.close()
     assert gateway.live == {"cred_1"}
     gateway.failures = 0
