@@ -1,4 +1,4 @@
-"""A runtime with jobs to look at in, ``docs/images/dashboard-*.png`` out, in both themes.
+"""Makes the screenshots of the dashboard in ``docs/images``, in both themes.
 
     python scripts/generate_dashboard_screenshots.py [directory]
 
@@ -34,7 +34,7 @@ LEASE = {
 
 
 def agents(runtime: Runtime, ready: asyncio.Event) -> None:
-    """Agents that do a part of their work and then wait."""
+    """Register agents that do a part of their work and then wait."""
 
     async def read(job: JobContext, path: str, lines: int) -> None:
         call = await job.tool_call("fs.read", {"path": path, "limit": 400})
@@ -97,7 +97,7 @@ def agents(runtime: Runtime, ready: asyncio.Event) -> None:
 
 
 async def jobs(client: Client, ready: asyncio.Event) -> Job:
-    """Jobs in several states; the one to look at is given."""
+    """Make jobs in several states; return the one to open."""
     await (await client.submit("web-research", lease=LEASE)).result()
     failed = await client.submit("nightly-report", lease={"cost.budget": ["USD:2.00"]})
     await asyncio.gather(failed.result(), return_exceptions=True)
@@ -115,7 +115,7 @@ async def jobs(client: Client, ready: asyncio.Event) -> Job:
 
 
 async def shoot(browser: Browser, url: str, job_id: str, directory: Path) -> None:
-    """Both themes of the table and of a job, and the job on a telephone."""
+    """Take pictures of the job list and of a job in both themes, and of the job on a phone."""
     for theme in ("light", "dark"):
         sizes = {"wide": (1280, 880)}
         if theme == "dark":

@@ -1,4 +1,4 @@
-"""A real Chromium, one a session, and one context a test that must have nothing to complain of."""
+"""One Chromium for each session, and one browser context for each test that must log no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runtime with an agent that does as it is told in, the dashboard of a client of it out."""
+"""A runtime with a scripted agent, and the dashboard of a client of that runtime."""
 
 from __future__ import annotations
 

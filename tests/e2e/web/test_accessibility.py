@@ -1,4 +1,4 @@
-"""Everybody can use the dashboard: axe finds nothing, keys do it all, and nothing is too wide."""
+"""The dashboard is accessible: axe finds no fault, keys suffice, and no page is too wide."""
 
 from __future__ import annotations
 
@@ -231,9 +231,7 @@ async def test_keys_move_through_the_timeline_and_open_its_rows(site: Site, page
     assert not await focused.count(), "one Tab leaves the timeline"
 
 
-async def test_no_letter_does_anything_outside_of_its_part_of_the_page(
-    site: Site, page: Page
-) -> None:
+async def test_no_letter_is_a_global_shortcut(site: Site, page: Page) -> None:
     job = await site.submit()
     await page.goto(site.job_url(job.id))
     await job.lines(1, 3)
@@ -270,7 +268,7 @@ async def test_every_control_shows_that_it_has_the_focus(site: Site, page: Page)
     assert len(seen) > 15
 
 
-async def test_the_log_is_told_in_summaries(site: Site, page: Page) -> None:
+async def test_screen_readers_get_summaries_of_the_log(site: Site, page: Page) -> None:
     job = await site.submit()
     await page.goto(site.job_url(job.id))
     await expect(page.locator(".facts .badge")).to_have_text("running")
@@ -295,7 +293,7 @@ async def test_the_log_is_told_in_summaries(site: Site, page: Page) -> None:
     assert len(spoken) <= 3
 
 
-async def test_nothing_moves_for_those_who_asked_for_it(site: Site, new_page) -> None:  # type: ignore[no-untyped-def]
+async def test_with_reduced_motion_nothing_is_animated(site: Site, new_page) -> None:  # type: ignore[no-untyped-def]
     job = await eventful(site)
     moving = """() => [...document.querySelectorAll('*')].filter((e) => {
         const s = getComputedStyle(e);
@@ -309,7 +307,7 @@ async def test_nothing_moves_for_those_who_asked_for_it(site: Site, new_page) ->
         assert bool(await page.evaluate(moving)) == (motion == "no-preference")
 
 
-async def test_status_is_never_told_by_colour_alone(site: Site, page: Page) -> None:
+async def test_status_is_never_shown_by_colour_alone(site: Site, page: Page) -> None:
     job = await eventful(site)
     await page.goto(site.job_url(job.id))
     await expect(page.locator("#timeline-count")).to_have_text("16 rows")

@@ -33,7 +33,7 @@ class TestSubmit:
         await expect(page.locator(".facts")).to_contain_text("mason@0.9.1")
         await expect(page.locator(".grants")).to_contain_text("/src/**")
 
-    async def test_wrong_json_is_explained_where_it_is(self, site: Site, page: Page) -> None:
+    async def test_invalid_json_is_explained_where_it_is(self, site: Site, page: Page) -> None:
         await page.goto(f"{site.url}#/submit")
         box = page.get_by_label("Input")
         await box.fill('{\n  "path": src\n}')
@@ -55,7 +55,7 @@ class TestSubmit:
         await expect(box).not_to_have_attribute("aria-invalid", "true")
         assert not site.client.open_jobs()
 
-    async def test_what_the_runtime_refuses_is_told_with_its_remedy(
+    async def test_an_error_of_the_runtime_is_shown_with_its_remedy(
         self, site: Site, page: Page, complaints: list[str]
     ) -> None:
         await page.goto(f"{site.url}#/submit")
@@ -68,7 +68,7 @@ class TestSubmit:
         assert len(complaints) == 1, complaints  # the browser notes the 4xx
         complaints.clear()
 
-    async def test_a_second_try_after_a_lost_answer_is_no_second_job(
+    async def test_a_retry_after_a_lost_answer_submits_no_second_job(
         self, site: Site, page: Page, complaints: list[str]
     ) -> None:
         keys: list[str] = []
@@ -97,7 +97,7 @@ class TestSubmit:
 class TestLogin:
     TOKEN = "open sesame, 1001 times"
 
-    async def test_the_token_opens_the_page_and_is_nowhere_to_be_found(
+    async def test_the_token_opens_the_page_and_is_shown_nowhere(
         self,
         new_page,  # type: ignore[no-untyped-def]
         complaints: list[str],
@@ -135,7 +135,7 @@ class TestLogin:
         assert all("401" in each for each in complaints), complaints
         complaints.clear()
 
-    async def test_a_session_that_ran_out_asks_again_in_place(
+    async def test_an_expired_login_asks_for_the_token_in_place(
         self,
         new_page,  # type: ignore[no-untyped-def]
         complaints: list[str],

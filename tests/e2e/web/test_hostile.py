@@ -1,4 +1,4 @@
-"""Whatever an agent sends is text: nothing of it becomes markup, code, a request or a link."""
+"""What agents send is shown as text, and never becomes markup, code, a request or a link."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_no_field_of_an_event_does_anything(
     assert all(url.startswith(site.url) for url in requests), requests
 
 
-async def test_a_result_is_text_on_the_page_and_no_page_of_its_own(site: Site, page: Page) -> None:
+async def test_a_result_is_shown_as_text_and_not_opened_as_a_page(site: Site, page: Page) -> None:
     job = await site.submit()
     await job.finish({EVIL: EVIL})
     await page.goto(site.job_url(job.id))

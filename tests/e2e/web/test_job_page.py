@@ -1,4 +1,4 @@
-"""A job's page shows what happens, as it happens, and stays readable."""
+"""The page of a job shows its events as they happen, and stays readable."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_call_that_failed_says_so_in_words(site: Site, page: Page) -> No
     await expect(page.locator(".row .what")).to_contain_text("PERMISSION_DENIED: not there")
 
 
-async def test_paused_nothing_moves_and_nothing_is_lost(site: Site, page: Page) -> None:
+async def test_a_paused_timeline_stands_still_and_loses_no_event(site: Site, page: Page) -> None:
     job = await site.submit()
     await page.goto(site.job_url(job.id))
     await job.lines(1, 5)
@@ -79,7 +79,7 @@ async def test_paused_nothing_moves_and_nothing_is_lost(site: Site, page: Page) 
     assert await all_rows(page) == lines(1, 45)
 
 
-async def test_rows_that_went_while_it_was_paused_are_accounted_for(site: Site, page: Page) -> None:
+async def test_rows_dropped_during_a_pause_are_counted(site: Site, page: Page) -> None:
     await page.goto(site.url)
     await page.evaluate(
         """async () => {
@@ -217,7 +217,7 @@ async def test_an_inline_result_is_shown(site: Site, page: Page) -> None:
     await expect(page.locator(".facts .badge")).to_have_text("success")
 
 
-async def test_a_failure_says_its_code_and_what_to_do(site: Site, page: Page) -> None:
+async def test_a_failure_shows_its_code_and_a_remedy(site: Site, page: Page) -> None:
     job = await site.submit()
     await page.goto(site.job_url(job.id))
     await job.says.log("about to fail")
@@ -244,7 +244,7 @@ async def test_the_transcript_can_be_downloaded(site: Site, page: Page) -> None:
     assert said == lines(1, 20)
 
 
-async def test_a_job_that_is_not_there_is_explained(
+async def test_a_job_that_does_not_exist_is_explained(
     site: Site, page: Page, complaints: list[str]
 ) -> None:
     await page.goto(site.job_url("job_nobody_knows"))

@@ -1,4 +1,4 @@
-"""W2: the table of jobs is live and true, and can be searched and sorted."""
+"""W2: the job list is up to date, and can be searched and sorted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ids(page: Page) -> Locator:
     return page.locator("table.jobs a.job")
 
 
-async def test_a_job_appears_moves_on_and_ends_without_a_reload(site: Site, page: Page) -> None:
+async def test_a_job_appears_progresses_and_ends_without_a_reload(site: Site, page: Page) -> None:
     await page.goto(site.url)
     await expect(page.get_by_text("No jobs yet.")).to_be_visible()
     job = await site.submit()
@@ -30,7 +30,7 @@ async def test_a_job_appears_moves_on_and_ends_without_a_reload(site: Site, page
     await expect(page.locator("#jobs-count")).to_have_text("1 job")
 
 
-async def test_the_table_is_filtered_by_text_and_status(site: Site, page: Page) -> None:
+async def test_the_job_list_is_filtered_by_text_and_status(site: Site, page: Page) -> None:
     puppet = await site.submit("puppet")
     mason = await site.submit("mason")
     done = await site.submit("scribe")
@@ -55,7 +55,7 @@ async def test_the_table_is_filtered_by_text_and_status(site: Site, page: Page) 
     await expect(page.get_by_role("searchbox", name="Find")).to_have_value("")
 
 
-async def test_a_click_on_a_head_sorts_and_a_second_one_turns_it_around(
+async def test_a_click_on_a_column_head_sorts_and_a_second_one_reverses(
     site: Site, page: Page
 ) -> None:
     for agent in ("puppet", "mason", "scribe"):
@@ -103,7 +103,7 @@ async def test_the_focus_stays_on_its_row_when_the_order_changes(site: Site, pag
     await expect(link).to_be_focused()
 
 
-async def test_many_jobs_are_shown_a_part_at_a_time(site: Site, page: Page) -> None:
+async def test_many_jobs_are_rendered_in_parts(site: Site, page: Page) -> None:
     await page.goto(site.url)
     await page.evaluate(
         """async () => {
@@ -168,7 +168,7 @@ async def test_w2_a_job_that_a_restarted_runtime_no_longer_knows_is_lost(page: P
         await expect(row).to_contain_text("the runtime no longer knows it")
 
 
-async def test_w2_what_runs_stands_above_what_ended_later(site: Site, page: Page) -> None:
+async def test_w2_running_jobs_are_above_ended_ones(site: Site, page: Page) -> None:
     running = await site.submit("puppet", lease={"agent.delegate": ["**"]})
     for _ in range(3):
         await (await site.submit("mason")).finish()

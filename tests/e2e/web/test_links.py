@@ -1,4 +1,4 @@
-"""Both links are cut and mended: nothing is missing, nothing is there twice, and that is said."""
+"""After either link is cut, the page shows it, and loses and repeats no event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def excused(complaints: list[str]) -> None:
     complaints.clear()
 
 
-async def test_a_browser_that_comes_back_goes_on_where_it_was(
+async def test_a_browser_that_reconnects_continues_where_it_was(
     site: Site, page: Page, complaints: list[str]
 ) -> None:
     """The connection of the page is cut while events come; the server and its feed stay."""
@@ -55,7 +55,7 @@ async def test_a_browser_that_comes_back_goes_on_where_it_was(
     excused(complaints)
 
 
-async def test_a_server_that_was_restarted_is_followed_without_a_repeat_or_a_hole(
+async def test_after_a_restart_of_the_server_no_event_is_missing_or_repeated(
     site: Site, page: Page, complaints: list[str]
 ) -> None:
     job = await site.submit()
@@ -70,7 +70,7 @@ async def test_a_server_that_was_restarted_is_followed_without_a_repeat_or_a_hol
     excused(complaints)
 
 
-async def test_a_server_that_is_away_for_long_is_waited_for(
+async def test_the_page_waits_for_a_server_that_is_down_for_long(
     site: Site, page: Page, complaints: list[str]
 ) -> None:
     await site.submit()
@@ -144,7 +144,9 @@ def sse(*messages: tuple[str, object]) -> str:
     return "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in messages)
 
 
-async def test_a_hidden_page_rests_and_goes_on_behind_what_it_has(site: Site, page: Page) -> None:
+async def test_a_hidden_page_pauses_and_continues_after_its_last_event(
+    site: Site, page: Page
+) -> None:
     job = await site.submit()
     await page.goto(site.job_url(job.id))
     await job.lines(1, 30)

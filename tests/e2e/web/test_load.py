@@ -1,4 +1,4 @@
-"""Many events: the page holds a part of them, and keeps up."""
+"""With many events the page keeps up and holds only a part of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's modules that decide: run in the browser that will run them, without a server."""
+"""The pure modules of the dashboard, run in a browser without a server."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestTimeline:
         assert [row["event"]["message"] for row in done["rows"]] == ["a", "b", "c", "d"]
         assert (done["received"], done["repeated"], done["missing"]) == (4, 2, 0)
 
-    async def test_a_hole_becomes_a_row_that_says_what_is_missing(self, modules: Page) -> None:
+    async def test_missing_events_become_a_row_that_names_them(self, modules: Page) -> None:
         done = await fold(modules, entries(log("a")), entries(log("f"), first=6))
         kinds = [row["kind"] for row in done["rows"]]
         assert kinds == ["log", "hole", "log"]
@@ -154,7 +154,7 @@ class TestTimeline:
 
 
 class TestJobState:
-    async def test_a_streamed_result_is_put_together_without_repeats(self, modules: Page) -> None:
+    async def test_a_streamed_result_is_joined_without_duplicates(self, modules: Page) -> None:
         body = """
             const s = new m.ResultStreams();
             for (const e of x) s.take(e);
@@ -181,7 +181,7 @@ class TestJobState:
         assert done["kept"] + done["cut"] == done["size"] == 400_000
         assert done["kept"] <= 64 * 1024
 
-    async def test_a_reset_forgets_and_the_next_entry_may_have_any_number(
+    async def test_a_reset_drops_all_rows_and_the_next_entry_may_have_any_number(
         self, modules: Page
     ) -> None:
         body = """
@@ -213,7 +213,9 @@ class TestOverview:
         assert done["skew"] == 500
         assert done["untouched"] == 0
 
-    async def test_what_does_not_change_the_state_is_the_same_state(self, modules: Page) -> None:
+    async def test_a_message_that_changes_nothing_returns_the_same_state(
+        self, modules: Page
+    ) -> None:
         body = """
             return m.reduce(m.initial, {type: 'gone', data: {job_id: 'x'}}) === m.initial
                 && m.reduce(m.initial, {type: 'news', data: {}}) === m.initial;
@@ -286,11 +288,13 @@ class TestChip:
             (None, "connecting"),
         ],
     )
-    async def test_it_says_how_the_link_is(self, modules: Page, link: Any, text: str) -> None:
+    async def test_the_chip_shows_the_state_of_the_link(
+        self, modules: Page, link: Any, text: str
+    ) -> None:
         body = "return m.linkChip(x, {state: 'live'}, 5000).text"
         assert await run(modules, "chip.js", body, link) == text
 
-    async def test_a_dead_page_link_comes_first(self, modules: Page) -> None:
+    async def test_a_lost_link_of_the_page_is_shown_first(self, modules: Page) -> None:
         body = "return m.linkChip({state: 'live'}, {state: 'offline'}, 0)"
         chip = await run(modules, "chip.js", body)
         assert chip["text"] == "page offline, reconnecting"
@@ -330,7 +334,7 @@ class TestText:
         marks = "\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\x7f\x9b"
         assert not set(await run(modules, "text.js", body, marks)) & set(marks)
 
-    async def test_what_is_nested_too_deeply_is_shown_as_far_as_can_be(self, modules: Page) -> None:
+    async def test_a_value_that_is_nested_too_deeply_is_shown_in_part(self, modules: Page) -> None:
         body = "return m.pretty(JSON.parse('['.repeat(x) + ']'.repeat(x)))"
         assert (await run(modules, "text.js", body, 100_000)).startswith("[[")
         assert await run(modules, "text.js", body, 1) == "[]"
@@ -356,7 +360,7 @@ class TestText:
             ("[1}", 1, 3, "a comma or the end of the list"),
         ],
     )
-    async def test_json_says_where_it_is_wrong(
+    async def test_invalid_json_is_located(
         self, modules: Page, text: str, line: int, column: int, expected: str
     ) -> None:
         found = await run(modules, "json.js", "return m.parseJson(x)", text)
@@ -365,7 +369,7 @@ class TestText:
 
     @given(value=JSON, cut=st.integers(0, 60))
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    async def test_json_cut_anywhere_is_read_or_has_a_place(
+    async def test_json_that_is_cut_anywhere_is_parsed_or_its_fault_is_located(
         self, modules: Page, value: Any, cut: int
     ) -> None:
         text = json.dumps(value)[:cut]
@@ -427,7 +431,7 @@ class TestReplay:
         ],
         ids=str,
     )
-    async def test_odd_lines_of_a_transcript_stop_nothing(
+    async def test_odd_lines_of_a_transcript_are_skipped(
         self, modules: Page, odd: dict[str, Any]
     ) -> None:
         body = """
@@ -442,11 +446,13 @@ class TestReplay:
             assert all(isinstance(each, str) for grant in grants for each in grant)
 
     @pytest.mark.parametrize("text", ["", "hello", "[1]\n", '{"schema":"other/1"}\n'])
-    async def test_what_is_no_transcript_is_refused(self, modules: Page, text: str) -> None:
+    async def test_a_file_that_is_no_transcript_is_refused(self, modules: Page, text: str) -> None:
         body = "try { m.readTranscript(x); return ''; } catch (e) { return e.message; }"
         assert await run(modules, "transcript.js", body, text)
 
-    async def test_time_plays_what_is_due_and_seeking_back_begins_anew(self, modules: Page) -> None:
+    async def test_entries_are_played_when_they_are_due_and_seeking_back_starts_anew(
+        self, modules: Page
+    ) -> None:
         body = """
             const p = new m.Player([0, 1, 2, 3, 4].map((t) => ({t})));
             const due = (list) => list.map(({t}) => t);
@@ -465,7 +471,7 @@ class TestReplay:
             [], [0, 1], [2], [True, [0]], [False, [1, 2, 3]], [4], False,
         ]  # fmt: skip
 
-    async def test_a_recording_is_summed_up_as_the_server_sums_up_a_job(
+    async def test_the_state_of_a_recorded_job_equals_that_of_the_server(
         self, modules: Page
     ) -> None:
         """The same events through `JobProjection` and through the page's fold."""
@@ -551,7 +557,7 @@ class TestSource:
         css = (STATIC / "app.css").read_text(encoding="utf-8")
         assert not re.search(r"@import|url\(", css)
 
-    async def test_every_module_says_first_what_goes_in_and_out(self) -> None:
+    async def test_every_module_starts_with_its_purpose(self) -> None:
         for path in STATIC.glob("*.js"):
             first = path.read_text(encoding="utf-8").splitlines()[0]
             assert first.startswith("/** "), path.name

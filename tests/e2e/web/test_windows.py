@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300
 WINDOWS = 8
 
 
-async def test_w3_eight_visible_windows_all_go_on(
+async def test_w3_eight_visible_windows_all_receive_events(
     site: Site, browser: Browser, complaints: Complaints
 ) -> None:
     job = await site.submit()
