@@ -5,6 +5,10 @@ a process of its own, send the same events to the same peer: a plain socket that
 are interleaved, so that a busy moment of the machine falls on all of them alike; what is printed
 are medians. Read the ratios, and the CPU time an event: absolute numbers are this machine's.
 
+Then the time from the call that emits an event until a peer has read it: with the SQLite log at
+half of the rate just measured, and at a thousand events a second while another session is sent all
+of its events again.
+
 Then a thousand sessions that say nothing, and the same number of bare aiohttp connections.
 
     python benchmarks/bench_runtime.py [rounds] [events] [sessions]
@@ -18,10 +22,12 @@ import contextlib
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +55,16 @@ async def serve_ours(kind: str) -> None:
     async def emit(input: Any, job: JobContext) -> None:
         for _ in range(input["n"]):
             await job.log(TEXT)
+
+    @runtime.agent("steady")
+    async def steady(input: Any, job: JobContext) -> None:
+        """Emits at a rate, each event with the moment of its emission."""
+        rate, emitted, start = input["rate"], 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < input["seconds"]:
+            for _ in range(round(elapsed * rate) - emitted):
+                await job.log(f"{time.perf_counter_ns()} {TEXT}")
+                emitted += 1
+            await asyncio.sleep(0.001)
 
     async with runtime.serve() as server:
         print(server.port, flush=True)
@@ -155,8 +171,13 @@ def read(sock: socket) -> bytes:
     return data
 
 
-def opened(port: int) -> socket:
+def opened(port: int, resume: dict[str, Any] | None = None) -> socket:
     """A connection in a session."""
+    return welcomed(port, resume)[0]
+
+
+def welcomed(port: int, resume: dict[str, Any] | None = None) -> tuple[socket, bytes]:
+    """A connection in a session, and what was read of it."""
     sock = create_connection(("127.0.0.1", port), timeout=60)
     key = base64.b64encode(os.urandom(16)).decode()
     sock.sendall(
@@ -173,10 +194,20 @@ def opened(port: int) -> socket:
         "auth": {"scheme": "bearer", "token": "t"},
         "capabilities": {"encodings": ["json"], "features": ["list_jobs"]},
     }
-    sock.sendall(frame("session.hello", hello))
+    sock.sendall(frame("session.hello", hello if resume is None else {**hello, "resume": resume}))
     while b"session.welcome" not in reply:
         reply += read(sock)
-    return sock
+    return sock, reply
+
+
+def resumption(welcome: bytes) -> dict[str, Any]:
+    """What resumes a session of ours from its start."""
+    found = {
+        name: re.search(rb'"%b":"([^"]+)"' % name.encode(), welcome)
+        for name in ("session_id", "resume_token")
+    }
+    block = {name: match[1].decode() for name, match in found.items() if match is not None}
+    return {**block, "last_event_seq": 0}
 
 
 def received(server: Served, count: int) -> tuple[float, float]:
@@ -194,6 +225,63 @@ def received(server: Served, count: int) -> tuple[float, float]:
     return count / elapsed, (server.cpu() - before) / count * 1e6
 
 
+def delays(server: Served, rate: float, seconds: float) -> list[float]:
+    """Milliseconds from the emission of each event until it was read."""
+    sock = opened(server.port)
+    job = {"agent": "steady", "input": {"rate": rate, "seconds": seconds}}
+    sock.sendall(frame("job.submit", job))
+    found, tail = [], b""
+    while b"job.result" not in tail:
+        tail += read(sock)
+        now = time.perf_counter_ns()
+        end = 0
+        for match in re.finditer(rb'"message":"(\d+) ', tail):
+            found.append((now - int(match[1])) / 1e6)
+            end = match.end()
+        tail = tail[max(end, len(tail) - 1000) :]
+    sock.close()
+    return found
+
+
+def replaying(server: Served, count: int, over: threading.Event) -> None:
+    """Have a session's events sent again and again until told to stop."""
+    sock, welcome = welcomed(server.port)
+    sock.sendall(frame("job.submit", {"agent": "emit", "input": {"n": count}}))
+    while not over.is_set():
+        tail = b""
+        while b"job.result" not in tail and not over.is_set():
+            tail = tail[-40:] + read(sock)
+        sock.close()
+        sock, welcome = welcomed(server.port, resumption(welcome))
+    sock.close()
+
+
+def latency(rounds: int, limit: float) -> dict[str, Any]:
+    """Percentiles in milliseconds; of several rounds the medians."""
+    results: dict[str, list[list[float]]] = {"sqlite_half_load": [], "beside_a_replay": []}
+    with served("sqlite", "memory") as servers:
+        delays(servers["sqlite"], 1000, 0.5)  # warm
+        for _ in range(rounds):
+            results["sqlite_half_load"].append(delays(servers["sqlite"], limit / 2, 2.0))
+        over = threading.Event()
+        other = threading.Thread(target=replaying, args=(servers["memory"], 99_000, over))
+        other.start()
+        time.sleep(5.0)  # all of them are there
+        for _ in range(rounds):
+            results["beside_a_replay"].append(delays(servers["memory"], 1000, 2.0))
+        over.set()
+        other.join()
+    return {
+        name: {
+            f"p{n}_ms": round(
+                statistics.median(statistics.quantiles(r, n=100)[n - 1] for r in of), 1
+            )
+            for n in (50, 99)
+        }
+        for name, of in results.items()
+    } | {"half_load_events_per_second": round(limit / 2)}
+
+
 def emitting(rounds: int, count: int) -> dict[str, Any]:
     results: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     with served(*KINDS) as servers:
@@ -208,8 +296,22 @@ def emitting(rounds: int, count: int) -> dict[str, Any]:
     return {
         "events_per_second": {kind: round(rate) for kind, rate in rates.items()},
         "cpu_microseconds_per_event": {kind: round(cost, 1) for kind, cost in costs.items()},
-        "memory_over_reference": round(rates["memory"] / rates["reference"], 2),
-        "sqlite_over_reference": round(rates["sqlite"] / rates["reference"], 2),
+        "memory_over_reference": ratios(results["memory"], results["reference"]),
+        "sqlite_over_reference": ratios(results["sqlite"], results["reference"]),
+        "sqlite_over_memory": ratios(results["sqlite"], results["memory"]),
+    }
+
+
+def ratios(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> dict[str, Any]:
+    """Quartiles of how much faster one is than the other in the same round."""
+    pairs = list(zip(one, other, strict=True))
+    each = {
+        "events_per_second": [a / b for (a, _), (b, _) in pairs],
+        "cpu": [b / a for (_, a), (_, b) in pairs],
+    }
+    return {
+        name: [round(q, 2) for q in statistics.quantiles(of, n=4, method="inclusive")]
+        for name, of in each.items()
     }
 
 
@@ -233,7 +335,8 @@ def idling(count: int) -> dict[str, Any]:
 
 def main() -> None:
     arguments = [int(each) for each in sys.argv[1:]]
-    rounds, count, sessions = [*arguments, *(5, 20_000, 1000)[len(arguments) :]]
+    rounds, count, sessions = [*arguments, *(9, 20_000, 1000)[len(arguments) :]]
+    emitted = emitting(rounds, count)
     print(
         json.dumps(
             {
@@ -241,7 +344,8 @@ def main() -> None:
                 "cores": os.cpu_count(),
                 "rounds": rounds,
                 "events": count,
-                "emitting": emitting(rounds, count),
+                "emitting": emitted,
+                "latency": latency(rounds, emitted["events_per_second"]["sqlite"]),
                 "idle": idling(sessions),
             },
             indent=2,

@@ -23,6 +23,7 @@ from arcp_client._wire.ids import new_id, time_text
 
 __all__ = [
     "ENVELOPE",
+    "FRAME",
     "EventIds",
     "Record",
     "canonical",
@@ -34,17 +35,18 @@ __all__ = [
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
-_FRAME = (
+FRAME = (
     b'{"arcp":"' + names.PROTOCOL.encode() + b'","id":"%b","type":"%b","session_id":"%b"%b,'
     b'"event_seq":%d,"payload":%b}'
 )
+"""A whole frame: id, type, session, `job_part`, number and payload."""
 
 ENVELOPE = 250
 """Approximate size of an envelope without its payload, in bytes."""
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
-_HALF = 2**40
+_PAIRS = tuple((a + b).encode("ascii") for a in _ALPHABET for b in _ALPHABET)
+_LOW = 2**20 - 1
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -77,10 +79,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         """Whether this record ends its job."""
         return self.type != _EVENT
 
-    def frame(self, session: bytes, seq: int) -> bytes:
-        """Encode the whole frame for one session."""
-        return _FRAME % (self.id, self.type, session, self.job, seq, self.payload)
-
 
 _EVENT = names.EVENT.encode()
 
@@ -97,13 +95,14 @@ def event_payload(kind: str, body: Mapping[str, Any]) -> bytes:
         ValueError: JSON cannot represent the body.
     """
     payload = {"kind": kind, "ts": timestamp(), "body": body}
-    if _FLAT.issuperset(map(type, body.values())):
+    kinds = set(map(type, body.values()))
+    if kinds <= _FLAT:
         try:
             data = _encode(payload)
         except (OverflowError, UnicodeEncodeError):
             pass
         else:
-            if b"null" not in data:  # NaN would have been encoded as null
+            if float not in kinds or b"null" not in data:  # NaN would have been encoded as null
                 return data
     try:
         return payload_bytes(payload)
@@ -168,25 +167,28 @@ class EventIds:
     """
 
     def __init__(self) -> None:
-        self._prefix = ""
+        self._prefix = b""
+        self._head = b""  # the prefix and the higher half of the count
         self._until = 0
         self._count = 0
 
     def next(self) -> bytes:
         """Return a new id."""
         moment = time.time_ns()
+        self._count += 1
         if moment >= self._until:
-            self._prefix = new_id()[:18]
+            self._prefix = new_id()[:18].encode("ascii")
             self._count = int.from_bytes(os.urandom(4), "big")
             self._until = moment - moment % 1_000_000 + 1_000_000
-        self._count = count = (self._count + 1) % _HALF
-        return (
-            self._prefix
-            + _PAIRS[count >> 30]
-            + _PAIRS[count >> 20 & 1023]
-            + _PAIRS[count >> 10 & 1023]
-            + _PAIRS[count & 1023]
-        ).encode("ascii")
+            self._carry()
+        elif not self._count & _LOW:
+            self._carry()
+        count = self._count
+        return self._head + _PAIRS[count >> 10 & 1023] + _PAIRS[count & 1023]
+
+    def _carry(self) -> None:
+        high = self._count >> 20
+        self._head = self._prefix + _PAIRS[high >> 10] + _PAIRS[high & 1023]
 
 
 _now: tuple[int, str] = (0, "")

@@ -124,8 +124,8 @@ class JobContext:
                 first argument; in the reference SDK it is the second.
         """
         check.a_text("message", message, empty=True)
-        check.a_text("level", level, empty=True)
         if level not in _LEVELS:
+            check.a_text("level", level, empty=True)
             raise ValueError(_no_level(message, level))
         await self._emit("log", {"level": level, "message": message})
 
@@ -249,7 +249,8 @@ class JobContext:
     async def _emit(self, kind: str, body: dict[str, Any]) -> None:
         self._check_loop()
         self._job.emit(kind, body)
-        await self._pace.step()
+        if self._pace.due():
+            await self._pace.wait()
 
     # ------------------------------------------------------------------------ result
 

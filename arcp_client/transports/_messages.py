@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 __all__ = ["messages"]
 
@@ -15,6 +16,7 @@ def messages(frames: Iterable[bytes]) -> bytes:
     return b"".join(pieces)
 
 
+@lru_cache(4096)
 def _head(size: int) -> bytes:
     if size < 126:
         return bytes((0x81, size))

@@ -14,7 +14,8 @@ from arcp_client.runtime.limits import Limits
 
 __all__ = ["Throttle"]
 
-_TURN = 32
+_TURN = 64
+"""Events of one job after which others have their turn."""
 
 
 class Throttle:
@@ -25,17 +26,32 @@ class Throttle:
         self._limits = limits
         self._count = 0
 
-    async def step(self) -> None:
-        """After each emission: let others run now and then, and let a slow client catch up."""
+    def due(self) -> bool:
+        """Count an emission, and tell whether the agent is to wait before it goes on."""
         self._count += 1
-        if self._job.behind:
-            await self._job.room()
-        session = self._job.owner
+        journal, session = self._job.journal, self._job.owner
+        return (
+            self._count % _TURN == 0
+            or (session is not None and session.crowded)
+            or (journal is not None and journal.full)
+        )
+
+    async def step(self) -> None:
+        """After an emission: wait if that is due."""
+        if self.due():
+            await self.wait()
+
+    async def wait(self) -> None:
+        """Let others run, wait for room in the event log, and let a slow client catch up."""
+        job = self._job
+        if job.journal is not None:
+            await job.journal.room()
+        session = job.owner
         if session is not None and session.outlet is not None:
             if not session.slow and session.lag > self._limits.lag_events:
                 session.slow = True
                 message = f"consumer lag {session.lag} events"
-                self._job.emit("status", {"phase": "back_pressure", "message": message})
+                job.emit("status", {"phase": "back_pressure", "message": message})
             if session.behind:
                 await session.moved(self._limits.lag_delay)
                 return

@@ -103,6 +103,7 @@ class ServerJob:
         history: its recent events.
         feeds: its subscriptions, by session id.
         last_seq: the number of its last event in the submitting session.
+        journal: stores its state and events, if they are to survive the process.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class ServerJob:
     ) -> None:
         self._compat = compat
         self.id = id or request.job_id or new_prefixed_id("job")
-        self._journal = journal
+        self.journal = journal
         self.number = number
         self.principal = origin.principal
         self.request: JobRequest | None = request
@@ -160,6 +161,7 @@ class ServerJob:
         self.credentials: dict[str, Credential] = {}
         self.ending = False
         self._ids = ids
+        self._now = asyncio.get_running_loop().time
         self._wire = job_part(self.id, self.trace_id)
         self._max_payload = limits.event_bytes
 
@@ -175,16 +177,6 @@ class ServerJob:
         """Whether its terminal was emitted."""
         return self.status in names.ENDED
 
-    @property
-    def behind(self) -> bool:
-        """Whether the event log has more pending bytes than its limit."""
-        return self._journal is not None and self._journal.full
-
-    async def room(self) -> None:
-        """Wait until the event log accepts more events."""
-        if self._journal is not None:
-            await self._journal.room()
-
     # ---------------------------------------------------------------------- emitting
 
     def emit(self, kind: str, body: dict[str, Any]) -> None:
@@ -199,7 +191,7 @@ class ServerJob:
             raise ValueError(
                 f"an event of {len(payload)} bytes is over the limit of {self._max_payload} bytes"
             )
-        if self.ended:
+        if self.status in names.ENDED:
             raise LocalProtocolError("the job has ended; nothing can be emitted any more")
         self._publish(_EVENT, payload, _NEEDS.get(kind))
 
@@ -212,7 +204,7 @@ class ServerJob:
             type,
             self._wire,
             payload,
-            asyncio.get_running_loop().time(),
+            self._now(),
             needs,
             self.id,
             history.end,
@@ -227,29 +219,27 @@ class ServerJob:
             mine = record if secret is None else msgspec.structs.replace(record, payload=secret)
             self.last_seq = owner.number(mine)
         history.append(self.last_seq, record)
-        if self._journal is not None:
-            self._store(self._journal, record, owner)
+        journal = self.journal
+        if journal is not None:
+            session_id = None if owner is None else owner.id
+            journal.append(Appended(record, self.last_seq, session_id), owner)
+            if history.floor - self._trimmed >= _TRIM_AT_ONCE:
+                self._trimmed = history.floor
+                journal.put(Trimmed(self.id, self._trimmed))
         if self.feeds:
             for feed in tuple(self.feeds.values()):
                 feed.push()
                 if feed.ended:
                     self.feeds.pop(feed.session, None)
 
-    def _store(self, journal: Journal, record: Record, session: ServerSession | None) -> None:
-        session_id = None if session is None else session.id
-        journal.append(Appended(record, self.last_seq, session_id), session)
-        if self.history.floor - self._trimmed >= _TRIM_AT_ONCE:
-            self._trimmed = self.history.floor
-            journal.put(Trimmed(self.id, self._trimmed))
-
     def note(self) -> None:
         """Store the job's present state."""
-        if self._journal is None:
+        if self.journal is None:
             return
         expires_at = self.grant.expires_at
         ended = now_text() if self.ended else None
         plain = {k: v for k, v in self.accepted.items() if k != "credentials"}
-        self._journal.put(
+        self.journal.put(
             LoggedJobState(
                 self.id,
                 self.number,
@@ -281,7 +271,7 @@ class ServerJob:
         self.timers.stop()
         self._publish(type, payload)
         self.note()
-        self.ended_at = asyncio.get_running_loop().time()
+        self.ended_at = self._now()
         self.request = None
         self.streamed = None
         self.credentials.clear()

@@ -3,9 +3,9 @@
 A session numbers and logs an event in memory in one synchronous step. With a durable log the event
 may be sent once its batch is stored: the writer of a connection stops at ``log.settled``.
 
-All sessions share a batch. It holds what was put while the one before was written, up to a size
-that the log writes in about ten milliseconds: an event waits for no more than two such batches
-unless more piles up than the log can write.
+All sessions share a batch. It holds what was put since the one before, up to a size that the log
+writes in about ten milliseconds. A batch follows the one before after three milliseconds, or as
+soon as it is large or an answer waits for it: to write one event costs as much as a hundred.
 
 The bytes that wait to be written have a limit: agents that emit wait for room, and requests that
 would add to them are refused. A log that fails is tried again; after a second, requests that wait
@@ -37,6 +37,9 @@ _PATIENCE = 1.0
 """Seconds of failure after which answers that wait for the log become refusals."""
 _BATCH_TIME = 0.01
 """Seconds that the writing of one batch is to take at most."""
+_GATHER_TIME = 0.003
+"""Seconds from the beginning of one batch to that of the next, unless that one is large before."""
+_GATHER_BYTES = 128 * 1024
 _LEAST_BATCH = 64 * 1024
 _MOST_BATCH = 1024 * 1024
 
@@ -89,6 +92,8 @@ class Journal:
         self._ready: deque[_Batch] = deque()  # full, and written before it
         self._writing = _Batch()
         self._most = _MOST_BATCH // 4
+        self._begun = -_GATHER_TIME  # when the last batch was begun
+        self._gathering: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failing = False
         self._given_up = False
@@ -126,12 +131,16 @@ class Journal:
         """Write an event soon, and settle it in the session that gets it then."""
         self._put(entry, entry.record.size)
         if session is not None:
-            self._settle(session, entry.seq)
+            self._open.settles[session] = entry.seq
+            if self._task is None:  # the log was given up: it is settled without being written
+                self._start()
 
     def number(self, session: _Settles, entry: Numbered) -> None:
         """Write an event's number soon, and settle it in its session then."""
         self.put(entry)
-        self._settle(session, entry.seq)
+        self._open.settles[session] = entry.seq
+        if self._task is None:
+            self._start()
 
     def _put(self, entry: Entry, size: int) -> None:
         if self._given_up:
@@ -142,14 +151,11 @@ class Journal:
             batch = self._open = _Batch()
         batch.entries.append(entry)
         batch.size += size
-        self._budget.add(size)
+        self._budget.used += size
         if self._task is None:
             self._start()
-
-    def _settle(self, session: _Settles, seq: int) -> None:
-        self._open.settles[session] = seq
-        if self._task is None:  # the log was given up: it is settled without being written
-            self._start()
+        elif self._gathering is not None and (batch.size >= _GATHER_BYTES or self.full):
+            _release(self._gathering)
 
     def then(
         self,
@@ -167,6 +173,8 @@ class Journal:
             self._end(waiter)
         else:
             self._open.waiters.append(waiter)
+            if self._gathering is not None:
+                _release(self._gathering)
             if self._failing:
                 self._refuse()
 
@@ -207,7 +215,7 @@ class Journal:
 
     async def _run(self) -> None:
         try:
-            while batch := self._next():
+            while batch := await self._next():
                 self._writing = batch
                 if batch.entries:
                     await self._write(batch)
@@ -222,8 +230,23 @@ class Journal:
             self._task = None
             self._idle.set()
 
-    def _next(self) -> _Batch:
+    async def _next(self) -> _Batch:
         """The batch to write next; an empty one if there is nothing to do."""
+        loop = asyncio.get_running_loop()
+        batch, due = self._open, self._begun + _GATHER_TIME
+        if (
+            batch.entries
+            and not (self._ready or batch.waiters or batch.size >= _GATHER_BYTES or self.full)
+            and loop.time() < due
+        ):
+            self._gathering = loop.create_future()
+            timer = loop.call_at(due, _release, self._gathering)
+            try:
+                await self._gathering
+            finally:
+                timer.cancel()
+                self._gathering = None
+        self._begun = loop.time()
         if self._ready:
             return self._ready.popleft()
         batch, self._open = self._open, _Batch()
@@ -297,6 +320,11 @@ class Journal:
         for batch in self._batches():
             batch.entries.clear()
         self._refuse()
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _refusal() -> RequestError:

@@ -37,11 +37,12 @@ class SessionLog:
 
     def append(self, record: Record) -> int:
         """Give the next number. Evicts the oldest events where the bounds ask for it."""
-        self._records.append(record)
+        records = self._records
+        records.append(record)
         self._bytes += record.size
         self.last += 1
-        while len(self._records) > self._max_events or (
-            self._bytes > self._max_bytes and len(self._records) > 1
+        while len(records) > self._max_events or (
+            self._bytes > self._max_bytes and len(records) > 1
         ):
             self._drop()
         return self.last
@@ -55,11 +56,6 @@ class SessionLog:
     def __len__(self) -> int:
         return len(self._records)
 
-    @property
-    def oldest(self) -> float:
-        """When the oldest event that is held was emitted. Not for an empty log."""
-        return self._records[0].at
-
     def restore(self, floor: int) -> None:
         """Start an empty log above a number."""
         self._records.clear()
@@ -72,8 +68,8 @@ class SessionLog:
             self._drop()
 
     def free_older(self, moment: float, upto: int) -> None:
-        """Forget what was emitted before a moment, as far as ``upto``."""
-        while self.floor < upto and self._records[0].at < moment:
+        """Forget what was emitted before a moment, as far as ``upto``. Not for an empty log."""
+        while self._records[0].at < moment and self.floor < upto:
             self._drop()
 
     def bytes_after(self, seq: int) -> int:
@@ -90,28 +86,29 @@ class JobHistory:
     """One job's events for its subscribers, by index from 0, the oldest evicted beyond bounds.
 
     Each is kept with its number in the submitting session, which `job.subscribe` counts in.
+
+    Attributes:
+        floor: the index of the oldest event that is held.
+        end: the index of the next event.
+        bytes: about how many bytes the events have.
     """
 
     def __init__(self, max_events: int, max_bytes: int) -> None:
         self.floor = 0
+        self.end = 0
         self.bytes = 0
         self._items: deque[tuple[int, Record]] = deque()
         self._max_events = max_events
         self._max_bytes = max_bytes
 
-    @property
-    def end(self) -> int:
-        """The index of the next event."""
-        return self.floor + len(self._items)
-
     def append(self, seq: int, record: Record) -> None:
         """Add an event and its number in the submitter's space."""
-        self._items.append((seq, record))
+        items = self._items
+        items.append((seq, record))
+        self.end += 1
         self.bytes += record.size
-        while len(self._items) > self._max_events or (
-            self.bytes > self._max_bytes and len(self._items) > 1
-        ):
-            _, gone = self._items.popleft()
+        while len(items) > self._max_events or (self.bytes > self._max_bytes and len(items) > 1):
+            _, gone = items.popleft()
             self.bytes -= gone.size
             self.floor += 1
 
@@ -120,7 +117,7 @@ class JobHistory:
         if index != self.end:
             self._items.clear()
             self.bytes = 0
-            self.floor = index
+            self.floor = self.end = index
         self.append(seq, record)
 
     def __getitem__(self, index: int) -> Record:

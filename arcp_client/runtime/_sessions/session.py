@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from arcp_client._wire import names
-from arcp_client._wire.stamp import Record
+from arcp_client._wire.stamp import FRAME, Record
 from arcp_client.runtime._log.entries import Freed, Numbered, SessionState, Watch
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
@@ -123,7 +123,7 @@ class ServerSession:
             self._journal.put(Freed(self.id, log.floor))
         outlet = self.outlet
         if outlet is not None:
-            if self.keep_for is not None and record.at - log.oldest > self.keep_for:
+            if self.keep_for is not None:
                 log.free_older(record.at - self.keep_for, outlet.cursor)
             if outlet.cursor < log.floor:
                 outlet.overrun()
@@ -183,6 +183,17 @@ class ServerSession:
         return self.acked > 0 and self.lag > self._lag_events
 
     @property
+    def crowded(self) -> bool:
+        """Whether more is unsent or unacknowledged than usual, by a look at the numbers alone."""
+        outlet = self.outlet
+        if outlet is None:
+            return False
+        last = self.log.last
+        return last - outlet.cursor > _UNSENT_HIGH or (
+            last - self.acked > self._lag_events and self.lag > self._lag_events
+        )
+
+    @property
     def room(self) -> bool:
         """Whether events may be copied from a job's history into the log."""
         return self.unsent < _ROOM_EVENTS and self._unsent_bytes < _ROOM_BYTES
@@ -192,7 +203,7 @@ class ServerSession:
         if seq > self.sent:
             self.sent = seq
         self._unsent_bytes -= record.size
-        return record.frame(self.wire_id, seq)
+        return FRAME % (record.id, record.type, self.wire_id, record.job, seq, record.payload)
 
     def attach(self, outlet: AttachedConnection) -> None:
         """Let a connection send from its cursor on; one that was attached is displaced."""

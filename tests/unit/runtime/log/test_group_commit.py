@@ -211,6 +211,60 @@ def test_of_a_log_that_is_given_up_every_batch_is_settled_and_none_is_counted_an
     virtual(scenario)
 
 
+def test_a_lone_event_is_written_at_once_and_those_that_follow_it_three_milliseconds_later() -> (
+    None
+):
+    async def scenario(tasks: TaskOwner) -> None:
+        log = Log()
+        journal = Journal(log, tasks, 100 * MIB)
+        session = Session(log)
+        loop = asyncio.get_running_loop()
+        written: list[float] = []
+        write = log.write
+
+        async def timed(entries: Sequence[Entry]) -> None:
+            written.append(loop.time())
+            await write(entries)
+
+        log.write = timed  # type: ignore[method-assign]
+        began = loop.time()
+        for index in range(100):
+            journal.append(event(index), session)
+            await asyncio.sleep(0.0001)
+        await asyncio.sleep(1.0)
+        journal.append(event(100), session)
+        await asyncio.sleep(0.01)
+        moments = [moment - began for moment in written]
+        assert moments == pytest.approx([0.0, 0.003, 0.006, 0.009, 0.012, 1.01], abs=0.0002)
+
+    virtual(scenario)
+
+
+def test_nothing_is_gathered_before_an_answer_or_into_a_large_batch() -> None:
+    async def scenario(tasks: TaskOwner) -> None:
+        log = Log()
+        journal = Journal(log, tasks, 100 * MIB)
+        session = Session(log)
+        loop = asyncio.get_running_loop()
+        journal.append(event(0), session)
+        await asyncio.sleep(0.001)
+        began = loop.time()
+        journal.append(event(1), session)
+        await asyncio.sleep(0)
+        await journal.flushed()
+        assert loop.time() == began
+        index = 2
+        while not log.writes[2:]:
+            for _ in range(10):
+                journal.append(event(index), session)
+                index += 1
+            await asyncio.sleep(0)
+        assert loop.time() == began
+        assert 128 * 1024 <= sum(map(_size, log.writes[2])) < 160 * 1024
+
+    virtual(scenario)
+
+
 # ------------------------------------------------------------------------------- in the file
 
 
