@@ -263,6 +263,9 @@ class Exchange:
         self._peer.settled(request, confirmed=False, late=late)
         if request.kind == names.SUBSCRIBE and request.job_id is not None:
             self._receiver.unsubscribed(request.job_id, late=late)
+            wanted = self._jobs.get(request.job_id) is not None
+            if late and not wanted and not self._jobs.has_ended(request.job_id):
+                self.unsubscribe(request.job_id, now)  # it may have been read all the same
         if request.owner is not None:
             request.owner.refused(request, error, now)
         elif not request.orphaned:

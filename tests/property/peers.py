@@ -503,6 +503,31 @@ class Play:
             self.flow()
         raise AssertionError("no session is to be had")
 
+    def welcomed(self) -> None:
+        """A link on which a session is live; what it asks for first is still on its way."""
+        for _ in range(12):
+            if self.linked:
+                self.cut()
+            self.connect()
+            while self.session.state is not State.LIVE and not self.relink:
+                if self.peer.inbox:
+                    self.read()
+                elif self.peer.wire:
+                    self.hear()
+                else:
+                    break
+            if self.session.state is State.LIVE and not self.relink:
+                return
+        raise AssertionError("no session is to be had")
+
+    def move(self, count: int) -> None:
+        """So many frames arrive, those of the client first."""
+        for _ in range(count):
+            if self.linked and self.peer.inbox:
+                self.read()
+            elif self.linked and self.peer.wire:
+                self.hear()
+
     def wait(self, seconds: float) -> None:
         """Time passes; nothing arrives."""
         end = self.now + seconds

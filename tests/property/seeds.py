@@ -1,6 +1,8 @@
 """Runs a state machine from a seed, and says how to run a failure again.
 
-Quick by default; ``ARCP_SLOW=1`` takes 20,000 steps, ``ARCP_SEED=n`` starts from that seed.
+Quick by default; ``ARCP_SLOW=1`` takes 20,000 steps, ``ARCP_SEED=n`` starts from that seed. The
+first failure is reported as it was found; ``ARCP_SHRINK=1`` looks for a shorter one, for up to five
+minutes.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 __all__ = ["explore"]
@@ -27,10 +29,13 @@ def explore(machine: type[RuleBasedStateMachine], test: str, *, quick: int) -> N
     """
     slow = os.environ.get("ARCP_SLOW") == "1"
     chosen = int(os.environ.get("ARCP_SEED") or random.SystemRandom().randrange(2**32))
+    shrinks = os.environ.get("ARCP_SHRINK") == "1"
     options = settings(
         max_examples=20_000 // STEPS if slow else quick,
         stateful_step_count=STEPS,
         deadline=None,
+        phases=[Phase.generate, *([Phase.shrink] if shrinks else [])],
+        database=None,  # a seed alone says what is run
         suppress_health_check=list(HealthCheck),
     )
     try:
@@ -38,4 +43,6 @@ def explore(machine: type[RuleBasedStateMachine], test: str, *, quick: int) -> N
     except Exception as failure:
         again = f"ARCP_SEED={chosen} {'ARCP_SLOW=1 ' if slow else ''}python -m pytest '{test}'"
         failure.add_note(f"seed {chosen}; to run it again: {again}")
+        if not shrinks:
+            failure.add_note(f"to look for a shorter example: ARCP_SHRINK=1 {again} --timeout=0")
         raise

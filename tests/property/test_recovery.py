@@ -68,6 +68,28 @@ class Recovery(RuleBasedStateMachine):
             self.play.peer.forget_sessions()
         self.play.up()
 
+    @rule(
+        forgotten=st.booleans(),
+        ends=st.booleans(),
+        frames=st.integers(0, 8),
+        seconds=st.sampled_from([0.0, 0.0, 2.5, 31.0]),
+        data=st.data(),
+    )
+    def a_recovery_is_cut(
+        self, forgotten: bool, ends: bool, frames: int, seconds: float, data: st.DataObject
+    ) -> None:
+        """A session begins or is resumed, a job may go on meanwhile, and the link is cut soon."""
+        if self.play.linked:
+            self.play.cut()
+        if self.running:
+            self.play.peer.emit(self.drawn(data), end=ends)
+        if forgotten:
+            self.play.peer.forget_sessions()
+        self.play.welcomed()
+        self.play.move(frames)
+        self.play.wait(seconds)
+        self.play.cut()
+
     @precondition(lambda self: self.play.linked and self.play.peer.inbox)
     @rule(count=st.integers(1, 6))
     def the_runtime_reads(self, count: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arcp_client._protocol import actions
 from arcp_client._protocol.exchange import UNSUBSCRIBING
 from arcp_client._wire import names
 from tests.unit.protocol.kit import JOB, Strict
@@ -167,3 +168,44 @@ def test_each_watch_ends_with_the_answer_behind_its_own_unsubscribe() -> None:
         table.ask(names.SUBSCRIBE, job_id=job_id, history=True)
     asked = [frame["payload"]["job_id"] for frame in said(table, names.SUBSCRIBE)]
     assert asked == [JOB]
+
+
+@pytest.mark.parametrize("spoken", ["arcp-client", "python", "java", "go"])
+def test_a_subscription_that_is_not_answered_in_time_is_ended(spoken: str) -> None:
+    table = Strict(spoken=spoken)
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    table.said(names.SUBSCRIBE)
+    table.wait(30)
+    assert len(table.of(actions.Refused)) == 1
+    assert [frame["payload"]["job_id"] for frame in said(table, names.UNSUBSCRIBE)] == [JOB]
+    for seq, number in enumerate((1, 2, 1, 2), 1):  # what was read twice, over two links
+        table.event(seq, JOB, number, id=f"{JOB}.{number}")
+    assert table.events == []
+    table.alive(0.1)
+    table.sent.clear()
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    subscribe = table.said(names.SUBSCRIBE)
+    for seq, number in enumerate((1, 2), 5):
+        table.event(seq, JOB, number, id=f"{JOB}.{number}")
+    table.confirmed(subscribe)
+    table.alive(0.1)
+    assert table.numbers == [1, 2]
+
+
+def test_what_is_watched_otherwise_is_watched_on() -> None:
+    table = watched()
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    table.said(names.SUBSCRIBE)
+    table.alive(30)
+    assert said(table, names.UNSUBSCRIBE) == []
+    table.event(3, JOB, 2, id=f"{JOB}.2")
+    assert table.numbers[-1] == 2
+
+
+def test_one_that_was_never_sent_has_nothing_to_end() -> None:
+    table = Strict()
+    table.cut()
+    table.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    table.wait(30)
+    table.connect()
+    assert said(table, names.UNSUBSCRIBE) == []
