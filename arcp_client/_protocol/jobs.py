@@ -27,6 +27,7 @@ class Recovering(msgspec.Struct, eq=False):
         needs: the `Recover` from which the peer chose the plan, if any.
         step: the step whose answer the plan waits for.
         may_have_lost_events: events may be lost, and the `Gap` is not delivered yet.
+        subscribed_before: the subscription was requested on an earlier link, which was lost.
         only_outcome: only events of the result are delivered.
         deadline: when the step times out; None while an answer is awaited.
         came: an event of the job arrived during this step.
@@ -40,6 +41,7 @@ class Recovering(msgspec.Struct, eq=False):
     needs: Any = None
     step: Any = None
     may_have_lost_events: bool = False
+    subscribed_before: bool = False
     only_outcome: bool = False
     deadline: float | None = None
     came: bool = False

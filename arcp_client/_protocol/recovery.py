@@ -116,6 +116,8 @@ class Recovery:
             if before is not None:
                 needs = _combined(needs, before, resumed=resumed)
             self.begin(peer, job, needs, now)
+            if interrupted is not None and job.recovering is not None:
+                job.recovering.subscribed_before = isinstance(interrupted.step, Subscribe)
 
     def _needs_on(self, peer: Peer, job: JobState, *, resumed: bool) -> Recover | None:
         if not job.wanted:
@@ -281,6 +283,11 @@ class Recovery:
         """Note a frame of a job that has a plan."""
         running = job.recovering
         assert running is not None
+        if running.may_have_lost_events and running.subscribed_before:
+            # It may come by the subscription of the link before: from behind what is gone, and
+            # what followed it may be gone, too.
+            running.subscribed_before = False
+            self._receiver.events_lost(job.job_id)
         if isinstance(running.step, AwaitTerminal):
             running.deadline = now + PATIENCE
         elif isinstance(running.step, AwaitSilence):

@@ -171,6 +171,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         job.add_done_callback(self._job_done)
         return job
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """As everywhere, for as long as the threads take: a time limit would pass at once."""
+        self._jobs += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._jobs -= 1
+
     def _job_done(self, _job: asyncio.Future[Any]) -> None:
         self._jobs -= 1
 

@@ -600,6 +600,9 @@ class Play:
         last: dict[str, int] = {}
         marked: dict[str, bool] = {}
         ends: set[str] = set()
+        wanted = self.mine | self.watched
+        # Without a heartbeat nothing says whether a watch that was not confirmed in time has ended.
+        asked = self.session.negotiated(names.HEARTBEAT)
         for event in self.events:
             if isinstance(event, Gap):
                 for job_id in [event.job_id] if event.job_id else list(last):
@@ -609,6 +612,8 @@ class Play:
                 continue
             job_id = event.job_id
             assert job_id is not None
+            if job_id not in wanted and not asked:
+                continue
             assert job_id not in ends, f"{job_id}: something comes after its end"
             number = self._number(event)
             before = last.get(job_id, 0)

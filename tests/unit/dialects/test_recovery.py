@@ -448,3 +448,21 @@ def test_a_loss_that_is_to_be_announced_is_announced_when_the_link_is_lost(pytho
     python.event(1, A, 1)
     python.confirm(A)
     assert python.numbers == ["gap", 1]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_loss_is_announced_before_what_a_subscription_of_the_link_before_brings(
+    python: Table, ends: bool
+) -> None:
+    running(python)
+    for _ in range(2):  # what the job says between the links is gone
+        python.cut()
+        python.connect()
+        python.said(names.UNSUBSCRIBE)
+    if ends:
+        python.result(3, A)
+    else:
+        python.event(3, A, 5)
+    python.confirm(A, "success" if ends else "running")
+    came = ["result"] if ends else [5, "gap"]  # what was said behind the 5 is gone as well
+    assert python.numbers == [1, 2, "gap", *came]

@@ -150,6 +150,7 @@ async def waiting_for_the_resume(
     await client.connect()
     await line.cut()
     await cancelled_after(ticks, client.connected())
+    await clock.settle()  # until now it may not have noticed
     await client.connected()
     assert client.state == Live(resumed=True)
     return client, line

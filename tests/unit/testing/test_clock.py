@@ -133,6 +133,15 @@ async def test_a_thread_of_the_executor_is_waited_for(clock: VirtualClock) -> No
     assert clock.time() < 5
 
 
+def test_threads_of_the_executor_have_real_time_to_end() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, time.sleep, 0.3).add_done_callback(lambda _: None)
+        loop.call_later(3600, lambda: None)
+
+    VirtualClock().run(main())
+
+
 async def test_sockets_of_this_process_go_on_in_real_time(clock: VirtualClock) -> None:
     async with websocket_server() as server:
         near = await WebSocketConnector(server.url).connect()

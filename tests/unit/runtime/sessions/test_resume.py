@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_client.runtime import JobContext, Limits, MemoryEventLog
+from arcp_client.runtime._connection import connection
 from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Peer, seqs
 
@@ -246,8 +247,9 @@ async def test_acknowledged_events_are_freed_and_over_acks_refused(
 
 
 async def test_a_link_that_falls_out_of_the_log_is_ended_not_given_a_hole(
-    make: MakeRuntime, open_peer: Any
+    make: MakeRuntime, open_peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection, "_FAREWELL", 60.0)  # the last frame is read late
     runtime = make(event_log=MemoryEventLog(max_events=50), limits=Limits(lag_delay=0.0))
     peer = await open_peer(runtime)
     stepper, _ = await started(runtime, peer)
