@@ -171,11 +171,11 @@ class Listening:
     def on(self, *kinds: Any) -> Callable[[Any], Any]:
         """Register a handler for kinds of updates; ``updates.Update`` selects all kinds.
 
-        Handlers run one after another, in the order of the updates, and for one update in the
-        order of registration, those of the client before those of the session. If a handler
-        raises, the error is reported and the next handler runs. A handler may be sync or async; a
-        sync handler that blocks stops the event loop. It runs in the context (``contextvars``) of
-        its registration. For more than four kinds, use `subscribe`.
+        Handlers run one after another, in the order of the updates. For one update, the client's
+        handlers run before the session's, each in order of registration. If a handler raises, the
+        error is reported and the next handler runs. A handler may be sync or async; a blocking sync
+        handler blocks the event loop. It runs in the context (``contextvars``) of its registration.
+        For more than four kinds, use `subscribe`.
         """
         return self._handlers.on(kinds)
 

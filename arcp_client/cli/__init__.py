@@ -22,7 +22,7 @@ def main() -> None:
 
     replace_closed()
     for name in _EXTRA:
-        if importlib.util.find_spec(name) is None:  # each is imported when it is needed
+        if importlib.util.find_spec(name) is None:  # imported on use
             print(_MISSING.format(name=name), file=sys.stderr)
             sys.exit(2)
     from arcp_client.cli.app import run

@@ -49,11 +49,11 @@ COMMANDS: tuple[Command, ...] = (
     demo, serve, acp, run_, watch, jobs, status, cancel, result, ping, record, replay, doctor, web,
     login, logout, version,
 )  # fmt: skip
-"""The commands, in the order of ``--help``; each is named like its function."""
+"""The commands in the order of ``--help``; each has the name of its function."""
 CONFIG_COMMANDS: tuple[Command, ...] = (show,)
 """The commands below ``config``."""
 TAKES_FOREIGN_OPTIONS = (acp,)
-"""Commands whose arguments may be options of another program."""
+"""Commands that pass options on to another program."""
 
 _SUMMARY = "Submit jobs to agents over ARCP and follow them in order, across lost connections."
 _EPILOG = (
@@ -67,17 +67,17 @@ _EPILOG = (
 
 
 class _Command(TyperCommand):
-    """A command whose help shows the metavars of arguments without Python's types."""
+    """A command whose help shows metavars instead of Python types."""
 
     def get_help(self, ctx: Any) -> str:
         return re.sub(r" <(?:str|path|int|float|list\[str\])>", "", super().get_help(ctx))
 
 
 def _callback(command: Command) -> Callable[..., None]:
-    """The function that typer calls for a command.
+    """Make the function that typer calls for a command.
 
-    Its signature is the command's, with each group of options replaced by the fields of the group,
-    and with ``--verbose`` unless that may be an option of another program.
+    It has the signature of the command. Each group of options is replaced by the fields of the
+    group, and ``--verbose`` is added, except for commands that pass options on.
     """
     parameters: dict[str, inspect.Parameter] = {}
     groups: dict[str, tuple[type[Any], list[str]]] = {}
@@ -95,7 +95,7 @@ def _callback(command: Command) -> Callable[..., None]:
         )
 
     def callback(**given: Any) -> None:
-        given.pop("verbose", None)  # its own callback has set the level
+        given.pop("verbose", None)  # the option's callback has set the level
         for name, (kind, fields) in groups.items():
             given[name] = kind(**{field: given.pop(field) for field in fields})
         _begun.append(True)
@@ -142,7 +142,7 @@ def main(
     ] = False,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Read the options that stand before the command."""
+    """Read the options before the command."""
 
 
 _register(app, COMMANDS)
@@ -153,11 +153,11 @@ app.add_typer(_config, name="config")
 # ------------------------------------------------------------------------- running it
 
 _begun: list[bool] = []
-"""Not empty once a command has begun: its errors then have a link of their own."""
+"""Not empty once a command runs; its errors then carry their own link."""
 
 
 def run() -> int:
-    """Run the command that sys.argv names, and return its exit code."""
+    """Run the command of sys.argv; return its exit code."""
     accept_any_text()
     return _exit_code(_run)
 
@@ -168,7 +168,7 @@ def _run() -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(Exit.FAILED)
         if code == Exit.USAGE and not _begun and sys.argv[1:] not in ([], ["config"]):
-            # The parser has printed what is wrong, without a link.
+            # The parser has printed the error, without a link.
             print(f"  {short_link(page_of(Exit.USAGE))}", file=sys.stderr)
         return code
     return int(Exit.SUCCESS)
@@ -180,7 +180,7 @@ _UNWRITABLE = frozenset(
 
 
 def _exit_code(command: Callable[[], int]) -> int:
-    """Run a command; report an error of any kind on stderr, and return the exit code."""
+    """Run a command; report any error on stderr, and return the exit code."""
     try:
         code = command()
         sys.stdout.flush()
@@ -190,9 +190,9 @@ def _exit_code(command: Callable[[], int]) -> int:
         return _reported(CommandError(Exit.INTERRUPTED, "interrupted"))
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
-            # Nothing more is written there, not even at the interpreter's end.
+            # Nothing more is written to stdout, not even when the interpreter exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            if error.errno == errno.EPIPE:  # the reader of the pipe has gone
+            if error.errno == errno.EPIPE:  # the reader closed the pipe
                 return int(Exit.INTERRUPTED)
             happened = f"the output cannot be written: {error.strerror}"
             return _reported(CommandError(Exit.FAILED, happened, "check where stdout goes"))

@@ -1,6 +1,6 @@
 """Completes agents, job ids and profiles on the command line.
 
-An answer takes at most `_PATIENCE` seconds. Errors offer nothing and print nothing.
+A completion takes at most `_PATIENCE` seconds. Errors produce no offers and no output.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any
 __all__ = ["agents", "agents_or_jobs", "jobs", "profiles", "statuses"]
 
 _PATIENCE = 1.5
-"""Seconds that a runtime gets to answer."""
+"""Seconds for the runtime to answer."""
 _MOST = 200
-"""The greatest number of jobs that are offered."""
+"""Maximum number of offered jobs."""
 
 Offers = list[tuple[str, str]]
 
 
 def agents(ctx: Any, incomplete: str) -> Offers:
-    """The runtime's agents, also with their versions if some of it is typed."""
+    """Offer the runtime's agents; with versions once part of the name is typed."""
     return _offered(ctx, incomplete, want="agents")
 
 
 def jobs(ctx: Any, incomplete: str) -> Offers:
-    """The ids of the jobs that may be seen."""
+    """Offer the ids of visible jobs."""
     return _offered(ctx, incomplete, want="jobs")
 
 
 def agents_or_jobs(ctx: Any, incomplete: str) -> Offers:
-    """For ``run``: an agent, or with ``--resume`` the job of a run that is kept."""
+    """For ``run``: offer agents, or with ``--resume`` the jobs of saved runs."""
     if not ctx.params.get("resume"):
         return agents(ctx, incomplete)
     try:
@@ -44,7 +44,7 @@ def agents_or_jobs(ctx: Any, incomplete: str) -> Offers:
 
 
 def statuses(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """The statuses of jobs."""
+    """Offer the statuses of jobs."""
 
     def offered(incomplete: str) -> list[str]:
         return [each for each in known if each.startswith(incomplete)]
@@ -53,7 +53,7 @@ def statuses(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def profiles(incomplete: str) -> list[str]:
-    """The profiles of the settings files."""
+    """Offer the profiles of the settings files."""
     try:
         from arcp_client.cli import settings
 
@@ -91,7 +91,7 @@ async def _ask(params: dict[str, Any], want: str) -> Offers:
         url=params.get("url"), token_file=params.get("token_file"), profile=params.get("profile")
     )
     source = settled.token_from
-    # A keyring may ask for a password, and nobody sees the question.
+    # A keyring may prompt for a password, and the prompt would be invisible.
     token = settled.token() if source is not None and source.origin != "keyring" else None
     found: Offers = []
     client = Client(
@@ -113,7 +113,7 @@ async def _ask(params: dict[str, Any], want: str) -> Offers:
                     if len(found) >= _MOST:
                         break
     except TimeoutError:
-        pass  # what has come is offered
+        pass  # offer the jobs received so far
     finally:
         await client.close(timeout=0.2)
     return found

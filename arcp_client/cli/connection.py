@@ -41,7 +41,7 @@ __all__ = ["Place", "connected", "place"]
 _log = logging.getLogger("arcp_client.cli")
 MOMENT = 1.0
 _TRIES = 3
-"""How often the user is asked for a token."""
+"""How many times the user is asked for a token."""
 
 
 @dataclass(slots=True)
@@ -79,10 +79,10 @@ def place(
 
 @contextmanager
 def _waiting(where: Place) -> Iterator[None]:
-    """After a moment, show that the connection is awaited; on a terminal with a spinner.
+    """After a moment, show that the connection is awaited; with a spinner on a terminal.
 
-    It ends without giving way to the loop: the caller must register its iterator before an event
-    of the replay is delivered.
+    It ends without yielding to the event loop: the caller must register its iterator before a
+    replayed event is delivered.
     """
     spinner: Status | None = None
 
@@ -138,13 +138,13 @@ async def connected(
         nonlocal first
         _log.info("the link to %s: %s", Scrubber().text(where.url), state)
         if isinstance(state, Closed) or (isinstance(state, Live) and first):
-            first = False  # what works at once is not worth a word, and the error says its own
+            first = False  # a fast connection needs no message, and an error has its own
             return
         tell(state)
 
     async def leave(timeout: float) -> None:
         if keep():
-            await client.detach(timeout=0)  # what was not shown comes again
+            await client.detach(timeout=0)  # events that were not shown are replayed
         else:
             await client.close(timeout=timeout)
 
@@ -185,7 +185,7 @@ async def connected(
 
 
 def make_client(where: Place, store: CheckpointStore | None = None) -> Client:
-    """The client of a command, not connected yet."""
+    """Make the unconnected client of a command."""
     if urlsplit(where.url).scheme not in ("ws", "wss"):
         raise CommandError(
             Exit.USAGE, "the URL of a runtime begins with ws:// or wss://", "see --url and ARCP_URL"

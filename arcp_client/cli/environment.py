@@ -1,7 +1,7 @@
 """Reads environment variables, token files and text files, and finds the user's directories.
 
-This is the one place that handles byte order marks, UTF-16, white space around values, and a home
-directory that is missing.
+This module handles byte order marks, UTF-16, white space around values, and a missing home
+directory for all commands.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "withhold",
 ]
 
-# The marks of UTF-32 first: that of its little-endian form begins with that of UTF-16.
+# UTF-32 first: its little-endian mark begins with the mark of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -44,17 +44,17 @@ _SECRET = re.compile(r"ARCP_\w*TOKEN\w*", re.IGNORECASE)
 
 
 def text_of(data: bytes, what: str) -> str:
-    """A file's text: UTF-8, or what its byte order mark says.
+    """Decode a file's text: UTF-8, or the encoding of its byte order mark.
 
     Raises:
-        CommandError: it is no text; ``what`` names the file.
+        CommandError: the data is not text; ``what`` names the file.
     """
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         raise _no_text(what) from None
-    if "\0" in text:  # UTF-16 without a mark, or no text at all
+    if "\0" in text:  # UTF-16 without a mark, or not text
         raise _no_text(what)
     return text
 
@@ -64,25 +64,23 @@ def _no_text(what: str) -> CommandError:
 
 
 def tidy(value: str) -> str:
-    """A value without white space and byte order marks around it."""
+    """Strip white space and byte order marks."""
     return value.strip(_AROUND)
 
 
 def variable(name: str) -> str | None:
-    """A variable's value, tidied; None if it is not set, or set to nothing.
+    """Return a variable's stripped value; None if it is unset or empty.
 
     Raises:
-        CommandError: it holds nothing but white space, or is not text.
+        CommandError: the value is only white space, or is not text.
     """
     value = os.environ.get(name)
     if not value:
         return None
     text = tidy(value)
     if not text:
-        raise CommandError(
-            Exit.USAGE, f"{name} holds nothing but white space", "set it, or unset it"
-        )
-    if any("\ud800" <= each <= "\udfff" for each in text):  # bytes that the locale cannot read
+        raise CommandError(Exit.USAGE, f"{name} contains only white space", "set it, or unset it")
+    if any("\ud800" <= each <= "\udfff" for each in text):  # bytes that the locale cannot decode
         raise CommandError(Exit.USAGE, f"{name} is not text in the locale's encoding")
     return text
 
@@ -91,23 +89,23 @@ def variable(name: str) -> str | None:
 
 
 def to_token(text: str, what: str) -> SecretStr:
-    """A text as a token, without white space and byte order marks around it.
+    """Convert a text to a token, stripped of white space and byte order marks.
 
     Raises:
-        CommandError: it cannot be one; ``what`` says where it is from.
+        CommandError: the text is not a valid token; ``what`` names its source.
     """
     text = tidy(text)
     if not text or len(text.split()) != 1 or not text.isprintable():
         raise CommandError(
             Exit.USAGE,
-            f"{what} must hold one token and nothing else",
-            "a token has no white space, line breaks or control characters inside",
+            f"{what} must contain one token and nothing else",
+            "a token must not contain white space, line breaks or control characters",
         )
     return SecretStr(text)
 
 
 def read_token(path: Path) -> SecretStr:
-    """The token in a file: its text without what stands around it.
+    """Read the token from a file.
 
     Raises:
         CommandError: the file cannot be read, or does not hold one token.
@@ -115,16 +113,16 @@ def read_token(path: Path) -> SecretStr:
     what = f"the token file {path}"
     try:
         data = path.expanduser().read_bytes()
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: there is no home for ~
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no home directory for ~
         why = error.strerror if isinstance(error, OSError) else error
         raise CommandError(Exit.USAGE, f"{what} cannot be read: {why}") from None
     return to_token(text_of(data, what), what)
 
 
 def served_token(file: Path | None, *, name: str = "ARCP_TOKEN") -> SecretStr | None:
-    """The token that clients have to show: of a file, or of the variable or ``<variable>_FILE``.
+    """Return the token that clients must present: from a file, a variable or ``<variable>_FILE``.
 
-    Afterwards no secret of this command is in the environment; see `withhold`.
+    Afterwards the environment holds no secrets of this command; see `withhold`.
     """
     try:
         if file is not None:
@@ -138,11 +136,11 @@ def served_token(file: Path | None, *, name: str = "ARCP_TOKEN") -> SecretStr | 
 
 
 def withhold() -> None:
-    """Take every secret of this command out of the environment.
+    """Remove all secrets of this command from the environment.
 
-    Programs that agents start, agents of other protocols, browsers and the agents themselves
-    inherit the environment; none of them is given ``ARCP_TOKEN``, ``ARCP_TOKEN_FILE``,
-    ``ARCP_WEB_TOKEN`` or any other variable ``ARCP_…TOKEN…``.
+    Agents, the programs that they start, and browsers inherit the environment. They must not
+    receive ``ARCP_TOKEN``, ``ARCP_TOKEN_FILE``, ``ARCP_WEB_TOKEN`` or any other variable
+    ``ARCP_…TOKEN…``.
     """
     for name in [each for each in os.environ if _SECRET.fullmatch(each)]:
         del os.environ[name]
@@ -152,9 +150,9 @@ def withhold() -> None:
 
 
 def user_directory(kind: Literal["config", "state"]) -> Path | None:
-    """The user's directory for settings or for state; None where no home directory is known.
+    """Return the user's directory for settings or state; None without a home directory.
 
-    A relative one is none: it would be found in whatever directory the command is started in.
+    A relative directory is ignored: it would depend on the directory where the command is started.
     """
     find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_state_dir
     try:
@@ -165,7 +163,7 @@ def user_directory(kind: Literal["config", "state"]) -> Path | None:
 
 
 def check_host_names(names: Sequence[str]) -> None:
-    """Refuse a ``--allow-host`` that is no host name."""
+    """Refuse a ``--allow-host`` that is not a host name."""
     try:
         AllowedHosts(names, what="--allow-host")
     except ValueError as error:

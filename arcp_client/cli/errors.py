@@ -48,14 +48,14 @@ class _Rule:
     remedy: str = ""
 
 
-# The first match counts, so subclasses stand before their bases.
+# The first match counts, so subclasses precede their bases.
 _RULES = (
     _Rule(
         (Unauthenticated,),
         Exit.AUTHENTICATION,
         "set ARCP_TOKEN, name a --token-file, or `arcp-client login`",
     ),
-    _Rule((PermissionDenied,), Exit.AUTHENTICATION, "ask with the token that submitted the job"),
+    _Rule((PermissionDenied,), Exit.AUTHENTICATION, "use the token that submitted the job"),
     _Rule((AgentNotFound, AgentVersionNotFound), Exit.NOT_FOUND, "`arcp-client ping` lists agents"),
     _Rule((JobNotFound,), Exit.NOT_FOUND, "`arcp-client jobs` lists the jobs that you may see"),
     _Rule(
@@ -66,14 +66,14 @@ _RULES = (
     _Rule((JobTimedOut,), Exit.TIMED_OUT, "give it more time with --max-runtime"),
     _Rule((JobCancelled,), Exit.FAILED),
     _Rule((JobFailed,), Exit.FAILED),
-    _Rule((JobLost,), Exit.GAP, "how the job ended is unknown; submit it again"),
-    _Rule((ResultIncomplete,), Exit.GAP, "submit the job again; it did succeed"),
-    _Rule((ResultUnavailable,), Exit.GAP, "the job did succeed; submit it again for its result"),
-    _Rule((ResumeExpired,), Exit.GAP, "`arcp-client watch JOB` follows the job anew"),
+    _Rule((JobLost,), Exit.GAP, "the outcome of the job is unknown; submit it again"),
+    _Rule((ResultIncomplete,), Exit.GAP, "the job succeeded; submit it again for its result"),
+    _Rule((ResultUnavailable,), Exit.GAP, "the job succeeded; submit it again for its result"),
+    _Rule((ResumeExpired,), Exit.GAP, "`arcp-client watch JOB` follows the job again"),
     _Rule((RequestTimeout,), Exit.TIMED_OUT, "the runtime is slow or stuck; try again"),
     _Rule((InvalidRequest,), Exit.USAGE),
     _Rule((DuplicateKey,), Exit.USAGE, "choose another --key, or give the same input as before"),
-    _Rule((StorageError,), Exit.USAGE, "it is named above; is there room on its disk?"),
+    _Rule((StorageError,), Exit.USAGE, "is there space on the disk of this file?"),
     _Rule((TranscriptError,), Exit.USAGE, "`arcp-client record` writes transcripts"),
     _Rule((FeatureNotNegotiated,), Exit.FAILED, "this runtime does not offer it"),
     _Rule((RequestError,), Exit.FAILED),
@@ -85,20 +85,20 @@ _OTHERWISE = _Rule((), Exit.FAILED)
 
 
 def error_exit(error: type[ArcpError]) -> tuple[Exit, str]:
-    """The exit code and the advice for an error class."""
+    """Return exit code and advice for an error class."""
     rule = next((rule for rule in _RULES if issubclass(error, rule.errors)), _OTHERWISE)
     return rule.code, rule.remedy
 
 
 def command_error(error: ArcpError) -> CommandError:
-    """The command error that reports an error of the package."""
+    """Convert an error of the package to a command error."""
     code, remedy = error_exit(type(error))
     if isinstance(error, JobFailed):
         refine = _BY_CODE.get(error.code)
         if refine is not None and code is Exit.FAILED:
             code, remedy = refine
         if error.retryable and not remedy:
-            remedy = "the runtime says that another try may help"
+            remedy = "the runtime reports that a retry may succeed"
         ended = next(_ENDED[cls] for cls in type(error).__mro__ if cls in _ENDED)
         happened = f"the job {ended(error)}"
         return CommandError(code, happened, remedy, help_url=error.help_url)
@@ -118,12 +118,12 @@ def _named(word: str) -> Callable[[JobFailed], str]:
 _ENDED: dict[type[JobFailed], Callable[[JobFailed], str]] = {
     JobFailed: _named("failed"),
     JobCancelled: _named("was cancelled"),
-    JobTimedOut: _named("ran out of time"),
-    LeaseExpired: _named("outlived its lease"),
-    BudgetExhausted: _named("spent its budget"),
+    JobTimedOut: _named("timed out"),
+    LeaseExpired: _named("exceeded its lease"),
+    BudgetExhausted: _named("exhausted its budget"),
 }
 
 
 def loses_events(gap: events.Gap) -> bool:
-    """Whether events are lost, or may be."""
+    """Whether a gap means that events are or may be lost."""
     return gap.reason in ("lost", "unknown_end")

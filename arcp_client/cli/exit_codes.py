@@ -25,12 +25,12 @@ class Exit(enum.IntEnum):
 
     @property
     def meaning(self) -> tuple[str, str, str]:
-        """In a few words; what happened; and what to do about it."""
+        """A short name, the situation, and the remedy."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
-    Exit.SUCCESS: ("success", "The command did what you asked for.", "Nothing."),
+    Exit.SUCCESS: ("success", "The command succeeded.", "Nothing."),
     Exit.FAILED: (
         "the job failed",
         "The job ended without success, or the command failed for a reason without a code of its"
@@ -46,7 +46,7 @@ _MEANINGS = {
     ),
     Exit.CONNECTION: (
         "no connection",
-        "There is no connection to the runtime, or it was lost for good. Jobs run on without one.",
+        "There is no connection to the runtime, or it was lost permanently. Jobs keep running.",
         "Check that the runtime runs at that URL (`arcp-client ping`), then return to a job with"
         " `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` set how long the"
         " command tries.",
@@ -59,30 +59,30 @@ _MEANINGS = {
     ),
     Exit.NOT_FOUND: (
         "not found",
-        "There is no such job or agent, or you may not see it. Runtimes forget jobs some time after"
+        "The job or agent does not exist, or you may not see it. Runtimes remove jobs a while after"
         " their end.",
         "`arcp-client jobs` lists the jobs that you may see, `arcp-client ping` the agents.",
     ),
     Exit.LEASE: (
         "lease or budget",
-        "The job's lease ran out, its budget was spent, or it does not cover what the agent tried.",
+        "The job's lease expired, its budget is exhausted, or it does not cover an operation.",
         "Submit it again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
     ),
     Exit.GAP: (
         "a gap: events are lost",
         "Events, a result or the end of a job are missing, or a recording ends before its job"
         " does.",
-        "`arcp-client status JOB` and `arcp-client result JOB` say what the runtime still knows."
-        " If that is nothing, submit the job again.",
+        "`arcp-client status JOB` and `arcp-client result JOB` show what the runtime holds."
+        " If it holds nothing, submit the job again.",
     ),
     Exit.TIMED_OUT: (
         "timed out",
-        "The job ran longer than it may, or the runtime did not answer in time.",
-        "Give the job more time with `--max-runtime`; ask a slow runtime again.",
+        "The job exceeded its time limit, or the runtime did not answer in time.",
+        "Give the job more time with `--max-runtime`; repeat the request to a slow runtime.",
     ),
     Exit.INTERRUPTED: (
         "interrupted",
-        "Ctrl-C, SIGTERM, or the reader of the output has gone. The job runs on, unless"
+        "Ctrl-C, SIGTERM, or a closed output pipe ended the command. The job keeps running, unless"
         " Ctrl-C was pressed twice.",
         "`arcp-client watch JOB` returns to it, `arcp-client cancel JOB` ends it.",
     ),
@@ -90,13 +90,13 @@ _MEANINGS = {
 
 
 class CommandError(Exception):
-    """Ends a command.
+    """Ends a command with an exit code.
 
     Args:
         code: the exit code.
-        happened: what happened, without a full stop.
-        remedy: what the user can do about it.
-        help_url: its page in the docs; by default that of the exit code.
+        happened: a description of the error, without a full stop.
+        remedy: advice for the user.
+        help_url: its documentation page; by default that of the exit code.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class CommandError(Exception):
 
 
 def page_of(code: Exit) -> str:
-    """The page of the docs on an exit code."""
+    """Return the documentation page of an exit code."""
     return f"{DOCS_URL}reference/errors/exit-codes.html#exit-{int(code)}"
 
 
 def short_link(url: str) -> str:
-    """A link to a page of the docs that fits on a line: ``e.html#3`` leads to exit code 3."""
+    """Return a short link to a documentation page: ``e.html#3`` leads to exit code 3."""
     anchor = url.rpartition("#")[2].removeprefix("exit-")
     return f"{DOCS_URL}e.html#{anchor}" if url.startswith(f"{DOCS_URL}reference/errors/") else url

@@ -1,4 +1,4 @@
-"""Runs a command's coroutine; SIGINT and SIGTERM end the block that waits."""
+"""Runs a command's coroutine; SIGINT and SIGTERM end its current waiting block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Interrupts", "Stop", "beside", "execute"]
 
 
 class Interrupts:
-    """Lets SIGINT and SIGTERM end the block that waits, instead of raising at any point.
+    """Lets SIGINT and SIGTERM end the current waiting block, instead of raising anywhere.
 
     ::
 
@@ -29,7 +29,7 @@ class Interrupts:
         if interrupts.count: ...
 
     Attributes:
-        count: signals so far.
+        count: number of signals so far.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class Interrupts:
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     def stop(self, timeout: float | None = None) -> Stop:
-        """A block that the next signal or the timeout ends without an error."""
+        """Return a block that the next signal or the timeout ends without an error."""
         return Stop(self, timeout)
 
     def swap(self, scope: asyncio.Timeout | None) -> asyncio.Timeout | None:
-        """Let signals end this block, and return the block that they ended before."""
+        """Let signals end this block, and return the previous one."""
         before, self._scope = self._scope, scope
-        if scope is not None and self._early:  # it came while no block was there to be ended
+        if scope is not None and self._early:  # the signal came while no block was active
             self._early = False
             scope.reschedule(asyncio.get_running_loop().time())
         return before
@@ -103,7 +103,7 @@ def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit
 
     Args:
         body: the coroutine.
-        at_once: a signal cancels the coroutine; otherwise the coroutine handles signals.
+        at_once: whether a signal cancels the coroutine; otherwise the coroutine handles signals.
     """
 
     async def main() -> Exit:
@@ -126,8 +126,8 @@ def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine during the block; cancel it at the end; raise the error that it raised."""
-    task = start(work)  # owned by the block
+    """Run a coroutine during the block, cancel it at the end, and re-raise its error."""
+    task = start(work)  # the block owns the task
     try:
         yield
     finally:

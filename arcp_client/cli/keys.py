@@ -1,7 +1,7 @@
-"""Keeps the tokens of runtimes in the user's keyring (extra ``keyring``).
+"""Stores the tokens of runtimes in the user's keyring (extra ``keyring``).
 
-A file of the user's own lists the runtimes whose token is there, so that a keyring, which may ask
-its owner to unlock it, is opened for those alone. The file holds no token.
+A separate file lists the runtimes whose tokens are in the keyring. So the keyring, which may prompt
+for a password, is opened only for these. The file contains no tokens.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ _INSTEAD = "a token can also be given by ARCP_TOKEN, ARCP_TOKEN_FILE or --token-
 
 
 def known(url: str) -> bool:
-    """Whether ``keep`` put a token for this runtime into the keyring."""
+    """Whether ``keep`` stored a token for this runtime in the keyring."""
     return _name(url) in _listed()
 
 
 def fetch(url: str) -> SecretStr:
-    """The token of a runtime that is `known`.
+    """Return the token of a `known` runtime.
 
     Raises:
-        CommandError: the keyring cannot be used, or holds no such token any more.
+        CommandError: the keyring cannot be used, or no longer holds the token.
     """
     found = _ask(lambda keyring: keyring.get_password(_SERVICE, _name(url)))
     if not found:
         raise CommandError(
             Exit.AUTHENTICATION,
-            f"the keyring holds no token for {_name(url)} any more",
-            "`arcp-client login` puts one there, `arcp-client logout` ends asking for it",
+            f"the keyring no longer holds a token for {_name(url)}",
+            "`arcp-client login` stores one, `arcp-client logout` stops asking for it",
         )
     return to_token(found, f"the keyring's entry for {_name(url)}")
 
 
 def keep(url: str, token: SecretStr) -> str:
-    """Put a runtime's token into the keyring; what the keyring calls itself."""
+    """Store a runtime's token in the keyring; return the keyring's name."""
 
     def put(keyring: Any) -> str:
         keyring.set_password(_SERVICE, _name(url), token.get_secret_value())
@@ -65,7 +65,7 @@ def keep(url: str, token: SecretStr) -> str:
 
 
 def forget(url: str) -> bool:
-    """Take a runtime's token out of the keyring; whether there was one."""
+    """Remove a runtime's token from the keyring; return whether there was one."""
     if not known(url):
         return False
 
@@ -79,7 +79,7 @@ def forget(url: str) -> bool:
 
 
 def _name(url: str) -> str:
-    """The runtime's URL without what may differ: names in it, a query, a fragment."""
+    """Return the runtime's URL without user, query and fragment."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     with contextlib.suppress(ValueError):
@@ -88,7 +88,7 @@ def _name(url: str) -> str:
 
 
 def _ask(question: Callable[[Any], T]) -> T:
-    """What the keyring answers, in bounded time: some wait for a desktop that is not there."""
+    """Call the keyring with a timeout: some keyrings wait for a desktop that does not exist."""
     answer: list[T] = []
     refused: list[Exception] = []
 

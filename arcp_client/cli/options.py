@@ -1,7 +1,7 @@
-"""Declares the options that several commands share, and the groups that they come in.
+"""Declares options that several commands share, and groups of options.
 
-An option of one command stands in that command's module in `arcp_client.cli.commands`. A parameter
-of a command whose type is one of the groups here adds all options of the group; see `app`.
+An option of a single command is declared in the command's module in `arcp_client.cli.commands`. A
+parameter with the type of a group adds all options of the group; see `app`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class StatusName(enum.StrEnum):
 def _check_statuses(given: list[str] | None) -> list[str]:
     for each in given or ():
         if each not in tuple(StatusName):
-            raise typer.BadParameter(f"{each!r} is no status; it is one of {', '.join(StatusName)}")
+            raise typer.BadParameter(
+                f"{each!r} is not a status, use one of {', '.join(StatusName)}"
+            )
     return given or []
 
 
@@ -68,7 +70,7 @@ StatusOption = Annotated[
         metavar="STATUS",
         callback=_check_statuses,
         autocompletion=completion.statuses(tuple(StatusName)),
-        help=f"Only jobs of this status: {', '.join(StatusName)}. May be given again.",
+        help=f"Only jobs with this status: {', '.join(StatusName)}. May be repeated.",
     ),
 ]
 JobArgument = Annotated[
@@ -85,7 +87,7 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         metavar="text|json|jsonl",
-        help="text for people, json as one document, jsonl line by line.",
+        help="text for people, json as one document, jsonl as lines.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
@@ -105,15 +107,15 @@ ProfileOption = Annotated[
 ]
 ConnectTimeout = Annotated[
     float,
-    typer.Option(min=0.1, metavar="SECONDS", help="How long to try for the first connection."),
+    typer.Option(min=0.1, metavar="SECONDS", help="Time limit for the first connection."),
 ]
 ReconnectFor = Annotated[
     float,
-    typer.Option(min=0, metavar="SECONDS", help="How long to try again when a connection is lost."),
+    typer.Option(min=0, metavar="SECONDS", help="Time limit for reconnecting a lost connection."),
 ]
 InputOption = Annotated[
     str,
-    typer.Option("--input", "-i", metavar="JSON|@FILE|-", help="JSON, a file of it, or stdin."),
+    typer.Option("--input", "-i", metavar="JSON|@FILE|-", help="JSON, a file with JSON, or stdin."),
 ]
 AgentsOption = Annotated[
     str | None,
@@ -129,7 +131,7 @@ LeaseOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PATTERN",
-        help="What the job may do, such as fs.read=/src/** or cost.budget=USD:1; may be repeated.",
+        help="Grant a capability, such as fs.read=/src/** or cost.budget=USD:1; may be repeated.",
     ),
 ]
 KeyOption = Annotated[
@@ -140,13 +142,13 @@ SaveOption = Annotated[
     Path | None, typer.Option("--save", "-o", metavar="FILE", help="Write the result to this file.")
 ]
 CancelReason = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why, for the job's record.")
+    str | None, typer.Option(metavar="TEXT", help="A reason, kept with the job.")
 ]
 
 
 def _set_log_level(count: int) -> int:
     if count:
-        import logging  # costs a tenth of the time of --help
+        import logging  # importing it takes a tenth of the time of --help
 
         logger = logging.getLogger("arcp_client")
         wanted = logging.INFO if count == 1 else logging.DEBUG
@@ -163,24 +165,25 @@ VerboseOption = Annotated[
         show_default=False,
         metavar="",
         callback=_set_log_level,
-        help="Log to stderr what is done; -vv in detail.",
+        help="Log to stderr; -vv with details.",
     ),
 ]
 
 
 HostOption = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
 PortOption = Annotated[
-    int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks one.")
+    int,
+    typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0: a free one."),
 ]
 SpeedOption = Annotated[
     str,
-    typer.Option(metavar="X|max", help="Recorded seconds that are played in one second."),
+    typer.Option(metavar="X|max", help="Replay speed: recorded seconds per second, or max."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How a command reaches a runtime. ``connection.place`` adds what the settings say."""
+    """Options for connecting to a runtime. ``connection.place`` adds the settings."""
 
     url: UrlOption = None
     token_file: TokenFile = None
@@ -190,13 +193,13 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """How a command writes its data."""
+    """Options for the output format."""
 
     output: OutputOption = None
     json: JsonOption = False
 
     def chosen(self) -> Output | None:
-        """The format of both options together; ``None`` leaves the choice to the settings.
+        """Return the format that the options select; ``None`` leaves it to the settings.
 
         Raises:
             CommandError: the options contradict each other.

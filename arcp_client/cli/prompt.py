@@ -1,4 +1,4 @@
-"""Asks for a token on the terminal, without an echo, while the event loop runs on."""
+"""Reads a token from the terminal, without echo, while the event loop keeps running."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def can_ask() -> bool:
 
 
 async def ask(question: str) -> SecretStr | None:
-    """Ask for a token; ``None`` if nothing was typed, or if there is no terminal.
+    """Ask for a token; ``None`` if the answer is empty, or if there is no terminal.
 
     A signal ends the block that waits for the answer, and the echo is restored.
 
     Raises:
-        CommandError: what was typed has white space or control characters inside.
+        CommandError: the answer contains white space or control characters.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
@@ -45,12 +45,12 @@ async def ask(question: str) -> SecretStr | None:
     finally:
         os.close(terminal)
     text = typed.decode(errors="replace").strip()
-    return to_token(text, "what was typed") if text else None
+    return to_token(text, "the typed text") if text else None
 
 
 @contextmanager
 def _quiet(terminal: int) -> Iterator[None]:
-    """Turn the echo off during the block."""
+    """Turn echo off during the block."""
     try:
         before = termios.tcgetattr(terminal)
         after = termios.tcgetattr(terminal)

@@ -1,7 +1,7 @@
 """Merges options, ``ARCP_*`` variables and settings files into the settings of a command.
 
-An option has precedence over the environment, the environment over ``./arcp.toml``, that file over
-the user's file, and that over the default. The token is never shown.
+Order of precedence: options, environment, ``./arcp.toml``, the user's file, defaults. The token is
+never shown.
 """
 
 from __future__ import annotations
@@ -53,35 +53,36 @@ class Settled:
     url: Setting
     output: Setting
     token_from: Setting | None
-    """``value`` is a file's path, or empty for the environment itself and for the keyring."""
+    """``value`` is a file's path, or empty for the environment and for the keyring."""
 
     def token(self) -> SecretStr | None:
-        """The bearer token, if there is one.
+        """Return the bearer token, if there is one.
 
         Raises:
-            CommandError: its file cannot be used, or it would go where nobody sent it knowingly.
+            CommandError: the token's file cannot be used, or `check_host` refuses.
         """
         if self.token_from is None:
             return None
         if self.token_from.origin == _KEYRING:
-            return keys.fetch(self.url.value)  # it was put there for this URL
+            return keys.fetch(self.url.value)  # the keyring entry is for this URL
         self.check_host()
         if self.token_from.value:
             return read_token(Path(self.token_from.value))
         return to_token(os.environ["ARCP_TOKEN"], "ARCP_TOKEN")
 
     def check_host(self) -> None:
-        """Refuse to send a token to where somebody else's file says.
+        """Refuse to send a token to a host that only ``./arcp.toml`` names.
 
         Raises:
-            CommandError: a directory that somebody else made must not be able to collect tokens.
+            CommandError: the URL comes from ``./arcp.toml``; a downloaded directory must not
+                collect tokens.
         """
         host = urlsplit(self.url.value).hostname or ""
         if self.url.origin == _LOCAL and not is_loopback(host):
             raise CommandError(
                 Exit.USAGE,
                 f"{_LOCAL} names {host}, and a token would be sent there",
-                "if that is right, say so with --url or ARCP_URL",
+                "if that is intended, confirm it with --url or ARCP_URL",
             )
 
 
@@ -112,7 +113,7 @@ def settle(
     if chosen.origin != "default" and not known:
         raise CommandError(
             Exit.USAGE,
-            f"there is no profile {chosen.value!r}",
+            f"the profile {chosen.value!r} does not exist",
             f"profiles are tables [profiles.NAME] in {_LOCAL} or {user_file}",
         )
 
@@ -144,7 +145,7 @@ def settle(
 def _token_from(
     flag: Path | None, user: Mapping[str, Any], origin: str, url: str
 ) -> Setting | None:
-    # Never from ./arcp.toml: it could name any file of the user's to be sent away.
+    # Never from ./arcp.toml: it could name any of the user's files, which would then be sent.
     if flag is not None:
         return Setting(str(flag), "--token-file")
     if os.environ.get("ARCP_TOKEN"):
@@ -157,7 +158,7 @@ def _token_from(
 
 
 def _files() -> Sequence[tuple[Mapping[str, Any], str]]:
-    """The local file and the user's, each with its name; empty where there is none."""
+    """Return the local and the user's settings, each with its name; empty if missing."""
     directory = user_directory("config")
     user = None if directory is None else directory / "config.toml"
     name = "the user's config.toml" if user is None else str(user)
@@ -181,8 +182,8 @@ def _read(path: Path, name: str) -> Mapping[str, Any]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the file is known to exist. In a directory that cannot be searched none is known,
-    and no command needs one.
+    """Whether the file exists. An unreadable directory counts as empty, since no command needs the
+    file.
     """
     try:
         path.lstat()
@@ -192,7 +193,7 @@ def _is_there(path: Path) -> bool:
 
 
 def profiles() -> list[str]:
-    """The names of all profiles that the settings files have."""
+    """Return the names of all profiles in the settings files."""
     found: set[str] = set()
     for file, _ in _files():
         tables = file.get("profiles", {})
@@ -201,17 +202,19 @@ def profiles() -> list[str]:
 
 
 def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[str, Any]:
-    """The file's top level, under the chosen profile's own table."""
+    """Merge a file's top level with the table of the chosen profile."""
     profiles = file.get("profiles", {})
     own = profiles.get(profile.value, {}) if isinstance(profiles, dict) else None
     if not isinstance(own, dict):
-        raise CommandError(Exit.USAGE, f"{name}: [profiles.{profile.value}] is a table")
+        raise CommandError(Exit.USAGE, f"{name}: [profiles.{profile.value}] must be a table")
     top = {key: value for key, value in file.items() if key != "profiles"}
     for key, value in {**top, **own}.items():
         if key not in _KNOWN or not isinstance(value, str):
             raise CommandError(
-                Exit.USAGE, f"{name}: {key} is no setting", f"settings: {', '.join(sorted(_KNOWN))}"
+                Exit.USAGE,
+                f"{name}: unknown setting {key}",
+                f"settings: {', '.join(sorted(_KNOWN))}",
             )
         if key == "token_file" and name == _LOCAL:
-            raise CommandError(Exit.USAGE, f"{name}: token_file stands in the user's own file only")
+            raise CommandError(Exit.USAGE, f"{name}: token_file is valid only in the user's file")
     return {**top, **own}

@@ -1,4 +1,4 @@
-"""Makes the standard streams usable: closed ones are replaced, and any text can be written."""
+"""Makes the standard streams usable: replaces closed ones, and lets them write any text."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["accept_any_text", "is_utf8", "replace_closed"]
 
 
 class _ClosedInput(io.RawIOBase):
-    """Standard input that was closed (``<&-``): reading it is an error of usage."""
+    """Standard input that was closed (``<&-``): reading it is a usage error."""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, _: object) -> int:
         raise CommandError(
-            Exit.USAGE, "standard input is closed", "give it something to read, or </dev/null"
+            Exit.USAGE, "standard input is closed", "redirect it from a file or from /dev/null"
         )
 
 
 def replace_closed() -> None:
-    """Replace closed standard streams, before anything is opened under their numbers.
+    """Replace closed standard streams, before other files get their descriptors.
 
-    Reading a closed input is an error of usage. Writing to a closed output fails as writing to a
-    full disk does. Messages to a closed standard error are dropped.
+    Reading a closed input is a usage error. Writing to a closed output fails like writing to a full
+    disk. Messages to a closed standard error are dropped.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number is this one, since those below it are open.
+            # The lowest free descriptor is this one, since the lower ones are open.
             os.open(os.devnull, mode)
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_ClosedInput()), encoding="utf-8")
@@ -52,8 +52,8 @@ def is_utf8(stream: IO[str]) -> bool:
 def accept_any_text() -> None:
     """Let stdout and stderr replace characters that they cannot encode.
 
-    Messages are dropped once stderr cannot be written, because its reader has gone or its disk is
-    full: they change neither what a command does nor its exit code.
+    Messages are dropped once stderr cannot be written, because its pipe is closed or its disk is
+    full. This affects neither the command nor its exit code.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

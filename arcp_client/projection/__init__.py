@@ -1,15 +1,15 @@
-"""Folds the events of one job into the values that a person wants to see, in bounded memory.
+"""Folds the events of one job into values for display, in bounded memory.
 
-A screen, a page or a log line needs the state of a job, not its events: how far it is, what it is
-doing, what it has spent and how long the rest will last. A `JobProjection` folds the events into
-that, one at a time, in constant memory however long the job runs::
+A screen, a page or a log line needs the state of a job instead of its events: progress, phase,
+spent budget and remaining time. A `JobProjection` folds the events into that state, one at a time,
+in constant memory::
 
     view = JobProjection.of(job)
     async for event in job:
         view.apply(event)
         print(view.phase, view.progress, view.meters)
 
-Nothing here waits, reads a clock or fails on an odd event: each value is shown or counted.
+No function here waits or reads a clock, and unexpected events do not raise: they are counted.
 """
 
 from __future__ import annotations

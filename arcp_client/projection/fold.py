@@ -51,43 +51,44 @@ HOLES = 32
 KINDS = 64
 
 OTHER = "other"
-"""Under which events are counted once there are `KINDS` kinds."""
+"""The name that counts events of further kinds, once there are `KINDS` kinds."""
 
 _REMAINING = "cost.budget.remaining"
 _COST = "cost."
-_SHORTEST = 10.0  # seconds: a cost in a job's first moments is no rate yet
+_SHORTEST = 10.0  # seconds: costs over a shorter time give no meaningful rate
 
 
 class JobProjection:
-    """What a person wants to see of one job. See `of` and `apply`.
+    """The state of one job for display. See `of` and `apply`.
 
     Args:
-        job_id: the job. Events of other jobs are passed over.
+        job_id: the job. Events of other jobs are ignored.
         agent: the agent that runs it.
-        status: where it stands.
-        lease: what it may do; its ``cost.budget`` is what `meters` start from.
+        status: the status so far.
+        lease: the granted lease; `meters` start from its ``cost.budget``.
         constraints: bounds on the lease.
-        budget: what is left of each currency, where that is known better than by the lease.
+        budget: the remaining amount of each currency, where it is known more precisely than by the
+            lease.
 
     Attributes:
         job_id: the job.
         agent: the agent that runs it.
-        status: ``pending``, ``running`` or how it ended, by the events so far.
-        phase: the last phase that it said it is in; ``None`` before the first.
-        message: what it said about the phase.
-        lease: what it may do.
-        expires_at: when its lease ends, in UTC; ``None`` if never.
-        credentials: the ids of its provisioned credentials. Their values are never held here.
+        status: ``pending``, ``running`` or the final status, by the events so far.
+        phase: the latest reported phase; ``None`` before the first.
+        message: the message of that phase.
+        lease: the granted lease.
+        expires_at: the expiry of the lease, in UTC; ``None`` if it does not expire.
+        credentials: the ids of its provisioned credentials, without their values.
         events: how many events were folded in.
         counts: events by kind, up to 64 kinds and ``other``.
-        children: the jobs it delegated to, the last 64.
-        gaps: what was not delivered, the last 32.
-        error: how it failed; ``None`` if it did not.
-        summary: what it said of its result.
-        chunks: pieces of a streamed result that came.
-        streamed: the bytes in them.
+        children: its delegated jobs, the last 64.
+        gaps: the gaps in its events, the last 32.
+        error: the failure; ``None`` if it did not fail.
+        summary: the summary of its result.
+        chunks: number of received pieces of a streamed result.
+        streamed: number of bytes in these pieces.
         began_at: the timestamp of its first event, by the runtime's clock.
-        last_at: the timestamp of its newest one.
+        last_at: the timestamp of its newest event.
     """
 
     def __init__(
@@ -125,19 +126,19 @@ class JobProjection:
 
     @classmethod
     def of(cls, job: JobHandle, *, history: bool = True) -> JobProjection:
-        """Start with what is known of a job.
+        """Start from the known state of a job.
 
         Args:
-            job: the job; nothing of it is kept.
-            history: whether the events to come begin with the job's first. Then a budget starts
-                at what was granted, else at what is left now.
+            job: the job; the projection keeps no reference to it.
+            history: whether the events to apply begin with the job's first. Then budgets start at
+                the granted amounts, otherwise at the remaining amounts.
         """
         projection = cls(job.id)
         projection.describe(job, history=history)
         return projection
 
     def describe(self, job: JobHandle, *, history: bool = True) -> None:
-        """Take over what became known of the job since, such as its lease; see `of`."""
+        """Update properties that became known later, such as the lease; see `of`."""
         self.agent = job.agent or self.agent
         if self.status == "pending":
             self.status = job.status
@@ -161,9 +162,9 @@ class JobProjection:
             self._account(currency, left=left)
 
     def apply(self, event: Event) -> None:
-        """Fold one event in. An event of another job is passed over; a `Gap` of the session is not.
+        """Fold one event in. An event of another job is ignored; a `Gap` of the session is not.
 
-        Never raises, whatever an agent put into it.
+        Never raises, whatever values an agent sent.
         """
         if event.job_id != self.job_id and not (event.job_id is None and isinstance(event, Gap)):
             return
@@ -212,26 +213,26 @@ class JobProjection:
 
     @property
     def progress(self) -> list[Bar]:
-        """A bar for each unit that the job reported progress in, in order of appearance."""
+        """One bar for each unit of reported progress, in order of appearance."""
         return [bar for _, bar in self._bars.values()]
 
     @property
     def calls(self) -> list[Call]:
-        """The last 64 tool calls, oldest first; finished ones are forgotten before running ones."""
+        """The last 64 tool calls, oldest first; finished calls are dropped before running ones."""
         return list(self._calls.values())
 
     @property
     def running(self) -> list[Call]:
-        """The tool calls that have no result yet; none once the job has ended."""
+        """The tool calls without a result; none once the job has ended."""
         return [] if self.ended else [call for call in self._calls.values() if call.running]
 
     @property
     def meters(self) -> list[Meter]:
-        """What it spends, a meter a currency, as of the newest event."""
+        """Spending, one meter for each currency, as of the newest event."""
         return self.meters_at(None)
 
     def meters_at(self, now: datetime | None) -> list[Meter]:
-        """What it spends as of a moment of the runtime's clock: a silent job burns ever less."""
+        """Spending at a time of the runtime's clock: the rate of a silent job decreases."""
         at = seconds(now or self.last_at)
         began = seconds(self.began_at)
         span = WINDOW
@@ -240,13 +241,13 @@ class JobProjection:
         return [one.meter(currency, at, span) for currency, one in self._accounts.items()]
 
     def to_dict(self, now: datetime | None = None) -> dict[str, Any]:
-        """All of it as JSON can hold it.
+        """Return all values in JSON form.
 
-        Amounts of money are texts, exact decimals such as ``"4.25"``; rates and durations are
-        numbers, a second and in seconds; moments are ISO 8601 texts.
+        Amounts of money are strings with exact decimals such as ``"4.25"``. Rates are numbers per
+        second, durations are seconds. Times are ISO 8601 strings.
 
         Args:
-            now: as of when the meters are read; by default as of the newest event.
+            now: the time for the meters; by default that of the newest event.
         """
         return {
             "job_id": self.job_id,
@@ -356,7 +357,7 @@ class JobProjection:
         del self.children[:-CHILDREN]
 
     def _account(self, currency: str, *, left: Decimal | None) -> Account | None:
-        """The account of a currency, a new one if there is room for it."""
+        """Return the account of a currency; a new one if there is room for it."""
         if currency not in self._accounts:
             if len(self._accounts) >= METERS:
                 return None

@@ -1,4 +1,4 @@
-"""Computes the rest, the burn rate and the time left of a budget in one currency (§9.6)."""
+"""Computes remainder, burn rate and remaining time of a budget in one currency (§9.6)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from arcp_client.models import Lease
 __all__ = ["WINDOW", "Account", "Meter", "amount_of", "budgeted"]
 
 WINDOW = 60.0
-"""Seconds of events over which a burn rate is measured."""
+"""Time span for measuring a burn rate, in seconds."""
 
-_MOST = 10**15  # beyond it, a number is no amount of money
+_MOST = 10**15  # larger numbers are not plausible amounts
 _EXACT = Context(prec=64)
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What a job spends in one currency (§9.6).
+    """The spending of a job in one currency (§9.6).
 
     Attributes:
         currency: such as ``USD``.
         granted: the budget at the start; ``None`` if the lease does not bound it.
-        left: what remains by the newest report, less the costs since; ``None`` if unbounded.
-        spent: the costs seen, the job's own and those of its children that its budget paid.
-        rate: spent a second, over the last minute, or since the first event but at least ten
-            seconds, if that is later.
-        seconds_left: until the budget is spent at this rate; ``None`` if it never is.
+        left: the remaining amount by the newest report, less later costs; ``None`` if unbounded.
+        spent: the known costs: the job's own, and costs of children charged to its budget.
+        rate: spending per second, over the last minute, or over the shorter time since the first
+            event, but at least ten seconds.
+        seconds_left: seconds until the budget is exhausted at this rate; ``None`` if it never is.
     """
 
     currency: str
@@ -43,7 +43,7 @@ class Meter:
 
 
 class Account:
-    """One currency: amounts, and when they were spent, by the second."""
+    """Amounts in one currency, and their times by the second."""
 
     __slots__ = ("anchored", "granted", "left", "recent", "spent")
 
@@ -55,23 +55,23 @@ class Account:
         self.recent: deque[tuple[int, Decimal]] = deque(maxlen=2 * int(WINDOW))
 
     def grant(self, granted: Decimal) -> None:
-        """The lease bounds it; the first word counts."""
+        """Set the bound of the lease; only the first call counts."""
         if self.granted is None:
             self.granted = granted
             if self.left is None:
                 self.left = _EXACT.subtract(granted, self.spent)
 
     def spend(self, amount: Decimal, at: float | None) -> None:
-        """A cost of the job's own."""
+        """Add a cost of the job itself."""
         self.spent = _EXACT.add(self.spent, amount)
         if self.left is not None:
             self.left = _EXACT.subtract(self.left, amount)
         self._note(amount, at)
 
     def report(self, left: Decimal, at: float | None) -> None:
-        """The runtime's word counts; what is missing was spent by others, such as children.
+        """Set the remaining amount; a difference is a cost of others, such as children.
 
-        When it was spent is known only if nothing is missing since the report before.
+        The time of that cost is known only if no event is missing since the previous report.
         """
         unseen = Decimal(0) if self.left is None else _EXACT.subtract(self.left, left)
         if unseen > 0:
@@ -89,7 +89,7 @@ class Account:
         self.recent.append((second, amount))
 
     def meter(self, currency: str, now: float | None, span: float) -> Meter:
-        """How it stands, with the rate over the ``span`` seconds up to ``now``."""
+        """Return the meter, with the rate over the ``span`` seconds up to ``now``."""
         rate = 0.0
         if now is not None:
             burnt = sum(float(much) for second, much in self.recent if -1 < now - second < WINDOW)
@@ -104,11 +104,11 @@ class Account:
 
 
 def budgeted(lease: Lease) -> Iterable[tuple[str, Decimal]]:
-    """The currencies that a lease bounds, each with its amount."""
+    """Yield the currencies that a lease bounds, each with its amount."""
     for text in lease.get("cost.budget"):
         try:
             yield parse_amount(text)
-        except ValueError:  # a runtime may grant what the specification does not know
+        except ValueError:  # a runtime may grant forms outside of the specification
             continue
 
 

@@ -1,4 +1,4 @@
-"""Copies values of agents into small frozen values that JSON can hold."""
+"""Copies values of agents into small frozen values in JSON form."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 TEXT = 240
-"""Characters that are kept of any text."""
+"""Maximum number of characters kept of a text."""
 
 _MOST = 10**15
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How far something of the job is, in ``units``; the end is not known without ``total``."""
+    """Progress in ``units``; without ``total`` the end is unknown."""
 
     current: float
     total: float | None = None
@@ -44,7 +44,7 @@ class Bar:
 
     @property
     def share(self) -> float | None:
-        """0.0 to 1.0; ``None`` if the end is not known."""
+        """0.0 to 1.0; ``None`` if the end is unknown."""
         if not self.total:
             return None
         return min(max(self.current / self.total, 0.0), 1.0)
@@ -52,14 +52,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call, and its result once that came (§8.2).
+    """A tool call, and its result once received (§8.2).
 
     Attributes:
-        call_id: pairs the two.
-        tool: which tool.
+        call_id: identifies call and result.
+        tool: the name of the tool.
         args: its arguments as JSON, shortened.
-        began: when it was called, by the runtime's clock.
-        ended: when its result came.
+        began: the time of the call, by the runtime's clock.
+        ended: the time of the result.
         outcome: the result or the error as JSON, shortened; ``None`` while it runs.
         failed: whether the outcome is an error.
     """
@@ -74,13 +74,13 @@ class Call:
 
     @property
     def running(self) -> bool:
-        """Whether its result has not come yet."""
+        """Whether the result has not been received."""
         return self.outcome is None
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A job that this one delegated to (§10)."""
+    """A delegated job (§10)."""
 
     job_id: str
     agent: str = ""
@@ -88,7 +88,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Events that were not delivered, as a `Gap` said."""
+    """A range of missing events, from a `Gap`."""
 
     first: int
     last: int | None
@@ -97,7 +97,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How the job failed (§12)."""
+    """The failure of a job (§12)."""
 
     code: str
     message: str
@@ -105,12 +105,12 @@ class Fault:
 
 
 def short(text: str) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text."""
     return text if len(text) <= TEXT else f"{text[: TEXT - 1]}…"
 
 
 def as_json(value: Any) -> str:
-    """The beginning of a value as JSON; only as much of it is looked at as is shown."""
+    """Encode the beginning of a value; the rest is not evaluated."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -123,28 +123,28 @@ def as_json(value: Any) -> str:
 
 
 def number(value: float | None) -> float | None:
-    """A number that every JSON reader takes; ``None`` for any other."""
+    """Return a number that every JSON reader accepts; ``None`` for any other."""
     return value if value is not None and abs(value) <= _MOST else None
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
-    """The moment with a zone: UTC where it has none."""
+    """Return the time with a zone: UTC if it has none."""
     return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def seconds(moment: datetime | None) -> float | None:
-    """Seconds since 1970; a moment without a zone is taken as UTC."""
+    """Return seconds since 1970; a time without a zone is taken as UTC."""
     zoned = in_utc(moment)
     return None if zoned is None else zoned.timestamp()
 
 
 def iso(moment: datetime | None) -> str | None:
-    """A moment as ISO 8601 has it."""
+    """Format a time in ISO 8601."""
     return None if moment is None else moment.isoformat()
 
 
 def plain(value: Meter | Call) -> dict[str, Any]:
-    """A value's fields as JSON can hold them."""
+    """Return a value's fields in JSON form."""
     facts = asdict(value)
     for name, one in facts.items():
         if isinstance(one, datetime):

@@ -1,4 +1,4 @@
-"""Writes jobs and events to files of JSON lines, without secrets, and reads them again.
+"""Writes jobs and events to files of JSON lines, without secrets, and reads such files.
 
 ::
 

@@ -1,7 +1,7 @@
-"""Keeps the digits of JSON numbers that ``float`` would change, from a frame to a file or a page.
+"""Preserves the digits of JSON numbers that ``float`` would change, from a frame to a file or page.
 
-A peer's ``12345678901234567.89`` or ``1.50`` is shown as it was sent, although the event that a
-program reads holds a ``float``. Whole numbers need no such care in Python; ``-0`` does.
+A peer's ``12345678901234567.89`` or ``1.50`` is shown as sent, although the event holds a
+``float``. Integers are exact in Python; ``-0`` is not.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from arcp_client.events import Event, envelope
 
 __all__ = ["Digits", "dumps", "fields_of", "has_odd_numbers", "loads", "plain"]
 
-# A number with a fraction, an exponent or a negative zero, where a value may stand. What looks like
-# one within a text costs a second reading and nothing else.
+# A number with a fraction, an exponent or a negative zero, at the position of a value. A match
+# inside a string only costs a second parse.
 _ODD = re.compile(rb"[:\[,]\s*-?(?:\d+(?:\.\d+)?[eE][+-]?\d+|\d+\.\d+|(?<=-)0)\s*[,}\]]")
 _MARK = f"\ue000{secrets.token_hex(16)}"
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 _DEPTH = 4
-"""How deep in an envelope the value of a field may stand: payload, body, what wraps a result."""
+"""Maximum depth of a field's value in an envelope: payload, body, the wrapper of a result."""
 
 
 class Digits(Decimal):
-    """A number whose text in JSON is not what Python would write for it."""
+    """A number whose JSON text differs from Python's."""
 
     __slots__ = ("text",)
 
     text: str
 
     def __new__(cls, text: str) -> Digits:
-        """The number that a text of JSON is."""
+        """Make the number from its JSON text."""
         made = super().__new__(cls, text)
         made.text = text
         return made
 
 
 def loads(data: bytes) -> Any:
-    """A JSON value; a number that would be written otherwise than it was read is `Digits`.
+    """Parse JSON; a number whose text Python would change becomes `Digits`.
 
     Raises:
-        ValueError: it is not JSON in UTF-8.
+        ValueError: the data is not JSON in UTF-8.
         RecursionError: it is nested too deeply.
     """
     return json.loads(data.decode("utf-8-sig"), parse_int=_whole, parse_float=_fraction)
@@ -72,10 +72,10 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any, *, ascii: bool = False) -> str:
-    """A value as one line of JSON, `Digits` as the text that they were read from.
+    """Encode a value as one line of JSON; `Digits` keep their text.
 
     Raises:
-        ValueError: it holds what JSON cannot.
+        ValueError: JSON cannot represent the value.
         RecursionError: it is nested too deeply.
     """
     text = json.dumps(
@@ -89,7 +89,7 @@ _MARKED_ASCII = re.compile(rf'"\\ue000{_MARK[1:]}([^"]*)"')
 
 
 def fields_of(event: Event) -> dict[str, Any]:
-    """`Event.to_dict`, with `Digits` where its frame has a number that ``float`` changed."""
+    """`Event.to_dict`, with `Digits` for numbers of its frame that ``float`` changed."""
     fields = event.to_dict()
     frame = envelope(event)
     if not has_odd_numbers(frame):
@@ -99,13 +99,13 @@ def fields_of(event: Event) -> dict[str, Any]:
         for name, value in fields.items():
             if isinstance(value, dict | list | float) or value == 0:
                 fields[name] = _found(name, value, told)
-    except (ValueError, RecursionError):  # what only a tolerant reader takes
+    except (ValueError, RecursionError):  # only the tolerant decoder accepts this frame
         return event.to_dict()
     return fields
 
 
 def _found(name: str, value: Any, told: Any) -> Any:
-    """The same value with its digits; the value itself if the frame has none that is the same."""
+    """Return the value with its digits; the value itself if the frame has no equal one."""
     if isinstance(value, bool):
         return value
     places = [each for each in _places(told) if _same(value, each[1])]

@@ -1,6 +1,6 @@
 """The lines of a transcript: one class for each type.
 
-Unknown fields of a line stay in its ``extra``, and a line of an unknown type is an `OtherLine`. So
+Unknown fields of a line are kept in ``extra``, and a line of an unknown type is an `OtherLine`. So
 a transcript of a newer version can be read and written again without loss.
 """
 
@@ -54,8 +54,8 @@ class Line:
     """One line of a transcript.
 
     Attributes:
-        at: seconds since the recording began, by a clock that only goes forward.
-        extra: fields that this version does not know, as they were.
+        at: seconds since the recording began, by a monotonic clock.
+        extra: fields that this version does not know, unchanged.
     """
 
     type: ClassVar[str] = ""
@@ -64,7 +64,7 @@ class Line:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The line as JSON has it, without the fields that are empty."""
+        """Return the line in JSON form, without empty fields."""
         said = {name: value for name, value in self._own().items() if value not in (None, "", {})}
         return {**self.extra, "type": self.type, "at": round(self.at, 6), **said}
 
@@ -78,13 +78,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header(Line):
-    """The first line: what was recorded, when, by what.
+    """The first line: describes the recording.
 
     Attributes:
-        created_at: when the recording began, in UTC; ``None`` if it does not say.
-        runtime: who ran the jobs.
-        dialect: which variant of the protocol it spoke.
-        recorder: what wrote the file.
+        created_at: when the recording began, in UTC; ``None`` if unknown.
+        runtime: the runtime of the jobs.
+        dialect: the runtime's dialect of the protocol.
+        recorder: the program that wrote the file.
         scrubbed: whether secrets were masked.
     """
 
@@ -97,7 +97,7 @@ class Header(Line):
     scrubbed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The line as JSON has it; its schema comes first."""
+        """Return the line in JSON form; its schema comes first."""
         return {"schema": SCHEMA, **Line.to_dict(self)}
 
     def _own(self) -> dict[str, Any]:
@@ -129,12 +129,13 @@ class Header(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine(Line):
-    """A job begins to be followed. As in `arcp_client.JobHandle`, at that moment.
+    """The recording of a job begins. The fields equal those of `arcp_client.JobHandle` at that
+    time.
 
     Attributes:
         job_id: the job's id; never empty.
         lease: namespace to patterns.
-        budget: currency to what was left, a decimal number as text.
+        budget: currency to the remaining amount, a decimal number as a string.
     """
 
     type: ClassVar[str] = "job"
@@ -181,11 +182,12 @@ class JobLine(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLine(Line):
-    """An event, as `Event.to_dict` gives it.
+    """An event, in the form of `Event.to_dict`.
 
     Attributes:
-        event: the event. What does not fit its class is an `arcp_client.events.Unknown`.
-        job_id: the job among whose events it came; of its own if the event names one.
+        event: the event; an `arcp_client.events.Unknown` if it does not fit its class.
+        job_id: the job of the event; for an event without one, the job in whose stream it was
+            received.
         fields: the event as the file has it, with the digits of its numbers; ``None`` for one that
             was not read from a file.
     """
@@ -198,7 +200,7 @@ class EventLine(Line):
 
     def _own(self) -> dict[str, Any]:
         event = dict(self.fields) if self.fields is not None else digits.fields_of(self.event)
-        # Most events name their job; a gap belongs to the stream that it was found in.
+        # Most events name their job; a gap belongs to the stream in which it was detected.
         named = self.job_id if self.job_id != self.event.job_id else None
         return {"job_id": named, "event": event}
 
@@ -206,7 +208,7 @@ class EventLine(Line):
     def _read(cls, fields: dict[str, Any], at: float) -> EventLine:
         found = _take(fields, "event", dict)
         if found is None:
-            raise ValueError("an event line has an event")
+            raise ValueError("an event line must have an event")
         event = _event(found)
         job_id = _take(fields, "job_id", str) or event.job_id
         return cls(at=at, event=event, job_id=job_id, fields=found, extra=fields)
@@ -214,14 +216,14 @@ class EventLine(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeLine(Line):
-    """A job ended, or is followed no longer.
+    """A job ended, or its recording stopped.
 
     Attributes:
         job_id: the job's id; never empty.
-        status: its last known status; ``success``, ``error``, ``cancelled`` or ``timed_out`` if it
-            ended.
-        error: for a job without success, or without a result: ``type``, the name of the error's
-            class, ``message``, and ``code``, ``retryable``, ``details`` where it has them.
+        status: the last known status; ``success``, ``error``, ``cancelled`` or ``timed_out`` if the
+            job ended.
+        error: for a job that failed or has no result: ``type``, the name of the error's class,
+            ``message``, and ``code``, ``retryable``, ``details`` if present.
     """
 
     type: ClassVar[str] = "outcome"
@@ -231,9 +233,9 @@ class OutcomeLine(Line):
     error: Mapping[str, Any] | None = None
 
     def to_error(self) -> ArcpError | None:
-        """The error that the job's ``result()`` raised; ``None`` if it raised none.
+        """Return the error that the job's ``result()`` raised; ``None`` if it raised none.
 
-        An error whose class this version does not know is a `JobFailed` with its code.
+        An error of an unknown class becomes a `JobFailed` with its code.
         """
         if self.error is None:
             return None
@@ -268,7 +270,7 @@ class OutcomeLine(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndLine(Line):
-    """The last line: nothing was cut off. ``reason`` is ``complete`` or ``interrupted``."""
+    """The last line of a complete file. ``reason`` is ``complete`` or ``interrupted``."""
 
     type: ClassVar[str] = "end"
 
@@ -284,12 +286,12 @@ class EndLine(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLine(Line):
-    """A line of a type that this version does not know; ``kind`` is its type."""
+    """A line of an unknown type; ``kind`` is its type."""
 
     kind: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The line as it was."""
+        """Return the line unchanged."""
         return {"type": self.kind, "at": self.at, **self.extra}
 
 
@@ -299,25 +301,25 @@ _CLASSES: dict[str, type[Line]] = {
 
 
 _LATEST = 1e15
-"""Seconds: an integer in JSON may be larger than any float."""
+"""Maximum of ``at`` in seconds: an integer in JSON may exceed every float."""
 
 
 def from_fields(fields: dict[str, Any], exact: Any = None) -> Line:
-    """The line that a JSON object is; the object is used up.
+    """Make a line from a JSON object, which is consumed.
 
     Args:
         fields: the object.
         exact: its event with the digits of numbers (`digits.loads`), if ``float`` changed some.
 
     Raises:
-        ValueError: its type is known and its fields are not what that type has.
+        ValueError: the type is known, but the fields do not fit it.
     """
     kind = _take(fields, "type", str)
     if not kind:
-        raise ValueError("a line has a type")
+        raise ValueError("a line must have a type")
     at = fields.pop("at", 0.0)
     if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at <= _LATEST:
-        raise ValueError("at is a number of seconds, not negative")
+        raise ValueError("at must be a non-negative number of seconds")
     cls = _CLASSES.get(kind)
     if cls is None:
         return OtherLine(at=float(at), kind=kind, extra=fields)
@@ -328,10 +330,10 @@ def from_fields(fields: dict[str, Any], exact: Any = None) -> Line:
 
 
 def _take(fields: dict[str, Any], name: str, kind: type) -> Any:
-    """Take a field out; ``None`` if it is not there or null."""
+    """Remove a field and return it; ``None`` if it is absent or null."""
     value = fields.pop(name, None)
     if value is not None and not isinstance(value, kind):
-        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
+        raise ValueError(f"{name} must be {kind.__name__}, not {type(value).__name__}")
     return value
 
 
@@ -350,12 +352,12 @@ def _moment(fields: dict[str, Any], name: str) -> datetime | None:
         found = datetime.fromisoformat(text)
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} is no moment of ISO 8601") from None
+        raise ValueError(f"{name} is not a time in ISO 8601") from None
 
 
 def _texts(name: str, found: Any) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"{name} is a list of texts")
+        raise ValueError(f"{name} must be a list of strings")
     return found
 
 
@@ -364,7 +366,7 @@ def _event(fields: dict[str, Any]) -> Event:
         return _EVENT.validate_python(fields)
     except ValueError:
         pass
-    # Its class refuses it, as an older version may refuse a newer one's: the kind still tells.
+    # The class rejects a value, perhaps of a newer version: the kind is still known.
     told = {name: fields[name] for name in ("seq", "job_id", "ts", "kind") if name in fields}
     try:
         found = _EVENT.validate_python({**told, "body": fields})
@@ -384,13 +386,13 @@ def header(
     recorder: str = RECORDER,
     scrubbed: bool = True,
 ) -> Header:
-    """The first line of a transcript that begins now.
+    """Make the first line of a transcript that begins now.
 
     Args:
-        session: what `arcp_client.Client.session` says.
-        created_at: when it begins; now by default.
-        recorder: what writes it.
-        scrubbed: whether a `Scrubber` masks secrets in it.
+        session: the value of `arcp_client.Client.session`.
+        created_at: the beginning of the recording; now by default.
+        recorder: the program that writes the file.
+        scrubbed: whether a `Scrubber` masks secrets.
     """
     return Header(
         created_at=created_at or datetime.now(UTC),
@@ -402,7 +404,7 @@ def header(
 
 
 def job(handle: JobHandle, at: float = 0.0, *, parent_job_id: str | None = None) -> JobLine:
-    """The line that says how a job stands when it begins to be followed."""
+    """Make the line with the state of a job at the beginning of its recording."""
     return JobLine(
         at=at,
         job_id=handle.id,
@@ -417,12 +419,12 @@ def job(handle: JobHandle, at: float = 0.0, *, parent_job_id: str | None = None)
 
 
 def entry(event: Event, at: float, *, job_id: str | None = None) -> EventLine:
-    """The line of one event, ``at`` seconds after the beginning.
+    """Make the line of one event, ``at`` seconds after the beginning.
 
     Args:
         event: the event.
         at: seconds since the recording began.
-        job_id: the job among whose events it came, for one that names none, such as a `Gap`.
+        job_id: the job whose stream contained an event without a job, such as a `Gap`.
     """
     return EventLine(at=at, event=event, job_id=event.job_id or job_id)
 
@@ -430,7 +432,7 @@ def entry(event: Event, at: float, *, job_id: str | None = None) -> EventLine:
 def outcome(
     job_id: str, status: str, at: float, *, error: BaseException | None = None
 ) -> OutcomeLine:
-    """The line of a job's end, with the error that its ``result()`` raised, if any."""
+    """Make the line of a job's end, with the error that its ``result()`` raised, if any."""
     told: dict[str, Any] | None = None
     if error is not None:
         message = getattr(error, "message", "") if isinstance(error, ArcpError) else ""
@@ -443,10 +445,10 @@ def outcome(
 
 
 def encode(line: Line, scrubber: Scrubber | None = None) -> bytes:
-    """One line of the file, its line end included; the scrubber masks what it must not have.
+    """Encode one line of the file, line end included; the scrubber masks secrets.
 
-    The numbers of an event keep the digits that it came with. JSON has no infinities and no numbers
-    without a value: they become texts.
+    The numbers of an event keep their digits. Infinities and NaN become strings, because JSON
+    cannot represent them.
     """
     fields = line.to_dict()
     if scrubber is not None:
@@ -459,7 +461,7 @@ def encode(line: Line, scrubber: Scrubber | None = None) -> bytes:
 
 
 def _scrubbed(fields: dict[str, Any], scrubber: Scrubber) -> dict[str, Any]:
-    """The line with its values masked, never the names that make it a line."""
+    """Mask the line's values, but not the names that define its structure."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _FORM:
@@ -480,7 +482,7 @@ _FORM = frozenset({"schema", "type", "at"})
 def _dumped(value: Any) -> bytes:
     try:
         return digits.dumps(value).encode()
-    except UnicodeEncodeError:  # half a character: nothing but an escape can say it
+    except UnicodeEncodeError:  # a lone surrogate: only an escape can represent it
         return digits.dumps(value, ascii=True).encode()
 
 
@@ -488,7 +490,7 @@ _DEEPEST = 200
 
 
 def _held(value: Any, depth: int = 0) -> Any:
-    """The value with texts in place of what JSON, or a reader of it, cannot hold."""
+    """Replace values that JSON, or a reader of it, cannot hold by strings."""
     if isinstance(value, dict | list) and depth >= _DEEPEST:
         return "(deeper than can be written)"
     if isinstance(value, dict):

@@ -17,25 +17,25 @@ from arcp_client.transcripts.lines import FAMILY, SCHEMA, EndLine, Header, Line,
 __all__ = ["MAX_LINE", "Reader", "read"]
 
 MAX_LINE = 32 * 1024 * 1024
-"""Bytes of the longest line that is written and read."""
+"""Maximum length of a line for writing and reading, in bytes."""
 
 
 class Reader:
-    """The lines of a transcript behind its header, in order; memory for one of them at a time.
+    """Iterates over the lines after the header of a transcript, holding one at a time in memory.
 
-    A file whose writer was killed ends in the middle of a line, or without its end line. What is
-    whole is given; then ``complete`` is false, and ``cut`` says whether part of a line was left.
+    If the writer was killed, the file ends within a line, or without an end line. The complete
+    lines are returned; then ``complete`` is false, and ``cut`` says whether a partial line follows.
 
     Args:
         file: the file, open for reading bytes.
-        name: what errors call it.
-        max_line: bytes that a line may have.
+        name: the name of the file in errors.
+        max_line: maximum length of a line in bytes.
 
     Attributes:
         header: the first line.
-        number: the number of the last line that was read, from 1.
-        position: the bytes up to the end of that line.
-        cut: whether the file ends within a line; known once all was read.
+        number: the number of the last line read, from 1.
+        position: the position of the end of that line, in bytes.
+        cut: whether the file ends within a line; known after the last line.
         end: the end line, once it was read.
 
     Raises:
@@ -54,35 +54,37 @@ class Reader:
 
     @property
     def complete(self) -> bool:
-        """Whether all was read up to the line that ends a recording which nothing cut off."""
+        """Whether the file was read up to the end line of a completed recording."""
         return self.end is not None
 
     def _header(self) -> Header:
         read = self._fields()
         schema = read[0].get("schema") if read is not None else None
         if read is None or not isinstance(schema, str) or not schema.startswith(FAMILY):
-            raise self._wrong("this is no transcript", line=1)
+            raise self._wrong("this is not a transcript", line=1)
         if schema != SCHEMA:
-            raise self._wrong(f"this transcript is {schema}, and {SCHEMA} can be read", line=1)
+            raise self._wrong(
+                f"this transcript has the schema {schema}; {SCHEMA} is supported", line=1
+            )
         found = self._line(*read)
         if not isinstance(found, Header):
-            raise self._wrong("the first line of a transcript is its header", line=1)
+            raise self._wrong("the first line of a transcript must be its header", line=1)
         return found
 
     def __iter__(self) -> Iterator[Line]:
         return self
 
     def __next__(self) -> Line:
-        """The next line.
+        """Return the next line.
 
         Raises:
-            TranscriptError: it is damaged; ``line`` says where.
+            TranscriptError: the file is damaged; ``line`` says where.
         """
         read = self._fields()
         if read is None:
             raise StopIteration
         if self.end is not None:
-            raise self._wrong("there is more behind the end")
+            raise self._wrong("there are lines after the end line")
         found = self._line(*read)
         if isinstance(found, Header):
             raise self._wrong("a second header")
@@ -110,7 +112,7 @@ class Reader:
                 if not data.endswith(b"\n"):
                     self.cut = True
                     return None
-                raise self._wrong(f"the line is no JSON object: {error}") from None
+                raise self._wrong(f"the line is not a JSON object: {error}") from None
 
     def _line(self, fields: dict[str, Any], data: bytes) -> Line:
         try:
@@ -156,10 +158,10 @@ def read(path: str | os.PathLike[str], *, max_line: int = MAX_LINE) -> Reader:
 
 
 def line_at(file: IO[bytes], position: int) -> Line:
-    """The line behind that many bytes of a transcript that was read once before.
+    """Read the line at a byte position of a transcript that was read before.
 
     Raises:
-        TranscriptError: the file is another one meanwhile.
+        TranscriptError: the file has changed.
     """
     try:
         file.seek(position)
@@ -184,4 +186,4 @@ def _exact_event(data: bytes) -> Any:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")

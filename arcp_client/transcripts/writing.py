@@ -1,4 +1,4 @@
-"""Writes a transcript to a file that only its owner can read, whole lines at a time."""
+"""Writes a transcript to a file that only its owner can read, one whole line at a time."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _BY_NAME = Scrubber()
 
 
 class Writer:
-    """Writes lines as they come: each reaches the file at once and whole.
+    """Writes lines to a file; each line is written completely and immediately.
 
-    Whatever ends the program, the file holds every line that `write` returned for, and at most
-    part of one more, which readers pass over. The file is made new, with mode 0600, and nothing of
-    an earlier file's is kept. A line that is longer than readers take is written as a `Gap`.
+    After a crash, the file has every line for which `write` returned, and at most part of one more,
+    which readers ignore. The file is created anew with mode 0600; an earlier file's content and
+    mode are not kept. A line that is too long for readers is written as a `Gap`.
 
     Args:
-        target: a path, or a file that is open for writing bytes, which stays open.
+        target: a path, or a file open for writing bytes, which stays open.
         first: the header; a plain one by default.
-        scrubber: masks secrets; one that knows their usual names by default. ``None`` keeps all.
-        overwrite: replace a file that is there, but no device, pipe or directory.
+        scrubber: masks secrets; by default it knows their usual names. ``None`` masks nothing.
+        overwrite: replace an existing regular file, but not a device, pipe or directory.
 
     Raises:
-        FileExistsError: there is something of that name that is not to be replaced.
-        OSError: the file cannot be made.
-        TypeError: an argument is none of these.
+        FileExistsError: the path exists and must not be replaced.
+        OSError: the file cannot be created.
+        TypeError: an argument has a wrong type.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Writer:
         """Write one line.
 
         Raises:
-            OSError: it could not be written whole, and what was written of it is taken back.
+            OSError: the line could not be written completely; the written part is removed.
             ValueError: the writer is closed.
         """
         if self._closed:
@@ -102,16 +102,16 @@ class Writer:
             if not self._owned:
                 self._file.flush()
         except OSError:
-            if self._owned:  # a full disk: the next reader should find whole lines
+            if self._owned:  # the disk is full: remove the partial line
                 with contextlib.suppress(OSError):
                     self._file.truncate(self._whole)
             raise
         self._whole += len(data)
 
     def close(self) -> None:
-        """Put everything on the disk and close the file. Idempotent.
+        """Flush everything to disk and close the file. Idempotent.
 
-        Without an `EndLine` before it, readers take the transcript for one that was cut off.
+        Without an `EndLine`, readers treat the transcript as incomplete.
         """
         if self._closed:
             return
@@ -142,7 +142,8 @@ def _made(path: Path, *, overwrite: bool) -> IO[bytes]:
     except FileExistsError:
         if not overwrite or (path.exists() and not path.is_file()):  # a device, a pipe
             raise
-        path.unlink()  # a new file: neither its old mode nor whoever has it open sees the new one
+        # a new file: it inherits no mode, and processes with the old file open cannot read it
+        path.unlink()
         descriptor = os.open(path, flags, 0o600)
     return os.fdopen(descriptor, "wb", buffering=0)
 
@@ -164,10 +165,10 @@ def write(
     scrubber: Scrubber | None = _BY_NAME,
     overwrite: bool = False,
 ) -> None:
-    """Write a transcript whose lines are all there. The first may be its header.
+    """Write a transcript from complete lines. The first may be its header.
 
     Raises:
-        OSError: as `Writer`.
+        OSError: like `Writer`.
     """
     rest = iter(lines)
     first = next(rest, None)
@@ -180,11 +181,11 @@ def write(
 
 
 class Recording:
-    """Gives what happens to jobs its moment, and writes it.
+    """Adds the time to the lines of jobs and events, and writes them.
 
     Args:
-        writer: where it goes.
-        clock: seconds that only go forward; this recording begins at its present value.
+        writer: writes the lines.
+        clock: a monotonic clock in seconds; the recording begins at its present value.
     """
 
     def __init__(self, writer: Writer, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -200,15 +201,15 @@ class Recording:
         return self._last
 
     def began(self, handle: JobHandle, *, parent_job_id: str | None = None) -> None:
-        """A job begins to be followed."""
+        """Record the beginning of a job."""
         self._writer.write(job(handle, self._at(), parent_job_id=parent_job_id))
 
     def event(self, event: Event, *, job_id: str | None = None) -> None:
-        """One event came, among those of that job."""
+        """Record an event from the stream of a job."""
         self._writer.write(entry(event, self._at(), job_id=job_id))
 
     def write(self, line: Line) -> None:
-        """Any line, with the present moment as its own."""
+        """Write any line, with the present time."""
         self._writer.write(replace(line, at=self._at()))
 
     def ended(self, handle: JobHandle, error: BaseException | None = None) -> None:
@@ -216,10 +217,10 @@ class Recording:
         self._writer.write(outcome(handle.id, handle.status, self._at(), error=error))
 
     def end(self, reason: str = "complete") -> None:
-        """Nothing more is recorded, and nothing was cut off; closes the file."""
+        """Complete the recording with an end line, and close the file."""
         self._writer.write(EndLine(at=self._at(), reason=reason))
         self._writer.close()
 
     def close(self) -> None:
-        """Close the file; without `end` before it, for readers it was cut off. Idempotent."""
+        """Close the file; without `end`, readers treat it as incomplete. Idempotent."""
         self._writer.close()

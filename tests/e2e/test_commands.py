@@ -202,7 +202,7 @@ def test_latin_1_output_is_no_failure(arcp: Callable[..., Done]) -> None:
         (["result", "job_00"], 5, "there is no job"),
         (["run", "denied", "--lease", "fs.read=/**"], 6, "PERMISSION_DENIED"),
         (["run", "spends", "--lease", "tool.call=*", "--lease", "cost.budget=USD:1"], 6, "BUDGET"),
-        (["run", "waits", "--max-runtime", "1"], 124, "ran out of time"),
+        (["run", "waits", "--max-runtime", "1"], 124, "timed out"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
@@ -521,10 +521,10 @@ async def test_serve_over_stdio(env: Env) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--host", "0.0.0.0"], "without a token anybody who reaches 0.0.0.0 could run"),
-        (["--agents", "cli_agents:runtime", "--host", "0.0.0.0"], "without a token anybody"),
+        (["--host", "0.0.0.0"], "without a token, every client that reaches 0.0.0.0 could run"),
+        (["--agents", "cli_agents:runtime", "--host", "0.0.0.0"], "without a token, every client"),
         (["--agents", "nowhere"], "names no attribute"),
-        (["--agents", "no_such_module:x"], "there is no module 'no_such_module'"),
+        (["--agents", "no_such_module:x"], "the module 'no_such_module' is neither installed"),
         (["--agents", "cli_agents:nothing"], "there is no 'nothing'"),
         (["--agents", "cli_agents:number"], "is int, not a Runtime"),
         (["--agents", "cli_agents:bad"], "ValueError: no configuration"),

@@ -24,7 +24,7 @@ async def test_a_runtime_that_conforms_is_0(server: Server, tmp_path: Path) -> N
     code, out, err = await doctor(tmp_path, server.url)
     assert (code, err) == (0, "")
     assert "dialect   arcp-client (`runtime.sdk` begins with `arcp-client`)" in out
-    words = "what was examined conforms; not examined: jobs, running jobs, histories"
+    words = "every examined capability conforms; not examined: jobs, running jobs, histories"
     assert words in " ".join(out.split())
 
 

@@ -86,7 +86,7 @@ def test_after_kill_9_it_goes_on_where_it_was(env: Env, tmp_path: Path) -> None:
         assert seen.cursor_is_shown
     assert len(kept(tmp_path)) == 1
     with screen(env, "run", "--resume") as seen:
-        seen.until("going on with job_")
+        seen.until("continuing job_")
         go.touch()
         seen.until("step 0060")
         seen.child.kill(signal.SIGKILL)
@@ -139,7 +139,7 @@ def test_what_was_only_submitted_is_shown_from_the_first_event_on(
     job = arcp("run", "steps", "-i", '{"to": 5}', "-o", "out.json", "--detach").stdout.strip()
     done = arcp("run", "--resume")
     assert done.returncode == 0, done.stderr
-    assert f"going on with {job}" in done.stderr
+    assert f"continuing {job}" in done.stderr
     check([steps(done.stderr)], 5)
     assert json.loads((tmp_path / "out.json").read_text()) == {"steps": 5}
     assert kept(tmp_path) == []
@@ -193,4 +193,4 @@ def test_where_nothing_can_be_kept_it_runs_all_the_same(
     (tmp_path / ".local").write_text("a file where a directory is to be")
     done = arcp("run", "echo", "-i", '"x"')
     assert (done.returncode, done.stdout) == (0, "x\n")
-    assert "nothing is kept" in done.stderr
+    assert "it cannot be saved" in done.stderr

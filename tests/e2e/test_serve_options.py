@@ -97,7 +97,7 @@ def test_a_database_that_cannot_be_used_is_refused(directory: Path) -> None:
     assert "is no event log" in refused(directory, "--db", "text")
     assert "cannot be used" in refused(directory, "--db", "missing/runtime.db")
     said = refused(directory, "--db", "runtime.db", "--agents", "my_agents:plain")
-    assert "does not take the database" in said
+    assert "does not accept the database" in said
     assert "parameter event_log" in said
 
 
@@ -141,9 +141,9 @@ async def test_a_token_from_a_file(directory: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_nobody_else_is_let_in_without_a_token(directory: Path, host: str) -> None:
-    assert "without a token anybody" in refused(directory, "--host", host)
+    assert "without a token, every client" in refused(directory, "--host", host)
     said = refused(directory, "--host", host, "--agents", "my_agents:make")
-    assert "without a token anybody" in said
+    assert "without a token, every client" in said
 
 
 async def test_host_names_that_are_allowed_are_served_and_no_others(directory: Path) -> None:

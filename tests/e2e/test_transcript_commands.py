@@ -121,7 +121,7 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(arcp: Call, tmp_path:
     for words in (["record", job_id, "-o"], ["run", "echo", "--record"]):
         done = arcp(*words, "t.jsonl")
         assert done.returncode == 2
-        assert "is there already" in done.stderr
+        assert "already exists" in done.stderr
         assert (tmp_path / "t.jsonl").read_text() == "mine"
     assert arcp("record", job_id, "-o", "t.jsonl", "--force").returncode == 0
     assert stat.S_IMODE((tmp_path / "t.jsonl").stat().st_mode) == 0o600

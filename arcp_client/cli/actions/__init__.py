@@ -1,1 +1,1 @@
-"""What each command does once its options are read."""
+"""Implements the commands; `commands` declares their options."""

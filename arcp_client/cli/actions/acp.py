@@ -1,4 +1,4 @@
-"""Talks to an ACP agent, for a person at a terminal or for a program."""
+"""Runs a conversation with an ACP agent, on a terminal or for a program."""
 
 from __future__ import annotations
 
@@ -43,18 +43,20 @@ _SPEAKS = "does that program speak the Agent Client Protocol on its standard inp
 
 
 class _Lines:
-    """Lines of standard input, read by a thread that nobody has to wait for at the end."""
+    """Lines of standard input, read by a daemon thread, so that the process can end at any time."""
 
     def __init__(self) -> None:
         if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")  # of a file in another encoding
+            sys.stdin.reconfigure(errors="replace")  # the input may have another encoding
         self._wanted: queue.SimpleQueue[asyncio.Future[str]] = queue.SimpleQueue()
         self._asked: asyncio.Future[str] | None = None
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, daemon=True, name="stdin").start()
 
     async def next(self) -> str:
-        """The next line; empty at the end. A line that a cancelled call asked for comes next."""
+        """Return the next line; empty at the end. A line read for a cancelled call is returned
+        next.
+        """
         if self._asked is None:
             self._asked = self._loop.create_future()
             self._wanted.put(self._asked)
@@ -71,7 +73,7 @@ class _Lines:
                 outcome = sys.stdin.readline()
             except Exception as error:  # noqa: BLE001  # raised by `next`, which waits for it
                 outcome = error
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop has ended in the meantime
                 self._loop.call_soon_threadsafe(self._give, wanted, outcome)
 
     def _give(self, wanted: asyncio.Future[str], outcome: str | Exception) -> None:
@@ -82,12 +84,12 @@ class _Lines:
 
 
 def chosen(request: PermissionRequest, answer: str) -> str | None:
-    """The option that a person means: by its number, its id or its name, or by yes and no.
+    """Return the option that an answer selects: by number, id or name, or by yes and no.
 
-    Nothing typed is no. Yes and no are for this once.
+    An empty answer means no. Yes and no apply once.
 
     Raises:
-        ValueError: it is none of them; what can be typed.
+        ValueError: the answer selects no option; the message lists the valid answers.
     """
     word = answer.strip().casefold()
     for number, option in enumerate(request.options, 1):
@@ -98,7 +100,7 @@ def chosen(request: PermissionRequest, answer: str) -> str | None:
         raise ValueError(f"type y, n, or a number from 1 to {len(request.options)}")
     option_ = request.option(*kinds)
     if option_ is None and kinds[0].startswith("allow"):
-        raise ValueError("the agent does not offer that; type a number, or n")
+        raise ValueError("the agent does not offer that option; type a number, or n")
     return None if option_ is None else option_.option_id
 
 
@@ -126,7 +128,7 @@ class _Chat:
         self.broken: OSError | None = None
 
     async def show(self, update: updates.Update) -> None:
-        """Print one update. When nobody reads the output any more, the conversation ends."""
+        """Print one update. The conversation ends when stdout is closed."""
         if self.broken is not None:
             return
         try:
@@ -134,7 +136,7 @@ class _Chat:
                 print(terminal.as_json(update.raw, cut=True), flush=True)
             elif self.session is not None:
                 self._screen.show(update, self.session.state)
-        except SystemExit:  # rich, of a pipe without a reader
+        except SystemExit:  # raised by rich for a pipe without a reader
             self._end(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
         except OSError as error:
             self._end(error)
@@ -145,13 +147,13 @@ class _Chat:
             self._main.cancel()
 
     async def ask(self, request: PermissionRequest) -> str | None:
-        """Let the person choose; without one, nothing is allowed."""
+        """Let the user choose; without a terminal, reject."""
         if self._json or not sys.stdin.isatty():
             reject = request.option("reject_once", "reject_always")
             return None if reject is None else reject.option_id
         async with self._asking:
             self._screen.question(request)
-            while answer := await self._lines.next():  # nothing at all is the end of the input
+            while answer := await self._lines.next():  # an empty string is the end of the input
                 try:
                     return chosen(request, answer)
                 except ValueError as error:
@@ -159,9 +161,9 @@ class _Chat:
         return None
 
     async def prompt(self, text: str) -> Turn:
-        """One turn."""
+        """Run one turn."""
         assert self.session is not None
-        self.turn = start(self.session.prompt(text))  # awaited here
+        self.turn = start(self.session.prompt(text))  # awaited below
         try:
             turn = await self.turn
         finally:
@@ -174,7 +176,7 @@ class _Chat:
         return turn
 
     async def talk(self) -> Exit:
-        """Prompts as they are typed, to the end of the input."""
+        """Send prompts as they are typed, until the end of the input."""
         while True:
             if not self._json and sys.stdin.isatty():
                 self._screen.ready()
@@ -188,21 +190,21 @@ class _Chat:
                     terminal.print_error(_refused(error))
 
     def interrupted(self, main: asyncio.Task[Any]) -> None:
-        """Ctrl-C: cancels the turn, once more ends the agent; without a turn it ends the chat."""
+        """On Ctrl-C cancel the turn, on a second one end the agent; without a turn end the chat."""
         if self.turn is None or self.session is None:
             main.cancel()
             return
-        cancelling = start(self._cancel())  # kept below
+        cancelling = start(self._cancel())  # stored below
         self._cancels.add(cancelling)
         cancelling.add_done_callback(self._cancels.discard)
 
     async def _cancel(self) -> None:
         assert self.session is not None
-        terminal.tell(terminal.err(), "cancelling; once more to end the agent", "dim")
+        terminal.tell(terminal.err(), "cancelling; press Ctrl-C again to end the agent", "dim")
         try:
             await self.session.cancel()
         except ArcpError:
-            return  # the turn itself says what happened
+            return  # the turn reports the outcome
 
 
 def acp(
@@ -215,9 +217,9 @@ def acp(
     allow: Sequence[str],
     write: bool,
 ) -> Exit:
-    """Talk to an agent: one prompt, or as many as are typed."""
+    """Run a conversation: one prompt, or as many as are typed."""
     terminal.log_to_stderr()
-    withhold()  # the runtime's token is none of the agent's business
+    withhold()  # the agent must not get the runtime's token
     try:
         return asyncio.run(_acp(command, prompt, json_lines, cwd, session, allow, write))
     except AgentRefused as error:

@@ -1,4 +1,4 @@
-"""Makes an agent function of each ``--acp NAME=COMMAND``."""
+"""Makes an agent function for each ``--acp NAME=COMMAND``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["hosted_agents"]
 
 
 def hosted_agents(options: Sequence[str]) -> dict[str, Any]:
-    """An agent function for each ``NAME=COMMAND``; the command line is split as a shell would."""
+    """Make an agent function for each ``NAME=COMMAND``; the command is split like in a shell."""
     if not options:
         return {}
     from arcp_client.acp import host
@@ -28,13 +28,13 @@ def hosted_agents(options: Sequence[str]) -> dict[str, Any]:
         if not name or not command:
             raise CommandError(
                 Exit.USAGE,
-                f"--acp {option!r} is no agent",
-                "it is NAME=COMMAND, such as  claude=claude-agent-acp",
+                f"--acp {option!r} is not an agent",
+                "the form is NAME=COMMAND, such as  claude=claude-agent-acp",
             )
         if shutil.which(command[0]) is None:
             raise CommandError(
                 Exit.USAGE,
-                f"--acp {name}: there is no program {command[0]!r}",
+                f"--acp {name}: the program {command[0]!r} was not found",
                 "is it installed, and on PATH?",
             )
         agents[name] = host(command)

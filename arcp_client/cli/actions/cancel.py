@@ -1,4 +1,4 @@
-"""Asks the runtime to cancel a job."""
+"""Requests the runtime to cancel a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cancel"]
 
 
 def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
-    """Ask for the end of a job that was submitted from here."""
+    """Cancel a job that this user's runs submitted."""
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
@@ -40,9 +40,9 @@ async def _cancel(
         if run is None:
             await client.cancel_job(job_id, reason or "user.cancel")
             return
-        # Said again with its key, it is the same job, and this session may cancel it, too.
+        # Repeating the submit with its key returns the same job, and lets this session cancel it.
         job = await client.submit(**run.submit)
-        await job.cancel(reason or "user.cancel")  # also if it is a new one: see below
+        await job.cancel(reason or "user.cancel")  # also if it is a new job: see below
     except PermissionDenied as refused:
         raise CommandError(
             Exit.AUTHENTICATION,
@@ -51,5 +51,5 @@ async def _cancel(
         ) from refused
     if job.id != job_id:
         raise CommandError(
-            Exit.NOT_FOUND, f"the runtime knows job {job_id} no longer; nothing was cancelled"
+            Exit.NOT_FOUND, f"the runtime no longer knows job {job_id}; nothing was cancelled"
         )

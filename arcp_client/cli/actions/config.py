@@ -13,7 +13,7 @@ __all__ = ["show"]
 
 
 def show(*, profile: str | None, origin: bool, output: Output | None) -> Exit:
-    """Print each setting, and where it comes from."""
+    """Print each setting, optionally with its origin."""
     settled = settle(profile=profile)
     source = settled.token_from
     token = Setting("none", "default") if source is None else Setting("(set)", source.origin)

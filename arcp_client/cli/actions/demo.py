@@ -43,7 +43,7 @@ _NEXT_CUT = (9_000, 13_000)
 
 @dataclass(slots=True)
 class Witness:
-    """The handler's side: what it handled, by job id, and what happened to the link meanwhile."""
+    """The events that the handler has processed, by job id, and the state of the link."""
 
     handled: dict[str, list[str]] = field(default_factory=dict)
     holes: int = 0
@@ -54,15 +54,15 @@ class Witness:
 
     @property
     def total(self) -> int:
-        """Events handled so far."""
+        """Number of events handled so far."""
         return sum(map(len, self.handled.values()))
 
 
 class DemoScreen:
-    """Lines with the time since the start.
+    """Prints lines with the time since the start.
 
     Args:
-        console: where to.
+        console: the output.
     """
 
     def __init__(self, console: Console) -> None:
@@ -70,14 +70,14 @@ class DemoScreen:
         self._began = monotonic()
 
     def event(self, agent: str, event: events.Event) -> None:
-        """An event was handled."""
+        """Print an event that was handled."""
         style = _STYLES.get(agent, "default")
         line = Text().append(f"{self.elapsed:6.2f}s ", style="dim")
         line.append(f"{event.seq or 0:>4}  ", style="dim").append(f"{agent:<9}", style=style)
         self._line(line.append_text(render.event_text(event)))
 
     def note(self, text: str, style: str = "bold yellow") -> None:
-        """Something happened to the link."""
+        """Print a change of the link."""
         line = Text().append(f"{self.elapsed:6.2f}s ", style="dim")
         self._line(line.append(f"──── {text}", style=style))
 
@@ -97,7 +97,9 @@ _STYLES = dict(zip(AGENTS, ("cyan", "magenta", "green"), strict=True))
 
 
 def demo(*, seed: int, fast: bool) -> Exit:
-    """Run it; 0 only if nothing was lost, repeated or out of order and all results are right."""
+    """Run the demo; return 0 only if no event was lost, repeated or disordered and all results are
+    right.
+    """
     terminal.log_to_stderr()
     console = terminal.out()
     try:
@@ -110,7 +112,7 @@ def demo(*, seed: int, fast: bool) -> Exit:
 
 
 def report(console: Console, rows: Sequence[Row], witness: Witness) -> Exit:
-    """Print the table, and what is wrong if anything is."""
+    """Print the table, and the faults if there are any."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("job", no_wrap=True)
     for title in ("sent", "handled", "lost", "repeated", "out of order"):
@@ -169,7 +171,7 @@ async def _play(console: Console, *, seed: int, scale: float) -> tuple[list[Row]
         await stack.enter_async_context(runtime)
         server = await stack.enter_async_context(runtime.serve("127.0.0.1", 0))
         proxy = await stack.enter_async_context(FaultyProxy(server.url))
-        # Counted in bytes, so the cuts hit the stream wherever a frame happens to be.
+        # Measured in bytes, so that the cuts hit the stream at any position of a frame.
         proxy.cut_after(rng.randint(*_FIRST_CUT))
         proxy.cut_after(rng.randint(*_NEXT_CUT))
         screen.note(f"runtime on {server.url}, client behind a proxy on port {proxy.port}", "dim")
@@ -193,7 +195,7 @@ async def _play(console: Console, *, seed: int, scale: float) -> tuple[list[Row]
         jobs = [await client.submit(agent, {"seed": seed}) for agent in AGENTS]
         results = [(await job.result()).value for job in jobs]
         await client.drain()
-    screen.note("the handler is done with everything", "dim")
+    screen.note("the handler has processed all events", "dim")
     rows = [
         Row(
             agent=job.agent,
@@ -216,7 +218,7 @@ def _watch_link(
         nonlocal sent_before
         match state:
             case Reconnecting(1, delay, _):
-                # In mid-stream: some of it was handled, and the agents are not through.
+                # In mid-stream: some events were handled, and the agents have not finished.
                 hit = witness.total > 0 and len(ledger.returned) < len(AGENTS)
                 witness.cuts += hit
                 sent_before = ledger.total
@@ -229,6 +231,6 @@ def _watch_link(
             case Live(True):
                 witness.resumed += 1
                 missed = ledger.total - sent_before
-                screen.note(f"resumed; {missed} events were sent meanwhile", "bold green")
+                screen.note(f"resumed; {missed} events were sent in the meantime", "bold green")
             case Live(False):
                 screen.note("connected", "bold green")

@@ -1,4 +1,4 @@
-"""Defines the three agents of the demo, and a ledger of every event that they emit."""
+"""Defines the three agents of the demo, and a ledger of the events that they emit."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ AGENTS = ("reviewer", "indexer", "writer")
 
 _SENTENCES = (
     "An event is numbered, logged and queued in one step.",
-    "The reader never awaits the code of its user.",
+    "The reader never awaits user code.",
     "A handler starts when the one before it has ended.",
-    "What was received is not yet what was processed.",
-    "A cut connection is made anew, and the session goes on.",
-    "Nothing is lost in silence: a hole is an event of its own.",
+    "A received event is not a processed event.",
+    "A lost connection is opened again, and the session continues.",
+    "Nothing is dropped silently: a hole becomes a Gap event.",
 )
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What the agents emitted, by job id, and what they returned. The client never sees it."""
+    """The emitted events and the results of the agents, by job id. The client has no access."""
 
     sent: dict[str, list[str]] = field(default_factory=dict)
     returned: dict[str, object] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """Events emitted so far, all jobs together."""
+        """Number of events emitted so far, over all jobs."""
         return sum(map(len, self.sent.values()))
 
     def note(self, job: JobContext, mark: str) -> None:
-        """One event was emitted."""
+        """Record an emitted event."""
         self.sent.setdefault(job.id, []).append(mark)
 
     def end(self, job: JobContext, result: object) -> None:
-        """The agent returns, and the runtime emits the job's end."""
+        """Record the agent's result; the runtime then emits the job's end."""
         self.note(job, "end")
         self.returned[job.id] = result
 
 
 def demo_runtime(rng: random.Random, *, pace: float) -> tuple[Runtime, Ledger]:
-    """A runtime with the three agents.
+    """Make a runtime with the three agents.
 
     Args:
-        rng: varies how long their steps take.
-        pace: seconds of an average step.
+        rng: varies the duration of steps.
+        pace: average duration of a step, in seconds.
     """
     runtime = Runtime(name="demo")
     ledger = Ledger()

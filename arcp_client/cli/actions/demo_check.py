@@ -1,6 +1,6 @@
 """Counts lost, repeated and disordered events of the demo.
 
-An event is identified by its content, its *mark*, not by its number or id: the counts do not
+An event is identified by its content, its *mark*, instead of its number or id: so the counts do not
 depend on the bookkeeping that they check.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Count", "Row", "count", "faults", "mark"]
 
 
 def mark(event: events.Event) -> str:
-    """What tells an event of the demo from every other one of its job."""
+    """Return a value that identifies an event of the demo within its job."""
     match event:
         case events.Log(message=text):
             return f"log {text}"
@@ -41,15 +41,15 @@ def mark(event: events.Event) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One job's numbers, counted from two lists of marks.
+    """The counts of one job, computed from two lists of marks.
 
     Attributes:
         sent: events that the agent emitted, and the job's end.
-        handled: calls of the handler that returned.
-        lost: sent, never handled.
-        repeated: handled once more than sent.
-        disordered: handled after one that was sent later.
-        unexpected: handled, never sent.
+        handled: completed calls of the handler.
+        lost: events sent but never handled.
+        repeated: events handled more often than sent.
+        disordered: events handled after one that was sent later.
+        unexpected: events handled but never sent.
     """
 
     sent: int
@@ -61,12 +61,12 @@ class Count:
 
 
 def count(sent: Sequence[str], handled: Sequence[str]) -> Count:
-    """Compare what was sent with what was handled, in the orders in which it happened."""
+    """Compare sent and handled events, each in order of occurrence."""
     place = {each: n for n, each in enumerate(sent)}
     seen = Counter(handled)
     latest = -1
     disordered = 0
-    for each in dict.fromkeys(handled):  # a repeat is counted as such, not as disorder
+    for each in dict.fromkeys(handled):  # a repeat does not also count as disorder
         at = place.get(each)
         if at is None:
             continue
@@ -85,7 +85,7 @@ def count(sent: Sequence[str], handled: Sequence[str]) -> Count:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job of the demo: its numbers, what it gave, and what it should have given."""
+    """One job of the demo: its counts, its result, and the expected result."""
 
     agent: str
     count: Count
@@ -94,7 +94,7 @@ class Row:
 
 
 def faults(rows: Sequence[Row], *, cuts: int, wanted_cuts: int, overlaps: int) -> list[str]:
-    """What is wrong, in words; empty if nothing is."""
+    """Describe the faults; empty if there are none."""
     wrong = []
     for row in rows:
         numbers = row.count
@@ -109,7 +109,7 @@ def faults(rows: Sequence[Row], *, cuts: int, wanted_cuts: int, overlaps: int) -
         if not numbers.sent:
             wrong.append(f"{row.agent}: sent nothing")
         if row.result != row.expected:
-            wrong.append(f"{row.agent}: the result is not what the agent returned")
+            wrong.append(f"{row.agent}: the result differs from the agent's")
     if cuts != wanted_cuts:
         wrong.append(f"{cuts} of {wanted_cuts} cuts hit the stream")
     if overlaps:

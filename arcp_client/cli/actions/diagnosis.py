@@ -1,7 +1,7 @@
-"""Examines how a runtime keeps to the specification, capability by capability.
+"""Examines whether a runtime conforms to the specification, capability by capability.
 
-The probes start, cancel and change nothing. A client connects as usual, and the probes read its
-frames. What the probes cannot try comes from the runtime's file in `_dialects`.
+The probes read the frames of an ordinary client. They start and cancel no jobs and change no state.
+For capabilities without a probe, the runtime's file in `_dialects` states the known deviations.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one capability.
+    """The finding about one capability.
 
     Attributes:
         capability: its name.
-        verdict: ``ok``, ``deviates``, ``broken``, ``not offered``, which is no fault, or
-            ``not examined``.
-        section: of the specification.
-        seen: what the runtime does.
-        remedy: what the client does about it.
+        verdict: ``ok``, ``deviates``, ``broken``, ``not offered`` (not a fault), or ``not
+            examined``.
+        section: the section of the specification.
+        seen: the behaviour of the runtime.
+        remedy: how the client handles it.
     """
 
     capability: str
@@ -65,9 +65,9 @@ class Diagnosis:
     """All findings about one runtime.
 
     Attributes:
-        session: what its welcome said.
-        mark: how its dialect was recognised.
-        findings: the probes' first, then what is known.
+        session: the session, from the welcome.
+        mark: the property by which its dialect was recognised.
+        findings: findings of the probes, then known deviations.
     """
 
     session: SessionInfo
@@ -76,12 +76,12 @@ class Diagnosis:
 
     @property
     def conforms(self) -> bool:
-        """Whether everything that was examined is done as specified, or not offered."""
+        """Whether every examined capability conforms or is not offered."""
         return all(finding.verdict not in ("deviates", "broken") for finding in self.findings)
 
     @property
     def not_examined(self) -> list[str]:
-        """The capabilities that were not examined and of which no deviation is known."""
+        """The capabilities without an examination and without a known deviation."""
         return [f.capability for f in self.findings if f.verdict == "not examined"]
 
 
@@ -96,7 +96,7 @@ async def examine(
         patience: seconds for each answer, and for the first connection.
 
     Raises:
-        ConnectFailed: there was no session within ``patience``.
+        ConnectFailed: no session was opened within ``patience``.
         Unauthenticated: the runtime refused the token.
     """
     tap = _Tap(target)
@@ -131,7 +131,7 @@ async def examine(
 
 
 class _Tap:
-    """A connector that keeps the frames of its links."""
+    """A connector that records the frames of its links."""
 
     def __init__(self, inner: Connector) -> None:
         self._inner = inner
@@ -147,12 +147,12 @@ class _Tap:
         return self._link
 
     async def cut(self) -> None:
-        """End the link, as a network would."""
+        """Break the link, like a network failure."""
         if self._link is not None:
             await self._link.close(timeout=1.0)
 
     def keep(self, way: Literal["in", "out"], data: bytes) -> None:
-        """Keep a frame, if it can be read."""
+        """Record a frame, if it can be decoded."""
         try:
             frame = json.loads(data)
         except ValueError:
@@ -161,11 +161,11 @@ class _Tap:
             self.frames.append((way, frame))
 
     def said(self, *kinds: str, after: int = 0) -> list[dict[str, Any]]:
-        """The runtime's frames of these types, oldest first."""
+        """Return the runtime's frames of these types, oldest first."""
         return [f for way, f in self.frames[after:] if way == "in" and f.get("type") in kinds]
 
     def sent(self, kind: str) -> list[dict[str, Any]]:
-        """The client's frames of one type, oldest first."""
+        """Return the client's frames of one type, oldest first."""
         return [f for way, f in self.frames if way == "out" and f.get("type") == kind]
 
 
@@ -235,7 +235,7 @@ async def _listing(client: Client, tap: _Tap) -> Finding:
 
 
 async def _refusal(client: Client, tap: _Tap) -> Finding:
-    """A submit of an agent that does not exist."""
+    """Probe the refusal of a submit for an unknown agent."""
     start, name, section = len(tap.frames), "refused submit", "§7.5, §12"
     try:
         job = await client.submit(_NOBODY)
@@ -296,7 +296,7 @@ async def _live_again(client: Client) -> AsyncIterator[None]:
 
 
 def _close(tap: _Tap, known: Finding | None) -> Finding:
-    """How the session ended; ``known``: why the client may have sent no message."""
+    """Probe how the session ended; ``known`` explains why the client may have sent no message."""
     name, section = "close", "§6.7"
     if tap.said("session.closed"):
         return Finding(name, "ok", section)
@@ -305,7 +305,7 @@ def _close(tap: _Tap, known: Finding | None) -> Finding:
     if not tap.sent("session.close"):
         seen = "session.close is not understood; session.bye is, and has no reply"
         return Finding(name, "deviates", section, seen, "sends session.bye")
-    return Finding(name, "broken", section, "session.closed never came", "drops the link")
+    return Finding(name, "broken", section, "session.closed was not received", "drops the link")
 
 
 _NOT_EXAMINED: Final = (
@@ -313,11 +313,11 @@ _NOT_EXAMINED: Final = (
     Finding("running jobs", "not examined", "§6.3", "no link was lost while a job ran"),
     Finding("histories", "not examined", "§7.6", "no job was watched"),
 )
-"""What takes a job to examine."""
+"""Capabilities that can only be examined with a job."""
 
 
 def _known(dialect: str) -> dict[str, Finding]:
-    """What is known of runtimes that speak a dialect, by capability."""
+    """Return the known deviations of a dialect, by capability."""
     return {
         known.capability: Finding(
             known.capability,

@@ -28,7 +28,7 @@ _COLOURS = {
 
 
 def doctor(where: Place) -> Exit:
-    """Examine a runtime; success only if all that was examined conforms."""
+    """Examine a runtime; succeed only if every examined capability conforms."""
     if urlsplit(where.url).scheme not in ("ws", "wss"):
         raise CommandError(
             Exit.USAGE,
@@ -81,9 +81,9 @@ def _say(where: Place, found: Diagnosis) -> None:
     ):
         console.print(Text(f"{name:<9} {terminal.harmless(value)}"), soft_wrap=True)
     console.print(_table(found))
-    verdict = "it does not conform; the client copes as shown"
+    verdict = "the runtime does not conform; the client handles it as shown"
     if found.conforms:
-        verdict = "what was examined conforms"
+        verdict = "every examined capability conforms"
     if found.not_examined:
         verdict += f"; not examined: {', '.join(found.not_examined)}"
     console.print(Text(verdict, style="green" if found.conforms else "yellow"))
@@ -94,8 +94,8 @@ def _table(found: Diagnosis) -> Table:
     table.add_column("capability", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("spec", no_wrap=True)
-    table.add_column("what it does")
-    table.add_column("what the client does")
+    table.add_column("the runtime")
+    table.add_column("the client")
     for finding in found.findings:
         fine = finding.verdict == "ok"
         table.add_row(

@@ -31,27 +31,27 @@ _CANCELLING = 10.0
 
 
 class JobEvents(Protocol):
-    """Events that can be left."""
+    """An event iterator that can be closed."""
 
     def __aiter__(self) -> AsyncIterator[events.Event]: ...
 
     async def aclose(self) -> None:
-        """Take no more of them; whoever waits for one gets none."""
+        """Stop the iteration; a waiting call ends without an event."""
 
 
 class Following:
-    """One job, followed to its end.
+    """Follows one job to its end.
 
     Args:
-        client: the client that has it.
-        stream: the events of its session, from before the job was asked for: the past of a
-            restarted client comes at once. Nobody else reads it, and it is read on only when what
-            it gave is written; so what is not delivered at the end comes again another time.
-        interrupts: what makes it stop.
-        report: where to.
-        back: the command that comes back to a job.
-        save: the file that the result goes to.
-        over: told when nothing is left to come back for.
+        client: the client of the job.
+        stream: the events of the session. It must be opened before the submit, because a restarted
+            client gets its history at once. It is advanced only after the previous event was
+            written, so undelivered events are replayed to the next process.
+        interrupts: the signals that stop it.
+        report: shows events and outcome.
+        back: the command that returns to a job.
+        save: the file for the result.
+        over: called when the job is finished and needs no return.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Following:
         self._lost: ArcpError | None = None
 
     async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
-        """JobReport it up to its end; the exit code that its end deserves.
+        """Report a job up to its end; return the exit code for its outcome.
 
         Args:
             job: the job.
-            history: whether its first event is still to come.
-            since: when it was accepted, if that was before now.
+            history: whether its first event is still expected.
+            since: when the job was accepted, if that was earlier.
         """
         tree = JobTree(JobProjection.of(job, history=history), self._described, since=since)
         report = self._report
@@ -116,7 +116,7 @@ class Following:
             if isinstance(event, events.Gap) and loses_events(event) and tree.is_own(event):
                 self._holes.append(event)
             elif isinstance(event, events.Delegate) and event.child_job_id:
-                with contextlib.suppress(asyncio.QueueFull):  # more than can be shown
+                with contextlib.suppress(asyncio.QueueFull):  # too many children to show
                     self._children.put_nowait(event.child_job_id)
             _log.debug("event %s of job %s: %s", event.seq, event.job_id, event.kind)
             self._report.event(event)
@@ -130,24 +130,25 @@ class Following:
         return JobProjection(job_id) if known is None else JobProjection.of(known)
 
     async def _adopt(self) -> None:
-        """Follow the children as well, where they do not come by themselves."""
+        """Subscribe to the children too, if the session does not receive their events."""
         while True:
             child = await self._children.get()
             if self._client.job(child) is None:
-                with contextlib.suppress(ArcpError):  # then only its parent's word is shown
+                # then only the parent's events mention the child
+                with contextlib.suppress(ArcpError):
                     await self._client.watch(child, history=True)
 
     async def _mind(self, job: JobHandle) -> None:
-        """End the stream if the job's end will never come by it."""
+        """End the stream if it will never deliver the job's end."""
         try:
             await _until_over(job)
         except ArcpError as error:
             self._lost = error
-            await asyncio.sleep(0)  # what came before is read first
+            await asyncio.sleep(0)  # earlier events are read first
             await self._stream.aclose()
 
     async def _deliver(self, job: JobHandle) -> None:
-        """Its result, or the error that it failed with."""
+        """Deliver the result, or the error that the job failed with."""
         self._report.flush()
         if self._save is not None:
             await save_result(job, self._save)
@@ -157,11 +158,11 @@ class Following:
         self._over()
 
     async def _interrupted(self, job: JobHandle) -> Exit:
-        """The first Ctrl-C leaves the job alone; a second one within a moment asks to cancel it."""
+        """Detach on the first Ctrl-C; cancel the job on a second one shortly after."""
         console, report, interrupts = terminal.err(), self._report, self._interrupts
         back = f"{self._back} {job.id}"
         if not isinstance(job, Job):
-            report.failed(CommandError(Exit.INTERRUPTED, "watched no longer"), None)
+            report.failed(CommandError(Exit.INTERRUPTED, "no longer watching"), None)
             terminal.tell(console, f"The job is left alone. Come back with:  {back}", "bold")
             return Exit.INTERRUPTED
         terminal.tell(console, f"Detached; the job runs on. Come back with:  {back}", "bold")
@@ -188,7 +189,7 @@ class Following:
 
 
 async def save_result(job: JobHandle, path: Path) -> int:
-    """Write a job's result to a file; its bytes."""
+    """Write a job's result to a file; return its size in bytes."""
     try:
         return await job.save(path)
     except OSError as error:
@@ -204,18 +205,18 @@ def _holed(holes: list[events.Gap]) -> CommandError:
     return CommandError(
         Exit.GAP,
         f"the job succeeded, but events are missing: {what}{more}",
-        "its result is complete; what happened on the way is not",
+        "its result is complete; its events are not",
     )
 
 
 async def _until_over(job: JobHandle) -> None:
     async for event in job.events(events.Completed, events.Failed):
-        if event.terminal:  # a gap is given in any case
+        if event.terminal:  # gaps are reported in any case
             return
 
 
 def read_input(text: str) -> Any:
-    """The JSON that ``--input`` gives, names with ``@``, or leaves to stdin with ``-``."""
+    """Parse the JSON of ``--input``: inline, from a file with ``@``, or from stdin with ``-``."""
     where = "--input"
     try:
         if text == "-":
@@ -236,18 +237,18 @@ def read_input(text: str) -> Any:
 
 
 def _stdin() -> bytes:
-    if sys.stdin is None:  # it was closed when the command began
+    if sys.stdin is None:  # stdin was closed at the start of the command
         raise CommandError(Exit.USAGE, "stdin is closed, and --input - reads it")
     buffer = getattr(sys.stdin, "buffer", None)
     return buffer.read() if buffer is not None else sys.stdin.read().encode()
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def read_lease(grants: list[str]) -> dict[str, list[str]] | None:
-    """What ``--lease`` grants; ``None`` leaves it to the runtime."""
+    """Parse ``--lease``; ``None`` leaves the lease to the runtime."""
     if not grants:
         return None
     lease: dict[str, list[str]] = {}

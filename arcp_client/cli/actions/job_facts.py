@@ -1,7 +1,7 @@
-"""Collects what a runtime knows of one job: when it began, and its progress so far.
+"""Collects the state of one job: when it was accepted, and its progress.
 
-Used by `status` and `watch`. No single message has both: listings tell when a job was accepted
-(§6.6), events tell its progress (§7.6).
+Used by `status` and `watch`. No single message has both: listings have the time of acceptance
+(§6.6), events have the progress (§7.6).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from arcp_client.projection import JobProjection
 __all__ = ["JobFacts", "entry_of", "job_facts"]
 
 _PATIENCE = 3.0
-"""Seconds that each question may take; then it is left open."""
+"""Seconds that each request may take; then its answer is left out."""
 _MOST = 10_000
-"""Entries of a listing that are looked through."""
+"""Entries of a listing that are searched at most."""
 _LOOK = 0.01
 _QUIET = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """How a job stands.
+    """The state of a job.
 
     Attributes:
-        job: the job, watched.
-        seen: what its events came to.
-        entry: the runtime's listing of it; None where it has none.
+        job: the watched job.
+        seen: the state folded from its events.
+        entry: its entry in the runtime's listing; None if there is none.
     """
 
     job: JobHandle
@@ -44,7 +44,7 @@ class JobFacts:
 
 
 async def entry_of(client: Client, job_id: str) -> JobSummary | None:
-    """The job's entry in the runtime's listing; None if there is none, or no answer in time."""
+    """Return the job's entry in the runtime's listing; None if absent or not answered in time."""
     jobs: Any = client.jobs()
     with contextlib.suppress(ArcpError, TimeoutError):
         async with asyncio.timeout(_PATIENCE), aclosing(jobs) as listed:
@@ -59,10 +59,10 @@ async def entry_of(client: Client, job_id: str) -> JobSummary | None:
 
 
 async def job_facts(client: Client, job_id: str) -> JobFacts:
-    """Watch a job with its history, and take in what there is of it.
+    """Watch a job with its history, and read the available history.
 
     Raises:
-        ArcpError: it cannot be watched.
+        ArcpError: the job cannot be watched.
     """
     stream = client.events()
     job = await client.watch(job_id, history=True)
@@ -72,7 +72,7 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
         with contextlib.suppress(ArcpError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 try:
-                    await client.ping()  # answered behind the history
+                    await client.ping()  # answered after the history
                 except FeatureNotNegotiated:
                     await _quiet(seen)
                 while client.stats().queued and not seen.ended:  # noqa: ASYNC110 - no event tells
@@ -81,7 +81,7 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
 
 
 async def _quiet(seen: JobProjection) -> None:
-    """Wait until nothing has come for a moment: this runtime answers no question."""
+    """Wait until no event arrives for a moment, for a runtime that answers no pings."""
     before = -1
     while before != seen.events and not seen.ended:
         before = seen.events

@@ -29,14 +29,16 @@ _COLOURS = {"running": "cyan", "success": "green", "pending": "dim"}
 _OPEN = ("running", "pending")
 _MOST = 100_000
 _FRAME = 4
-"""Lines of a table beside its rows."""
+"""Lines of a table in addition to its rows."""
 
 
 def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, every: float) -> Exit:
-    """List jobs, once or until it is interrupted."""
+    """List jobs, once or until interrupted."""
     if watch and where.output is Output.JSON:
         raise CommandError(
-            Exit.USAGE, "--watch does not end, and a JSON document does", "use --output jsonl"
+            Exit.USAGE,
+            "--watch cannot write a single JSON document",
+            "use --output jsonl",
         )
 
     async def find(client: Client) -> list[JobSummary]:
@@ -56,7 +58,7 @@ def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, eve
                     while True:
                         try:
                             screen.show(await find(client))
-                        except RequestTimeout:  # the link is away; the client sees to it
+                        except RequestTimeout:  # the link is down; the client reconnects
                             continue
                         await asyncio.sleep(every)
             finally:
@@ -67,10 +69,10 @@ def jobs(where: Place, *, status: list[str], agent: str | None, watch: bool, eve
 
 
 async def list_jobs(client: Client, **wanted: Any) -> list[JobSummary]:
-    """All jobs of a listing.
+    """Return all jobs of a listing.
 
     Raises:
-        CommandError: there are more than can be held.
+        CommandError: the listing has too many jobs.
     """
     found: list[JobSummary] = []
     async for job in client.jobs(**wanted):
@@ -97,7 +99,7 @@ def _list(output: Output, found: list[JobSummary]) -> None:
             for job in found:
                 _say(output, job)
         case Output.TEXT if not found:
-            terminal.tell(terminal.err(), "there are no such jobs", "dim")
+            terminal.tell(terminal.err(), "no matching jobs", "dim")
         case Output.TEXT:
             console.print(_table(found))
 
@@ -114,7 +116,7 @@ def _row(job: JobSummary) -> dict[str, Any]:
 
 
 def _say(output: Output, job: JobSummary) -> None:
-    """One job on a line: JSON, or for cut and awk with tabs and without a frame."""
+    """Print one job on a line: JSON, or tab-separated columns for cut and awk."""
     if output is Output.JSONL:
         print(terminal.as_json({"schema": _SCHEMA, **_row(job)}), flush=True)
         return
@@ -124,7 +126,7 @@ def _say(output: Output, job: JobSummary) -> None:
 
 
 def _table(found: Sequence[JobSummary], now: datetime | None = None) -> Table:
-    """A table for people; with ``now`` it tells ages in place of moments."""
+    """Build a table; with ``now`` it shows ages instead of times."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("job", no_wrap=True)
     table.add_column("status", no_wrap=True)
@@ -149,16 +151,16 @@ def _table(found: Sequence[JobSummary], now: datetime | None = None) -> Table:
 
 
 class _Screen(Protocol):
-    """Where lists are shown, one after another."""
+    """Shows lists, one after another."""
 
     def link(self, state: LinkState) -> None:
-        """The connection stands differently."""
+        """Show a change of the connection."""
 
     def show(self, found: list[JobSummary]) -> None:
-        """How the jobs stand now."""
+        """Show the present list."""
 
     def close(self) -> None:
-        """There will be no more of them. Idempotent."""
+        """End the display. Idempotent."""
 
 
 def _screen(output: Output) -> _Screen:
@@ -168,7 +170,7 @@ def _screen(output: Output) -> _Screen:
 
 
 class _Changes:
-    """A line for each job that is new or stands differently."""
+    """Prints a line for each job that is new or changed its status."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -188,7 +190,7 @@ class _Changes:
 
 
 class _Live:
-    """One table in place: what runs first, then the newest, as many as there is room for."""
+    """Updates one table in place: running jobs first, then the newest, as many as fit."""
 
     def __init__(self, console: Console) -> None:
         self._found: list[JobSummary] = []

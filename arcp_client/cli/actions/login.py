@@ -1,4 +1,4 @@
-"""Puts the token of a runtime into the keyring, and removes it."""
+"""Stores the token of a runtime in the keyring, and removes it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["login", "logout"]
 
 
 def login(at: ConnectionOptions) -> Exit:
-    """Ask for a token, try it, and keep it if the runtime accepts it."""
+    """Read a token, try it, and store it if the runtime accepts it."""
     settled = settle(url=at.url, token_file=at.token_file, profile=at.profile)
     if at.token_file is not None or not sys.stdin.isatty():
-        settled.check_host()  # who types it has read where it goes
+        settled.check_host()  # the prompt has shown the user the target
     target = settled.url.value
     token = read_token(at.token_file) if at.token_file is not None else _typed(target)
     where = Place(
@@ -46,16 +46,16 @@ def login(at: ConnectionOptions) -> Exit:
 
 
 def logout(*, url: str | None, profile: str | None) -> Exit:
-    """Forget it."""
+    """Remove the token."""
     target = settle(url=url, profile=profile).url.value
     forgotten = keys.forget(target)
-    said = f"the token for {target} is forgotten" if forgotten else f"there was none for {target}"
+    said = f"removed the token for {target}" if forgotten else f"no token for {target}"
     terminal.tell(terminal.err(), said)
     return Exit.SUCCESS
 
 
 def _typed(url: str) -> SecretStr:
-    """The token from the terminal, without an echo, or else from stdin."""
+    """Read the token from the terminal, without echo, or else from stdin."""
     if sys.stdin.isatty():
         try:
             text = getpass.getpass(f"token for {url}: ", sys.stderr)

@@ -33,11 +33,11 @@ __all__ = ["record"]
 LOOK_EVERY = 1.0
 """Seconds between two looks at which jobs there are."""
 _MOST = 1024
-"""Jobs that one recording follows at most."""
+"""Maximum number of jobs in one recording."""
 
 
 def record(where: Place, jobs: list[str], path: Path, *, everything: bool, force: bool) -> Exit:
-    """Record jobs until they have ended, or with ``everything`` all jobs until it is stopped."""
+    """Record jobs until they have ended, or with ``everything`` all jobs until a signal."""
     if everything == bool(jobs):
         raise CommandError(Exit.USAGE, "name the jobs to record, or give --all", "see --help")
     check(path, force=force)
@@ -52,13 +52,13 @@ def record(where: Place, jobs: list[str], path: Path, *, everything: bool, force
 
 
 class _Session:
-    """Follows jobs of one session, and writes what comes.
+    """Follows jobs of one session, and writes their events.
 
     Args:
-        client: connected.
-        where: its runtime, and the token that is masked.
-        path: the file.
-        force: whether it may replace one.
+        client: the connected client.
+        where: its runtime, and the token to mask.
+        path: the transcript.
+        force: whether it may replace a file.
     """
 
     def __init__(self, client: Client, where: Place, path: Path, *, force: bool) -> None:
@@ -68,7 +68,7 @@ class _Session:
         self._force = force
         self._endless = False
         self._recording: Recording | None = None
-        self._stream = client.events()  # from before the first job is asked for
+        self._stream = client.events()  # opened before the first job is watched
         self._open: dict[str, JobHandle] = {}
         self._known: set[str] = set()
         self._events = 0
@@ -78,7 +78,7 @@ class _Session:
     async def record(
         self, jobs: Iterable[str], interrupts: Interrupts, *, everything: bool
     ) -> Exit:
-        """Until the jobs have ended, or the first signal."""
+        """Record until the jobs have ended, or until the first signal."""
         try:
             return await self._record(jobs, interrupts, everything=everything)
         finally:
@@ -109,7 +109,7 @@ class _Session:
         return self._end(wanted, stopped=stopped, everything=everything)
 
     async def _ending(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something beside the recording, which ends if that fails."""
+        """Run a task beside the recording; the recording ends if the task fails."""
         try:
             await work()
         except (ArcpError, CommandError):
@@ -129,29 +129,30 @@ class _Session:
         await stack.enter_async_context(beside(self._ending(partial(self._mind, view))))
 
     async def _look(self, stack: contextlib.AsyncExitStack) -> None:
-        """Find the jobs that run, and those that begin."""
+        """Find running and new jobs."""
         old: set[str] | None = None
         while True:
-            with contextlib.suppress(RequestTimeout):  # the next time, then
+            with contextlib.suppress(RequestTimeout):  # retried in the next round
                 found = await list_jobs(self._client)
-                if old is None:  # what was over before is not what this session sees
+                if old is None:  # jobs that ended before are not recorded
                     old = {job.job_id for job in found if job.status in ENDED}
                 for job in found:
                     if job.job_id in old | self._known or len(self._open) >= _MOST:
                         continue
-                    with contextlib.suppress(JobNotFound):  # it ended and was forgotten meanwhile
+                    # the job ended and was removed in the meantime
+                    with contextlib.suppress(JobNotFound):
                         view = await self._client.watch(job.job_id, history=True)
                         await self._adopt(view, stack, job.parent_job_id)
             await asyncio.sleep(LOOK_EVERY)
 
     async def _mind(self, view: JobView) -> None:
-        """Notice if a job's end will never come by its events."""
+        """Detect that the events will never deliver a job's end."""
         try:
             async for event in view.events(events.Completed, events.Failed):
                 if event.terminal:
                     return
         except ArcpError as error:
-            await asyncio.sleep(0)  # what came before is read first
+            await asyncio.sleep(0)  # earlier events are read first
             self._over(view.id, error)
             await self._leave_if_done()
 
@@ -160,7 +161,7 @@ class _Session:
         await self._leave_if_done()
         async for event in self._stream:
             if event.job_id is not None and event.job_id not in self._known:
-                continue  # an own job of this session's, which nobody asked for
+                continue  # a job of this session that was not requested, such as a child
             self._events += 1
             self._holes += isinstance(event, events.Gap) and loses_events(event)
             with writing(self._path):
@@ -205,7 +206,7 @@ class _Session:
             raise CommandError(
                 Exit.INTERRUPTED,
                 "stopped recording before the jobs had ended",
-                "they run on; what was recorded can be replayed",
+                "the jobs keep running; the recording so far can be replayed",
             )
         for job_id in wanted:
             if job_id in self._problems:
@@ -213,7 +214,7 @@ class _Session:
         if self._holes:
             raise CommandError(
                 Exit.GAP,
-                "events are missing, and so they are in the recording",
-                "it says where: look for gaps",
+                "events are missing in the recording",
+                "its gaps say where",
             )
         return Exit.SUCCESS

@@ -29,11 +29,11 @@ from arcp_client.transcripts import EventLine, JobLine, OutcomeLine, Reader, rea
 
 __all__ = ["read_speed", "replay", "serve"]
 
-_CUT = "the transcript was cut off: its recorder did not end it"
+_CUT = "the transcript is incomplete: its recorder did not finish it"
 
 
 def read_speed(text: str) -> float | None:
-    """What ``--speed`` says; ``None`` for as fast as can be."""
+    """Parse ``--speed``; ``None`` means as fast as possible."""
     if text == "max":
         return None
     try:
@@ -42,7 +42,7 @@ def read_speed(text: str) -> float | None:
         speed = 0.0
     if not 0 < speed < float("inf"):
         raise CommandError(
-            Exit.USAGE, f"--speed {text} is no speed", "it is a factor such as 2 or 0.5, or max"
+            Exit.USAGE, f"--speed {text} is not a speed", "give a factor such as 2 or 0.5, or max"
         )
     return speed
 
@@ -50,13 +50,13 @@ def read_speed(text: str) -> float | None:
 def replay(
     path: Path, *, job_id: str | None, speed: float | None, start: int, output: Output
 ) -> Exit:
-    """Show a recorded job as ``watch`` would have.
+    """Show a recorded job like ``watch``.
 
     Args:
         path: the transcript.
-        job_id: which of its jobs; the first one by default.
-        speed: how many recorded seconds go into one.
-        start: the number of the job's first event that is shown, from 1.
+        job_id: the job to show; by default the first one.
+        speed: recorded seconds per second.
+        start: the number of the first event to show, from 1.
         output: as for every command.
     """
     scene = _scene(path, job_id)
@@ -70,14 +70,14 @@ def replay(
 
 @dataclass(slots=True)
 class _Scene:
-    """What a transcript has of one job and its children.
+    """The lines of a transcript about one job and its children.
 
     Attributes:
-        root: how the job began.
-        cast: the lines of all jobs, by id.
-        members: the job and those that it delegated to.
-        outcome: how following it ended.
-        complete: whether the transcript has its end.
+        root: the line of the job.
+        cast: the lines of all jobs in the transcript, by id.
+        members: the ids of the job and its children.
+        outcome: the recorded outcome.
+        complete: whether the transcript has its end line.
     """
 
     root: JobLine
@@ -117,8 +117,8 @@ def _scene(path: Path, job_id: str | None) -> _Scene:
     if not cast or (job_id is not None and job_id not in cast):
         raise CommandError(
             Exit.NOT_FOUND,
-            f"{path} holds no job" if not cast else f"{path} does not hold the job {job_id}",
-            "" if not cast else f"it holds {', '.join(list(cast)[:5])}",
+            f"{path} contains no job" if not cast else f"{path} does not contain the job {job_id}",
+            "" if not cast else f"it contains {', '.join(list(cast)[:5])}",
         )
     root = cast[job_id] if job_id is not None else next(iter(cast.values()))
     members, strangers = {root.job_id}, set[str]()
@@ -134,7 +134,7 @@ def _scene(path: Path, job_id: str | None) -> _Scene:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         terminal.tell(
             terminal.err(),
-            f"there are other jobs in it: {', '.join(others[:3])}{more}; see --job",
+            f"it contains other jobs: {', '.join(others[:3])}{more}; see --job",
             "dim",
         )
     return _Scene(root, cast, members, outcomes.get(root.job_id), complete)
@@ -155,14 +155,14 @@ def _projection(line: JobLine) -> JobProjection:
 
 
 class _Replay:
-    """One job of a transcript, event by event, up to its end.
+    """Replays one job of a transcript, event by event, up to its end.
 
     Args:
         path: the transcript.
-        scene: what is in it.
-        report: where to.
-        speed: how many recorded seconds go into one; ``None`` waits for nothing.
-        start: the number of the first event that is shown.
+        scene: the lines of the job.
+        report: shows events and outcome.
+        speed: recorded seconds per second; ``None`` does not wait.
+        start: the number of the first event to show.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class _Replay:
         self._end: events.Completed | events.Failed | None = None
 
     async def play(self, interrupts: Interrupts) -> Exit:
-        """Show it; the exit code that its end deserves."""
+        """Replay the job; return the exit code for its outcome."""
         report, scene = self._report, self._scene
         report.began(JobTree(_projection(scene.root), self._described))
         try:
@@ -200,7 +200,7 @@ class _Replay:
             raise
         finally:
             report.close()
-        report.failed(CommandError(Exit.INTERRUPTED, "replayed no further"), None)
+        report.failed(CommandError(Exit.INTERRUPTED, "stopped replaying"), None)
         return Exit.INTERRUPTED
 
     def _described(self, job_id: str) -> JobProjection:
@@ -208,7 +208,7 @@ class _Replay:
         return JobProjection(job_id) if line is None else _projection(line)
 
     async def _events(self) -> AsyncIterator[events.Event]:
-        """The events to be shown, each at its moment."""
+        """Yield the events to show, each at its time."""
         loop = asyncio.get_running_loop()
         began, base = loop.time(), None
         number = 0
@@ -225,14 +225,14 @@ class _Replay:
                 if self._speed is not None:
                     await asyncio.sleep(began + (line.at - base) / self._speed - loop.time())
                 elif number % 64 == 0:
-                    await asyncio.sleep(0)  # a signal is heard, a view drawn
+                    await asyncio.sleep(0)  # lets signals be handled and the view be drawn
                 yield self._of_a_job(line)
                 self._note(line.event, own=own)
                 if own and line.event.terminal:
                     return
 
     def _of_a_job(self, line: EventLine) -> events.Event:
-        """The event with its job's id, which the line may have in its place."""
+        """Return the event with its job's id, which some lines hold outside the event."""
         event = line.event
         if event.job_id is not None or line.job_id is None:
             return event
@@ -254,11 +254,11 @@ class _Replay:
             self._end = event
 
     def _deliver(self) -> None:
-        """The result, or what stands in its way.
+        """Report the result, or the reason why there is none.
 
         Raises:
             ArcpError: the recorded outcome.
-            CommandError: it is not known, or not all of it.
+            CommandError: the result is unknown or incomplete.
         """
         scene, end = self._scene, self._end
         error = scene.outcome.to_error() if scene.outcome is not None else None
@@ -273,19 +273,17 @@ class _Replay:
             raise CommandError(
                 Exit.GAP,
                 "the recording ends before the job does",
-                "it was interrupted" if scene.complete else _CUT,
+                "the recording was interrupted" if scene.complete else _CUT,
             )
         self._report.succeeded(self._result(end), None)
         if self._holes:
             raise CommandError(
                 Exit.GAP,
                 f"the job succeeded, but {count(len(self._holes), 'gap')} recorded with it",
-                "what happened on the way is not complete",
+                "its events are not complete",
             )
         if not scene.complete:
-            raise CommandError(
-                Exit.GAP, f"the job succeeded, but {_CUT}", "what came later is lost"
-            )
+            raise CommandError(Exit.GAP, f"the job succeeded, but {_CUT}", "later events are lost")
 
     def _result(self, end: events.Completed) -> Result:
         value: Any = end.value
@@ -302,7 +300,7 @@ class _Replay:
         if not chunks:
             raise ResultUnavailable("no chunk of the result was recorded", job_id=job_id)
         holes = (n for n in range(max(chunks) + 1) if n not in chunks)
-        missing = tuple(islice(holes, 1000))  # a number may be anything that a file can hold
+        missing = tuple(islice(holes, 1000))  # the file may hold any number
         if missing or all(chunk.more for chunk in chunks.values()):
             raise ResultIncomplete(
                 "chunks of the result were not recorded", missing=missing, job_id=job_id
@@ -317,7 +315,7 @@ class _Replay:
 
 
 def _whole(text: str) -> str:
-    """With U+FFFD for half a character, as `JobHandle.result` has it."""
+    """Replace lone surrogates by U+FFFD, like `JobHandle.result`."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -328,7 +326,7 @@ def _bytes(piece: events.ResultChunk) -> bytes:
 
 
 def serve(path: Path, *, port: int, speed: float | None, allowed_hosts: Sequence[str] = ()) -> Exit:
-    """Play a transcript as a runtime, until it is stopped."""
+    """Serve a transcript as a runtime, until stopped."""
     check_host_names(allowed_hosts)
     token = served_token(None)
     console = terminal.err()
@@ -346,7 +344,7 @@ def serve(path: Path, *, port: int, speed: float | None, allowed_hosts: Sequence
                     terminal.tell(console, f"replaying {path} on {server.url}", "green")
                     async with interrupts.stop():
                         await runtime.played()
-                        terminal.tell(console, "everything was played; Ctrl-C ends it", "dim")
+                        terminal.tell(console, "all jobs replayed; press Ctrl-C to stop", "dim")
                         await asyncio.get_running_loop().create_future()
             except OSError as error:
                 if isinstance(error, ArcpError):
@@ -354,10 +352,10 @@ def serve(path: Path, *, port: int, speed: float | None, allowed_hosts: Sequence
                 raise CommandError(
                     Exit.CONNECTION,
                     f"cannot listen on port {port}: {error.strerror or error}",
-                    "--port 0 takes a free one",
+                    "--port 0 selects a free port",
                 ) from None
         if not runtime.complete:
-            raise CommandError(Exit.GAP, _CUT, "what it holds was played")
+            raise CommandError(Exit.GAP, _CUT, "the lines before it were replayed")
         return Exit.SUCCESS
 
     return execute(body)

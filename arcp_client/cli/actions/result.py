@@ -21,7 +21,7 @@ __all__ = ["result"]
 
 
 def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
-    """Wait for the end of a job, and give its result."""
+    """Wait for the end of a job, and write its result."""
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
@@ -35,7 +35,9 @@ def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
                 saved_runs.forget(job_id)
                 return Exit.SUCCESS
             raise CommandError(
-                Exit.INTERRUPTED, "interrupted; the job is left alone", "ask again at any time"
+                Exit.INTERRUPTED,
+                "interrupted; the job is not affected",
+                "run it again at any time",
             )
 
     return execute(body)

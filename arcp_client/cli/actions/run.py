@@ -37,13 +37,13 @@ def run(
     profile: str | None,
     record: Path | None = None,
 ) -> Exit:
-    """Submit and follow."""
+    """Submit a job and follow it."""
     if record is not None:
         if detach:
-            raise CommandError(Exit.USAGE, "--detach leaves nothing to --record", "see `record`")
+            raise CommandError(Exit.USAGE, "--detach excludes --record", "see `record`")
         if str(record) == "-":
             raise CommandError(
-                Exit.USAGE, "stdout has the result of a run", "name a file to --record it to"
+                Exit.USAGE, "stdout is used for the result of a run", "give --record a file"
             )
         check(record, force=False)
     submit: dict[str, Any] = {
@@ -59,7 +59,9 @@ def run(
             kept = saved_runs.begin(url=where.url, submit=submit, profile=profile, save=save)
         except OSError as error:
             terminal.tell(
-                terminal.err(), f"--resume will not find this run, nothing is kept: {error}", "dim"
+                terminal.err(),
+                f"--resume will not find this run: it cannot be saved: {error}",
+                "dim",
             )
     return execute(_Running(where, submit, kept, save=save, detach=detach, record=record).go)
 
@@ -67,12 +69,12 @@ def run(
 def resume(
     place: Callable[[str, str | None], Place], job_id: str | None, *, save: Path | None
 ) -> Exit:
-    """Go on with a run where another process left it.
+    """Continue a run where another process left it.
 
     Args:
-        place: where it works, by the URL and the profile that it was submitted with.
-        job_id: its job; ``None`` takes the newest one that is not finished.
-        save: the file that its result goes to, if not where it was to go.
+        place: makes the `Place` from the URL and the profile of the submit.
+        job_id: the job of the run; ``None`` selects the newest unfinished run.
+        save: the file for the result; by default that of the submit.
     """
     kept = _chosen(job_id)
     if save is None and kept.save is not None:
@@ -82,16 +84,16 @@ def resume(
 
 
 class _Running:
-    """One ``run``: from the submit, or from where it was left, to the job's end.
+    """One ``run``: from the submit, or from the saved state, to the job's end.
 
     Args:
         where: the runtime.
         submit: the arguments of ``Client.submit``.
-        kept: where its state is, if anywhere.
-        save: the file that the result goes to.
-        detach: only submit it.
-        again: another process began it.
-        record: the file that it is recorded to.
+        kept: the saved run, if it is saved.
+        save: the file for the result.
+        detach: whether to exit after the submit.
+        again: whether another process began the run.
+        record: the transcript to write.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class _Running:
         self._report = reporter(where.output)
 
     async def go(self, interrupts: Interrupts) -> Exit:
-        """Do it; what is left to come back for is kept."""
+        """Run it; keep the saved run if the job is unfinished."""
         kept = self._kept
         try:
             async with connected(
@@ -132,8 +134,8 @@ class _Running:
                 kept.over()
 
     async def _follow(self, client: Client, interrupts: Interrupts) -> Exit:
-        # At once, before anything counts as seen; and for as long as there is the client: what is
-        # not read of it comes again another time.
+        # Opened first, before any event counts as processed, and kept as long as the client: unread
+        # events are replayed to the next process.
         self._stream = stream = client.events()
         job = next(iter(client.open_jobs()), None)
         if self._detach and not client.session.jobs_run_on:
@@ -176,7 +178,7 @@ class _Running:
     def _over(self) -> None:
         self._open = False
         if self._kept is not None:
-            self._kept.finished()  # to say goodbye may take a while, and be cut short
+            self._kept.finished()  # closing may take a while, and may be interrupted
 
     async def _submitted(self, client: Client, interrupts: Interrupts) -> Job:
         self._open = True
@@ -192,19 +194,19 @@ class _Running:
         back = "arcp-client jobs" if self._kept is None else "arcp-client run --resume"
         raise CommandError(
             Exit.INTERRUPTED,
-            "interrupted before the runtime had accepted the job; it may run all the same",
+            "interrupted before the runtime accepted the job; it may still run",
             f"`{back}` shows whether it does",
         )
 
 
 def _chosen(job_id: str | None) -> saved_runs.SavedRun:
-    """The run to go on with, held by this process."""
+    """Return the run to continue, locked by this process."""
     known = saved_runs.unfinished()
     wanted = [run for run in known if job_id in (None, run.job_id)]
     if not wanted:
         raise CommandError(
             Exit.NOT_FOUND,
-            "no run is unfinished here" if job_id is None else f"no run of job {job_id} is here",
+            "no unfinished run" if job_id is None else f"no saved run of job {job_id}",
             "`arcp-client watch JOB` follows any job that you may see",
         )
     run = next((run for run in wanted if run.hold()), None)
@@ -212,16 +214,14 @@ def _chosen(job_id: str | None) -> saved_runs.SavedRun:
         raise CommandError(
             Exit.USAGE,
             f"another process follows {_named(wanted[0])}",
-            "`arcp-client watch JOB` follows it beside that one",
+            "`arcp-client watch JOB` follows it concurrently",
         )
     console = terminal.err()
-    terminal.tell(console, f"going on with {_named(run)}", "dim")
+    terminal.tell(console, f"continuing {_named(run)}", "dim")
     others = [_named(each) for each in known if each is not run]
     if job_id is None and others:
         more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
-        terminal.tell(
-            console, f"it is the newest; there are also {'; '.join(others[:3])}{more}", "dim"
-        )
+        terminal.tell(console, f"it is the newest; others are {'; '.join(others[:3])}{more}", "dim")
     return run
 
 

@@ -14,30 +14,30 @@ __all__ = ["NAMES", "sample_runtime"]
 
 NAMES = ("echo", "count", "report")
 
-_SECTIONS = ("What was asked", "What was looked at", "What was found", "What to do next")
+_SECTIONS = ("Question", "Sources", "Findings", "Next steps")
 
 
 def _option(input: Any, name: str, default: float, most: float) -> float:
-    """A number of the input, within bounds."""
+    """Return a number of the input, within bounds."""
     value = input.get(name, default) if isinstance(input, dict) else default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise JobFailed(f"{name} is a number from 0 to {most:g}", code="INVALID_REQUEST")
+        raise JobFailed(f"{name} must be a number from 0 to {most:g}", code="INVALID_REQUEST")
     return value
 
 
 def sample_runtime(auth: dict[str, str] | None, event_log: EventLog | None) -> Runtime:
-    """A runtime with the sample agents."""
+    """Make a runtime with the sample agents."""
     runtime = Runtime(name="samples", auth=auth, event_log=event_log)
 
     @runtime.agent("echo", version="1.0.0")
     async def echo(input: Any, job: JobContext) -> Any:
-        """Gives its input back."""
+        """Returns its input."""
         await job.log("echoing")
         return input
 
     @runtime.agent("count", version="1.0.0")
     async def count(input: Any, job: JobContext) -> dict[str, int]:
-        """Counts to ``to`` (10), with ``delay`` (0.2) seconds between."""
+        """Counts to ``to`` (10), with ``delay`` (0.2) seconds between steps."""
         to = int(_option(input, "to", 10, 1_000_000))
         delay = _option(input, "delay", 0.2, 3600)
         for n in range(1, to + 1):
@@ -47,7 +47,7 @@ def sample_runtime(auth: dict[str, str] | None, event_log: EventLog | None) -> R
 
     @runtime.agent("report", version="1.0.0")
     async def report(input: Any, job: JobContext) -> AsyncIterator[str]:
-        """Calls a tool a section, and streams a text."""
+        """Calls a tool for each section, and streams a text."""
         delay = _option(input, "delay", 0.2, 3600)
         return _sections(job, delay)
 

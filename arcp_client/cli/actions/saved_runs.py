@@ -1,10 +1,10 @@
 """Saves runs to files, so that a later process can continue or cancel them.
 
 Every run has its own directory in the user's state directory, with the arguments of the submit and
-the checkpoint of the session. Runs therefore never wait for one another, and a run can be continued
-after ``kill -9``, after a reboot, or from another terminal. The submit is saved because a runtime
-lets only the submitter cancel a job (§7.4): another process becomes the submitter by repeating the
-submit with the same idempotency key (§7.2), which starts no second job.
+the checkpoint of the session. So runs never wait for one another, and a run can be continued after
+``kill -9``, after a reboot, or from another terminal. The submit is saved because only the
+submitting session can cancel a job (§7.4): another process becomes the submitter by repeating the
+submit with the same idempotency key (§7.2), which does not start a second job.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_RUNS = 256
 """Runs that are kept at most; the oldest go first."""
 _EVERY = 16
 _INTERVAL = 0.1
-"""A crash shows at most so many events again, or those of so many seconds, if that is fewer."""
+"""After a crash, at most this many events, or the events of this many seconds, are shown again."""
 
 
 class _Submit(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,15 +63,15 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class SavedRun:
-    """One job that was submitted from here, and where it is kept.
+    """One submitted job, and its saved state.
 
     Attributes:
-        directory: its own.
+        directory: the directory of the run.
         url: the runtime.
-        profile: the settings it was submitted with.
-        submit: what was submitted, as arguments of ``Client.submit``.
-        save: the file that the result goes to.
-        job_id: the runtime's id, once the job was accepted.
+        profile: the profile of the submit.
+        submit: the arguments of ``Client.submit``.
+        save: the file for the result.
+        job_id: the job's id, once it was accepted.
         began: when it was submitted, in seconds since 1970.
     """
 
@@ -86,11 +86,11 @@ class SavedRun:
 
     @property
     def agent(self) -> str:
-        """The agent that was asked for."""
+        """The agent of the submit."""
         return str(self.submit.get("agent", ""))
 
     def hold(self) -> bool:
-        """Take it for this process; False if another one follows the job, or it is gone."""
+        """Lock the run; return False if another process follows the job, or the run was removed."""
         if self._lock is not None:
             return True
         try:
@@ -103,50 +103,50 @@ class SavedRun:
             os.close(lock)
             return False
         self._lock = lock
-        if not (self.directory / _RECORD).exists():  # its holder removed it in between
+        if not (self.directory / _RECORD).exists():  # the holder removed the run in between
             self.release()
             return False
         return True
 
     def release(self) -> None:
-        """Let go of it. The system does it for a process that ends."""
+        """Unlock the run. The system unlocks it when the process ends."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def accepted(self, job_id: str) -> None:
-        """The runtime has accepted the job."""
+        """Record that the runtime accepted the job."""
         self.job_id = job_id
         self.keep()
 
     def finished(self) -> None:
-        """Its outcome was delivered: nobody goes on with it, however this process ends.
+        """Record that the outcome was delivered, so that no process continues the run.
 
-        What else is kept stays until `over`: the session may still be written to it.
+        The checkpoint stays until `over`, because the client may still write it.
         """
         with contextlib.suppress(OSError):
             (self.directory / _RECORD).unlink(missing_ok=True)
 
     def over(self) -> None:
-        """Nothing is left to be done for it: remove it, unless another process follows it."""
+        """Remove the finished run, unless another process follows it."""
         if self.hold():
             shutil.rmtree(self.directory, ignore_errors=True)
             self.release()
 
     def store(self, flush: Callable[[], None]) -> SqliteStore:
-        """Where its session is kept.
+        """Return the store of the run's session.
 
         Args:
-            flush: shows what was handed over to be shown.
+            flush: writes pending output before a checkpoint.
         """
         return _ShownFirst(self.directory / "session.db", flush)
 
     def keep(self) -> None:
-        """Write down what is known, in place of what was there; what cannot be written is not."""
+        """Save the present state; a failed write is ignored."""
         fields = {each.name for each in dataclasses.fields(self)} - {"directory", "_lock"}
         record = {"schema": _SCHEMA, **{name: getattr(self, name) for name in sorted(fields)}}
         part = self.directory / f"{_RECORD}.part"
-        with contextlib.suppress(OSError):  # a full disk is no reason to leave the job
+        with contextlib.suppress(OSError):  # a full disk must not end the run
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump(record, file)
@@ -156,11 +156,11 @@ class SavedRun:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """The run that a directory holds, if it does."""
+        """Read the run of a directory; None if there is none."""
         try:
             data = (directory / _RECORD).read_bytes()
             record = msgspec.json.decode(data, type=_Record)
-        except (OSError, ValueError, RecursionError):  # damaged, or a later version's
+        except (OSError, ValueError, RecursionError):  # damaged, or of a later version
             return None
         fields = msgspec.structs.asdict(record)
         del fields["schema"]
@@ -168,7 +168,7 @@ class SavedRun:
 
 
 class _ShownFirst(SqliteStore):
-    """Shows what was handed over before it keeps that it was: so a killed process loses no line."""
+    """Writes pending output before each checkpoint, so that a killed process loses no line."""
 
     def __init__(self, path: Path, flush: Callable[[], None]) -> None:
         super().__init__(path, every=_EVERY, interval=_INTERVAL)
@@ -182,15 +182,15 @@ class _ShownFirst(SqliteStore):
 def begin(
     *, url: str, submit: dict[str, Any], profile: str | None = None, save: Path | None = None
 ) -> SavedRun:
-    """Keep what is about to be submitted, readable by the user alone, and hold it.
+    """Save a submit before it is sent, readable by the user only, and lock the run.
 
     Raises:
-        OSError: nothing can be kept there.
+        OSError: the run cannot be saved.
     """
     home = _home()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep()
-    # Not by the job's id: there is none yet, and it is the runtime's word.
+    # Not named by the job's id: it does not exist yet, and the runtime could choose any text.
     directory = home / secrets.token_hex(8)
     directory.mkdir(mode=0o700)
     run = SavedRun(
@@ -205,12 +205,12 @@ def begin(
     run.keep()
     if SavedRun.read(directory) is None or not run.hold():
         shutil.rmtree(directory, ignore_errors=True)
-        raise OSError(f"{directory} does not keep what is written there")
+        raise OSError(f"files written to {directory} do not persist")
     return run
 
 
 def unfinished() -> list[SavedRun]:
-    """The runs that are kept, the newest first; other processes may follow some of them."""
+    """Return the unfinished runs, newest first; other processes may follow some of them."""
     try:
         directories = list(_home().iterdir())
     except OSError:
@@ -220,12 +220,12 @@ def unfinished() -> list[SavedRun]:
 
 
 def find(job_id: str) -> SavedRun | None:
-    """The run of a job, if it was submitted from here."""
+    """Return the saved run of a job, if there is one."""
     return next((run for run in unfinished() if run.job_id == job_id), None)
 
 
 def forget(job_id: str) -> None:
-    """A job has ended, and whoever asked knows how."""
+    """Remove the run of an ended job whose outcome was delivered."""
     run = find(job_id)
     if run is not None:
         run.over()
@@ -239,11 +239,12 @@ def _home() -> Path:
 
 
 def _sweep() -> None:
-    """Remove what nobody came back for."""
+    """Remove expired runs."""
     for n, run in enumerate(unfinished()):
         if n >= MOST_RUNS or time() - run.began > _KEPT:
             run.over()
-    for directory in _home().iterdir():  # left by who was killed before there was a record
+    # left by a process that was killed before it wrote the record
+    for directory in _home().iterdir():
         with contextlib.suppress(OSError):
             if time() - directory.stat().st_mtime > _KEPT and SavedRun.read(directory) is None:
                 shutil.rmtree(directory)

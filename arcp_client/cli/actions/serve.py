@@ -24,7 +24,7 @@ from arcp_client.cli.view import terminal
 
 __all__ = ["serve"]
 
-_FORM = "it is MODULE:ATTR, such as  my_agents:runtime"
+_FORM = "the form is MODULE:ATTR, such as my_agents:runtime"
 
 
 def serve(
@@ -41,15 +41,15 @@ def serve(
     acp: Sequence[str] = (),
     allowed_hosts: Sequence[str] = (),
 ) -> Exit:
-    """Serve until a signal, or with ``stdio`` until the parent closes the pipe."""
+    """Serve until a signal, or with ``stdio`` until the parent process closes the pipe."""
     terminal.log_to_stderr(traces=True)
     check_host_names(allowed_hosts)
     if stdio and allowed_hosts:
         raise CommandError(Exit.USAGE, "--stdio is a pipe of this machine: it has no --allow-host")
     tls = _tls(tls_cert, tls_key, stdio=stdio)
-    token = served_token(token_file)  # agents start programs: it is none for them
+    token = served_token(token_file)  # agents start programs, which must not inherit the token
     auth = {token.get_secret_value(): "owner"} if token is not None else None
-    # Before anything of the user's is imported: a refusal should come at once.
+    # Before user modules are imported, so that errors are reported at once.
     if not stdio and auth is None and agents is None:
         _refuse_open(host)
     event_log = None if db is None else SqliteEventLog(db)
@@ -69,8 +69,8 @@ def serve(
         if auth is not None:
             terminal.tell(
                 terminal.err(),
-                f"warning: {agents} is a Runtime without auth, so the token is not asked for;"
-                " make it a function with a parameter auth, and it is given one",
+                f"warning: {agents} is a Runtime without auth, so the token is not required;"
+                " name a function with a parameter auth to use it",
                 "yellow",
             )
     loaded = [agents] if agents is not None else [] if hosted else list(NAMES)
@@ -90,7 +90,7 @@ def _refuse_open(host: str) -> None:
     if not is_loopback(host):
         raise CommandError(
             Exit.USAGE,
-            f"without a token anybody who reaches {host} could run the agents",
+            f"without a token, every client that reaches {host} could run the agents",
             "set ARCP_TOKEN or --token-file, or listen on 127.0.0.1",
         )
 
@@ -105,7 +105,7 @@ def _tls(certificate: Path | None, key: Path | None, *, stdio: bool) -> ssl.SSLC
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # An encrypted key would ask on the terminal, of which a service has none.
+        # An encrypted key would prompt on the terminal, which a service does not have.
         context.load_cert_chain(certificate, key, password=lambda: b"")
     except (OSError, ValueError) as error:  # SSLError is an OSError
         why = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
@@ -118,7 +118,7 @@ def _tls(certificate: Path | None, key: Path | None, *, stdio: bool) -> ssl.SSLC
 
 
 def _load(path: str, given: dict[str, Any]) -> Runtime:
-    """The runtime that ``module:attr`` names, or that its function makes."""
+    """Return the runtime that ``module:attr`` names or makes."""
     name, _, attribute = path.partition(":")
     if not name or not attribute:
         raise CommandError(Exit.USAGE, f"--agents {path!r} names no attribute", _FORM)
@@ -136,12 +136,14 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
         taken = {}
     if not isinstance(found, Runtime):
         raise CommandError(
-            Exit.USAGE, f"{path} is {type(found).__name__}, not a Runtime or what makes one", _FORM
+            Exit.USAGE,
+            f"{path} is {type(found).__name__}, not a Runtime or a function",
+            _FORM,
         )
     if given["event_log"] is not None and "event_log" not in taken:
         raise CommandError(
             Exit.USAGE,
-            f"{path} does not take the database of --db",
+            f"{path} does not accept the database of --db",
             "make it a function with a parameter event_log, for Runtime(event_log=event_log)",
         )
     return found
@@ -153,7 +155,7 @@ def _imported(path: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
-            happened = f"there is no module {missing!r}, neither here nor installed"
+            happened = f"the module {missing!r} is neither installed nor in this directory"
             raise CommandError(Exit.USAGE, happened, _FORM) from None
         raise _broken(path, error) from error
     except Exception as error:
@@ -166,7 +168,7 @@ def _attribute(path: str, found: Any, attribute: str) -> Any:
             found = getattr(found, part)
     except AttributeError:
         raise CommandError(
-            Exit.USAGE, f"--agents {path}: there is no {attribute!r}", _FORM
+            Exit.USAGE, f"--agents {path}: the module has no {attribute!r}", _FORM
         ) from None
     return found
 
@@ -179,7 +181,7 @@ def _takes(function: Any, name: str) -> bool:
 
 
 def _broken(path: str, error: Exception) -> CommandError:
-    """The user's module is at fault: say where, for it is theirs to mend."""
+    """Make the error for an exception in the user's module, with its location."""
     place = ""
     trace = error.__traceback__
     while trace is not None:
@@ -191,9 +193,9 @@ def _broken(path: str, error: Exception) -> CommandError:
 
 
 async def _open(runtime: Runtime) -> None:
-    """Open its database before anybody can connect, so that what is wrong is said at once."""
+    """Open the database before clients can connect, so that errors are reported at once."""
     try:
-        await runtime.__aenter__()  # it is closed with some grace, not by leaving a block
+        await runtime.__aenter__()  # closed with a grace period instead of by leaving a block
     except (OSError, ValueError) as error:
         raise CommandError(Exit.USAGE, f"the database cannot be used: {error}") from None
 
@@ -223,7 +225,7 @@ async def _serve(
                 raise CommandError(
                     Exit.CONNECTION,
                     f"cannot listen on {host} port {port}: {error.strerror or error}",
-                    "--port 0 takes a free one",
+                    "--port 0 selects a free port",
                 ) from None
             terminal.tell(console, f"serving {what} on {server.url}", "green")
         scope = shutdown.until_asked()
@@ -236,7 +238,7 @@ async def _serve(
         except TimeoutError:
             if not scope.expired():
                 raise
-            terminal.tell(console, "stopping; once more to stop at once", "dim")
+            terminal.tell(console, "stopping; press Ctrl-C again to stop at once", "dim")
         scope = shutdown.bounded()
         try:
             async with scope:
@@ -244,5 +246,5 @@ async def _serve(
         except TimeoutError:
             if not scope.expired():
                 raise
-            terminal.tell(console, "stopped before everything had ended", "yellow")
+            terminal.tell(console, "stopped before all jobs had ended", "yellow")
     return Exit.SUCCESS

@@ -1,4 +1,4 @@
-"""Ends ``serve`` after a signal: in order if the agents allow it, otherwise by force."""
+"""Ends ``serve`` after a signal: gracefully if the agents allow it, otherwise by force."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LAST_WORDS = b"error: stopped by force: an agent did not end when it was interr
 class Shutdown:
     """Ends ``serve``: the first signal ends `until_asked`, the next one ends `bounded`.
 
-    An agent may swallow its cancellation or block the event loop. So the process ends itself from
-    a thread where that takes longer than promised.
+    An agent may swallow its cancellation or block the event loop. So a thread ends the process if
+    the shutdown takes too long.
 
     Args:
-        grace: seconds that running jobs get.
+        grace: seconds for running jobs.
     """
 
     def __init__(self, grace: float) -> None:
@@ -38,8 +38,8 @@ class Shutdown:
 
     @contextmanager
     def listen(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM over for the rest of the process."""
-        # Not by the loop: a handler of its own does not run while an agent blocks it.
+        """Handle SIGINT and SIGTERM for the rest of the process."""
+        # Not by the loop: its handlers do not run while an agent blocks it.
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, self._came)
         yield
@@ -54,19 +54,21 @@ class Shutdown:
             self._scope.reschedule(self._loop.time())
 
     def until_asked(self) -> asyncio.Timeout:
-        """A block that a signal ends with TimeoutError."""
+        """Return a block that a signal ends with TimeoutError."""
         self._scope = asyncio.timeout(0 if self._asked else None)
         return self._scope
 
     def bounded(self) -> asyncio.Timeout:
-        """A block that another signal, or the end of the grace, ends with TimeoutError."""
+        """Return a block that another signal, or the end of the grace period, ends with
+        TimeoutError.
+        """
         if self._asked < 2:
             self.watch(self._grace + 2 * _SLACK)
         self._scope = asyncio.timeout(self._grace + _SLACK if self._asked < 2 else 0)
         return self._scope
 
     def watch(self, seconds: float) -> None:
-        """End the process in so many seconds if it has not ended by then."""
+        """End the process after ``seconds``, if it has not ended by then."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         self._watchdog = threading.Timer(seconds, _end_by_force)

@@ -20,7 +20,7 @@ __all__ = ["status"]
 
 
 def status(where: Place, job_id: str) -> Exit:
-    """Say how one job stands."""
+    """Print the status of one job."""
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
@@ -78,7 +78,7 @@ _NAMES = {
 def _told(
     found: JobFacts, created: datetime | None, ended: datetime | None, ran: float | None
 ) -> dict[str, str | None]:
-    """Times and progress as people read them, in place of what programs read."""
+    """Return times and progress in readable form."""
     seen = found.seen
     times = {"created_at": created, "last_event_at": seen.last_at, "ended_at": ended}
     return {

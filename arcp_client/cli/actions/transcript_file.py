@@ -19,21 +19,21 @@ __all__ = ["RecordingReport", "begin", "check", "writing"]
 
 
 def check(path: Path, *, force: bool) -> None:
-    """Refuse at once what would be refused later.
+    """Check in advance whether the transcript can be written.
 
     Raises:
-        CommandError: the file is there, or its directory is not.
+        CommandError: the file exists, or its directory does not.
     """
     if str(path) == "-":
         return
     if path.exists() and not path.is_file():
-        raise CommandError(Exit.USAGE, f"{path} is no file to be replaced", "- writes to stdout")
+        raise CommandError(Exit.USAGE, f"{path} is not a regular file", "- writes to stdout")
     if not force and path.exists():
         raise CommandError(
-            Exit.USAGE, f"{path} is there already", "--force replaces it, or name another file"
+            Exit.USAGE, f"{path} already exists", "--force replaces it, or name another file"
         )
     if not path.parent.is_dir():
-        raise CommandError(Exit.USAGE, f"{path} cannot be written: there is no {path.parent}")
+        raise CommandError(Exit.USAGE, f"{path} cannot be written: {path.parent} does not exist")
 
 
 def begin(path: Path, session: SessionInfo, where: Place, *, force: bool = False) -> Recording:
@@ -55,11 +55,11 @@ def begin(path: Path, session: SessionInfo, where: Place, *, force: bool = False
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of a file as a person needs them."""
+    """Convert errors of a file to command errors."""
     try:
         yield
     except FileExistsError:
-        check(path, force=False)  # it was not there a moment ago
+        check(path, force=False)  # created since the check
         raise
     except BrokenPipeError:
         raise
@@ -69,7 +69,7 @@ def writing(path: Path) -> Iterator[None]:
         raise CommandError(
             Exit.USAGE,
             f"{path} cannot be written: {error.strerror or error}",
-            "what was recorded so far can be replayed",
+            "the recording so far can be replayed",
         ) from None
 
 
@@ -85,12 +85,12 @@ def _line(job: JobProjection, parent: str | None = None) -> JobLine:
 
 
 class RecordingReport:
-    """A report whose job is recorded, too, with the jobs that it delegates to.
+    """A report that also records the job and its children.
 
     Args:
-        report: what people see.
-        recording: where it is written.
-        path: what errors call it.
+        report: the report for the user.
+        recording: the recording to write.
+        path: the name of the file in errors.
     """
 
     def __init__(self, report: JobReport, recording: Recording, path: Path) -> None:
@@ -101,7 +101,7 @@ class RecordingReport:
         self._known: set[str] = set()
 
     def began(self, tree: JobTree) -> None:
-        """The job's line."""
+        """Record the job."""
         self._tree = tree
         self._known.add(tree.root.job_id)
         with writing(self._path):
@@ -109,7 +109,7 @@ class RecordingReport:
         self._report.began(tree)
 
     def event(self, event: events.Event) -> None:
-        """The event's line, before it is shown."""
+        """Record an event, before it is shown."""
         tree = self._tree
         assert tree is not None
         with writing(self._path):
@@ -121,33 +121,33 @@ class RecordingReport:
         self._report.event(event)
 
     def link(self, state: LinkState) -> None:
-        """Not recorded."""
+        """Pass on; not recorded."""
         self._report.link(state)
 
     def flush(self) -> None:
-        """Every line is written at once."""
+        """Pass on; every line was written at once."""
         self._report.flush()
 
     async def refresh(self) -> None:
-        """As the report."""
+        """Pass on."""
         await self._report.refresh()
 
     def close(self) -> None:
-        """As the report: the outcome is still to come."""
+        """Pass on; the outcome is recorded later."""
         self._report.close()
 
     def finish(self) -> None:
-        """Close the file, whatever was written of it."""
+        """Close the file, complete or not."""
         with writing(self._path):
             self._recording.close()
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """The outcome, and the end."""
+        """Record the outcome and the end."""
         self._end("success", None, "complete")
         self._report.succeeded(result, saved)
 
     def failed(self, problem: CommandError, error: Exception | None) -> None:
-        """The outcome, and the end."""
+        """Record the outcome and the end."""
         interrupted = problem.code is Exit.INTERRUPTED
         self._end(None, error, "interrupted" if interrupted else "complete")
         self._report.failed(problem, error)

@@ -16,7 +16,7 @@ _LIBRARIES = ("aiohttp", "msgspec", "pydantic", "reactivex", "tenacity", "typer"
 
 
 def version(output: Output | None) -> Exit:
-    """Print what is installed."""
+    """Print the installed versions."""
     libraries = {}
     for name in _LIBRARIES:
         try:

@@ -38,7 +38,7 @@ def web(
     allowed_hosts: Sequence[str],
     open_: bool,
 ) -> Exit:
-    """Serve the dashboard until a signal arrives."""
+    """Serve the jobs of a runtime or of a transcript, until a signal."""
     # Never the value of an option: every user of the machine can read command lines.
     login = served_token(login_file, name=_TOKEN)
     _refuse_open(host, login)
@@ -65,7 +65,7 @@ def web(
 async def _client(
     where: Place, interrupts: Interrupts, replay: Path | None, speed: float | None
 ) -> AsyncIterator[Client]:
-    """The client whose jobs the dashboard shows."""
+    """Connect a client to the runtime or to the replayed transcript."""
     if replay is None:
         async with connected(where, interrupts) as client:
             yield client
@@ -97,7 +97,7 @@ async def _serve(
         raise CommandError(
             Exit.CONNECTION,
             f"cannot listen on {host} port {port}: {error.strerror or error}",
-            "--port 0 takes a free one",
+            "--port 0 selects a free port",
         ) from None
     try:
         terminal.tell(terminal.err(), f"the dashboard is on {server.url}", "green")

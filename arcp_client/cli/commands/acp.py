@@ -1,4 +1,4 @@
-"""Declares ``arcp-client acp``, which talks to an ACP agent."""
+"""Declares ``arcp-client acp``, a conversation with an ACP agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def acp(
     ],
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", "-p", metavar="TEXT", help="Send this alone and exit."),
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Send only this prompt and exit."),
     ] = None,
     json_lines: Annotated[
         bool, typer.Option("--json", help="Write updates as JSON lines.")
@@ -23,7 +23,7 @@ def acp(
         str, typer.Option(metavar="DIR", help="The agent's directory; it may read files there.")
     ] = ".",
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Continue the session of this id.")
+        str | None, typer.Option(metavar="ID", help="Continue the session with this id.")
     ] = None,
     allow: Annotated[
         list[str] | None,
@@ -32,13 +32,14 @@ def acp(
         ),
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Let the agent write files in DIR, too.")
+        bool, typer.Option("--write", help="Let the agent write files in DIR as well.")
     ] = False,
 ) -> int:
-    """Talk to an agent of the Agent Client Protocol (ACP).
+    """Talk to an agent over the Agent Client Protocol (ACP).
 
-    For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second one ends the
-    agent. On a terminal you are asked for permissions; otherwise, what is not allowed is rejected.
+    For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second one ends the agent.
+    On a terminal you are asked for permissions. Otherwise requests are rejected unless --allow
+    covers them.
     """
     from arcp_client.cli.actions import acp as action
 

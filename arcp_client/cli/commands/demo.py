@@ -11,7 +11,7 @@ def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="Varies delays and cuts.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Run in a quarter of the time.")] = False,
 ) -> int:
-    """Run three jobs over a link that is cut twice; count the events."""
+    """Run three jobs over a link that is cut twice, and count the events."""
     from arcp_client.cli.actions import demo as action
 
     return action.demo(seed=seed, fast=fast)

@@ -14,15 +14,15 @@ from arcp_client.cli.options import ConnectionOptions, OutputOptions
 def doctor(
     address: Annotated[
         str | None,
-        typer.Argument(metavar="URL", help="The runtime's URL; else as for --url."),
+        typer.Argument(metavar="URL", help="The runtime's URL; by default as for --url."),
     ] = None,
     *,
     at: ConnectionOptions,
     form: OutputOptions,
 ) -> int:
-    """Examine how a runtime keeps to the specification.
+    """Examine whether a runtime conforms to the specification.
 
-    It starts no job and changes nothing there. Exits with 0 only if the runtime conforms.
+    No job is started and nothing is changed. The exit code is 0 only if the runtime conforms.
     """
     from arcp_client.cli.actions import doctor as action
     from arcp_client.cli.connection import place

@@ -15,21 +15,23 @@ def jobs(
     status: StatusOption = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="Only this agent.", autocompletion=completion.agents),
+        typer.Option(
+            metavar="AGENT", help="Only this agent's jobs.", autocompletion=completion.agents
+        ),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep the list up to date until Ctrl-C.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two lists of --watch.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two updates of --watch.")
     ] = 2.0,
     at: ConnectionOptions,
     form: OutputOptions,
 ) -> int:
     """List the jobs that you may see.
 
-    With --watch a terminal shows a table and updates it; any other stdout gets a line for each job
-    that is new or has another status.
+    With --watch, a terminal shows a table and updates it. Any other stdout gets a line for each job
+    that is new or changed its status.
     """
     from arcp_client.cli.actions import jobs as action
     from arcp_client.cli.connection import place

@@ -1,4 +1,4 @@
-"""Declares ``arcp-client login``, which keeps a token in the keyring."""
+"""Declares ``arcp-client login``, which stores a token in the keyring."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from arcp_client.cli.options import ConnectionOptions
 
 
 def login(*, at: ConnectionOptions) -> int:
-    """Keep a runtime's token in the keyring (extra keyring).
+    """Store a runtime's token in the keyring (extra keyring).
 
-    The token is tried first. Type it at the prompt, which shows no echo, or pipe it to stdin.
+    The token is tried first. Type it at the prompt, without echo, or pipe it to stdin.
     """
     from arcp_client.cli.actions import login as action
 

@@ -21,15 +21,15 @@ def record(
         Path, typer.Option("--out", "-o", metavar="FILE", help="The transcript; - is stdout.")
     ],
     everything: Annotated[
-        bool, typer.Option("--all", help="Record all jobs that run or begin, until a signal.")
+        bool, typer.Option("--all", help="Record all running and new jobs, until a signal.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
 ) -> int:
-    """Record jobs to a transcript until they end, secrets masked.
+    """Record jobs to a transcript until they end. Secrets are masked.
 
-    The exit code is that of watch. Ctrl-C ends the recording, never the jobs.
+    The exit codes are those of watch. Ctrl-C ends the recording; the jobs keep running.
     """
     from arcp_client.cli.actions import record as action
     from arcp_client.cli.connection import place

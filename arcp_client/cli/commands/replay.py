@@ -20,14 +20,14 @@ def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A transcript.")],
     *,
     job: Annotated[
-        str | None, typer.Option(metavar="JOB", help="Which of its jobs; by default the first one.")
+        str | None, typer.Option(metavar="JOB", help="The job to show; by default the first one.")
     ] = None,
     speed: SpeedOption = "1",
     start: Annotated[
         int, typer.Option("--from", min=1, metavar="N", help="Begin with the job's Nth event.")
     ] = 1,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve all of its jobs as a runtime, to any client.")
+        bool, typer.Option("--serve", help="Serve all recorded jobs as a runtime.")
     ] = False,
     port: PortOption = 7777,
     allow_host: AllowHostOption = None,
@@ -36,7 +36,7 @@ def replay(
 ) -> int:
     """Show a recorded job, or serve a recording as a runtime.
 
-    The exit code is that of watch. A recording that was cut off never exits with 0.
+    The exit codes are those of watch. For an incomplete recording the exit code is never 0.
     """
     from arcp_client.cli.actions import replay as action
     from arcp_client.cli.output_format import Output

@@ -44,12 +44,10 @@ def run(
     ] = False,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Continue the newest run that did not end, or that of a job."
-        ),
+        typer.Option("--resume", help="Continue the newest unfinished run, or the run of a job."),
     ] = False,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Save nothing: --resume cannot continue this run.")
+        bool, typer.Option("--ephemeral", help="Do not save the run: --resume cannot continue it.")
     ] = False,
     record: Annotated[
         Path | None,
@@ -62,8 +60,8 @@ def run(
     """Submit a job and follow it to its result.
 
     Events go to stderr, the result to stdout; with --output json or jsonl both go to stdout.
-    Ctrl-C leaves the job running and prints the command that continues it; a second Ctrl-C asks
-    the runtime to cancel it. After a crash or a reboot, continue with arcp-client run --resume.
+    Ctrl-C leaves the job running and prints the command that continues it; a second Ctrl-C cancels
+    the job. After a crash or a reboot, continue with arcp-client run --resume.
     """
     from arcp_client.cli.actions import run as action
     from arcp_client.cli.connection import Place, place

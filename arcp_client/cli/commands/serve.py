@@ -22,20 +22,20 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep sessions, jobs and events in this file: they survive a restart.",
+            help="Store sessions, jobs and events in this file, so that they survive a restart.",
         ),
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Serve wss with this certificate, PEM."),
+        typer.Option(metavar="FILE", help="Serve wss with this certificate (PEM)."),
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Its private key, PEM; by default in the same file."),
+        typer.Option(metavar="FILE", help="Its private key (PEM); by default in the same file."),
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Time that running jobs get after a signal."),
+        typer.Option(min=0, metavar="SECONDS", help="Time for running jobs after a signal."),
     ] = 3.0,
     acp: Annotated[
         list[str] | None,

@@ -6,7 +6,7 @@ from arcp_client.cli.options import ConnectionOptions, JobArgument, OutputOption
 
 
 def status(job: JobArgument, *, at: ConnectionOptions, form: OutputOptions) -> int:
-    """Show how a job stands: progress, times, lease, budget."""
+    """Show the status of a job: progress, times, lease, budget."""
     from arcp_client.cli.actions import status as action
     from arcp_client.cli.connection import place
 

@@ -13,7 +13,7 @@ def watch(
     job: JobArgument,
     *,
     history: Annotated[
-        bool, typer.Option(help="Begin with the events that the runtime still has.")
+        bool, typer.Option(help="Begin with the events that the runtime still holds.")
     ] = True,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,

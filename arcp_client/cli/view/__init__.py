@@ -1,1 +1,1 @@
-"""What commands show: on a terminal, as lines, or as JSON."""
+"""Output of the commands: live on a terminal, as lines, or as JSON."""

@@ -20,7 +20,7 @@ _DIFF_LINES = 60
 
 
 class AcpScreen:
-    """What a person sees. What agents send is text: control characters are shown, not obeyed."""
+    """The output for a user. Control characters of agents are made visible, not executed."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or terminal.out()
@@ -29,7 +29,7 @@ class AcpScreen:
         self._last: dict[str, str] = {}
 
     def show(self, update: updates.Update, state: object) -> None:
-        """One update, after all before it."""
+        """Show one update, after all earlier ones."""
         match update:
             case updates.AgentMessageChunk(content=updates.Text(text=text)):
                 self._stream(text)
@@ -49,7 +49,7 @@ class AcpScreen:
                 return
 
     def question(self, request: PermissionRequest) -> None:
-        """What the agent wants to know, with the answers by number."""
+        """Show a permission request, with numbered answers."""
         title = terminal.harmless(request.tool_call.title or "a tool")
         self._line(Text(f"May it? {title}", style="bold yellow"))
         self._diffs(request.tool_call)
@@ -58,7 +58,7 @@ class AcpScreen:
         self._ask()
 
     def again(self, hint: str) -> None:
-        """What was typed is no answer."""
+        """Report an invalid answer."""
         self._console.print(Text(hint, style="yellow"), soft_wrap=True)
         self._ask()
 
@@ -66,12 +66,12 @@ class AcpScreen:
         self._console.print(Text("y, n, number, or Enter for no: ", style="yellow"), end="")
 
     def ready(self) -> None:
-        """The person's turn."""
+        """Prompt the user."""
         self._settle()
         self._console.print(Text("› ", style="bold cyan"), end="")
 
     def end(self, turn: Turn) -> None:
-        """The agent's turn has ended."""
+        """Show the end of the agent's turn."""
         self._settle()
         if turn.stop_reason != "end_turn":
             terminal.tell(terminal.err(), f"ended: {turn.stop_reason}", "dim")

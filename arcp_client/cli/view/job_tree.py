@@ -11,23 +11,23 @@ from arcp_client.projection import JobProjection
 __all__ = ["MOST", "JobTree"]
 
 MOST = 24
-"""Jobs that are shown, the followed one included."""
+"""Maximum number of jobs shown, including the followed one."""
 
 _TAIL = 4096
 
 
 class JobTree:
-    """A job and those that it delegated to, as far as their events come.
+    """A job and its delegated jobs, as far as their events are received.
 
     Args:
         root: the followed job.
-        describe: what is known of a job whose first event came.
-        since: when the runtime accepted the followed job, if that is known.
+        describe: returns the known state of a job, when its first event arrives.
+        since: when the runtime accepted the followed job, if known.
 
     Attributes:
         root: the followed job.
         since: when it was accepted, by the runtime's clock.
-        tail: the end of the text that it streamed so far.
+        tail: the end of its streamed text so far.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class JobTree:
         return list(self._children.values())
 
     def elapsed(self, now: datetime, watched: float = 0.0) -> float:
-        """Seconds that the followed job has run, or ran until it ended.
+        """Return the seconds that the followed job has been running, or ran in total.
 
         Args:
             now: the time by the runtime's clock.
-            watched: seconds since it is followed; it has run for so long at least, unless the
-                runtime says when it began.
+            watched: seconds since the command follows it; used if the time of acceptance is
+                unknown.
         """
         root = self.root
         start = self.since or root.began_at
@@ -69,13 +69,13 @@ class JobTree:
         return ran if self.since is not None else max(ran, watched)
 
     def is_own(self, event: events.Event) -> bool:
-        """Whether it is the followed job's, or a gap that may be."""
+        """Whether the event belongs to the followed job, or is a gap that may affect it."""
         if event.job_id is None:
             return isinstance(event, events.Gap)
         return event.job_id == self.root.job_id
 
     def of(self, event: events.Event) -> JobProjection:
-        """The job that an event belongs to; the followed one if it belongs to none."""
+        """Return the job of an event; the followed one for an event without a job."""
         job_id = event.job_id
         if job_id is None or job_id == self.root.job_id:
             return self.root
@@ -89,7 +89,7 @@ class JobTree:
         return child
 
     def apply(self, event: events.Event) -> JobProjection:
-        """Fold an event in; the job that it belongs to."""
+        """Fold an event in; return its job."""
         job = self.of(event)
         job.apply(event)
         if isinstance(event, events.ResultChunk) and job is self.root:

@@ -1,6 +1,6 @@
 """Writes the events and the outcome of a job as JSON on stdout.
 
-Each document has the name and version of its schema.
+Each document contains the name and version of its schema.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMA = "arcp-client.job/1"
 
 
 def plain(value: Any) -> Any:
-    """A result's value as JSON can hold it."""
+    """Convert a result's value to JSON values."""
     if isinstance(value, bytes):
         return {"encoding": "base64", "data": base64.b64encode(value).decode("ascii")}
     return value
@@ -30,7 +30,7 @@ class JsonReport:
     """Writes the outcome of a job as one document.
 
     Args:
-        lines: write a line for the job and for each event, too.
+        lines: also write a line for the job and for each event.
     """
 
     def __init__(self, *, lines: bool) -> None:
@@ -41,7 +41,7 @@ class JsonReport:
         self._gaps: list[dict[str, Any]] = []
 
     def began(self, tree: JobTree) -> None:
-        """It was accepted, or is being watched."""
+        """The job was accepted, or is being watched."""
         self._tree = tree
         job = tree.root
         if self._lines:
@@ -54,7 +54,7 @@ class JsonReport:
             )
 
     def event(self, event: events.Event) -> None:
-        """One event of it; those of its children are counted in the tree only."""
+        """Write one event of the job; events of children only update the tree."""
         assert self._tree is not None
         self._tree.apply(event)
         if not self._tree.is_own(event):
@@ -67,22 +67,22 @@ class JsonReport:
             self._write(terminal.as_json(document, cut=True))
 
     def link(self, state: LinkState) -> None:
-        """A line on stderr for what is worth one."""
+        """Print a notable change of the link on stderr."""
         text = render.state_text(state)
         if text is not None:
             self._console.print(text, soft_wrap=True)
 
     def flush(self) -> None:
-        """Every line was written at once."""
+        """Does nothing: each line is written at once."""
 
     async def refresh(self) -> None:
-        """There is nothing that changes."""
+        """Does nothing: there is no live view."""
 
     def close(self) -> None:
-        """The terminal is free."""
+        """Does nothing: the terminal is not used."""
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """The document of its outcome, with the result or the file that has it."""
+        """Write the outcome, with the result or the name of its file."""
         more: dict[str, Any] = {} if saved is None else {"saved": saved}
         if result is not None:
             more["result"] = plain(result.value)
@@ -91,7 +91,7 @@ class JsonReport:
         self._end("success", more)
 
     def failed(self, problem: CommandError, error: Exception | None) -> None:
-        """The document of its outcome, with the error."""
+        """Write the outcome, with the error."""
         told: dict[str, Any] = {
             "exit_code": int(problem.code),
             "message": problem.happened,

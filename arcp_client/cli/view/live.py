@@ -1,7 +1,7 @@
-"""Shows a live view of a job at the foot of the terminal; its events scroll by above.
+"""Shows a live view of a job at the bottom of the terminal; events scroll above it.
 
-Progress, budgets and pieces of a streamed result change the view and have no line of their own. The
-terminal is written to ten times a second, however many events arrive.
+Progress, budgets and pieces of a streamed result only change the view, without a line. The terminal
+is updated ten times a second, independent of the rate of events.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["LiveText"]
 _TICK = 0.1
 _SECOND = 1.0
 _FULL = 256
-"""Lines that wait for the next tick at most."""
+"""Maximum number of lines that wait for the next update."""
 
 
 def _is_quiet(event: events.Event) -> bool:
-    """Whether the view says it, and better than a line does."""
+    """Whether the view shows the event, so that it needs no line."""
     if isinstance(event, events.Metric):
         return event.name == "cost.budget.remaining"
     return isinstance(event, events.Progress | events.ResultChunk)
 
 
 class LiveText(Lines):
-    """Lines on a terminal, with the job's state below them.
+    """Prints lines on a terminal, with the job's state below them.
 
     Args:
         console: the terminal.
@@ -58,7 +58,7 @@ class LiveText(Lines):
         self._drawn_at = 0.0
 
     def began(self, tree: JobTree) -> None:
-        """The view appears."""
+        """Show the view."""
         super().began(tree)
         self._view = _View(self.console, tree)
         self._live = Live(
@@ -71,11 +71,11 @@ class LiveText(Lines):
         )
         self._terminal.enter_context(_silent_controls())
         self._live.start()
-        self.console.show_cursor()  # nobody can bring it back after kill -9
+        self.console.show_cursor()  # after kill -9 the cursor could not be restored
         self.flush()
 
     def event(self, event: events.Event) -> None:
-        """One event: of the view, and a line above it."""
+        """Update the view with an event, and print its line."""
         assert self._tree is not None
         assert self._view is not None
         self._changed = True
@@ -86,20 +86,20 @@ class LiveText(Lines):
             super().event(event)
 
     def write(self, line: Text) -> None:
-        """One line more, at the next tick."""
+        """Add a line, printed at the next update."""
         self._waiting.append(line)
         if self._live is None or len(self._waiting) >= _FULL:
             self.flush()
 
     def link(self, state: LinkState) -> None:
-        """A line, and a mark in the view."""
+        """Print a change of the link, and mark it in the view."""
         if self._view is not None:
             self._view.linked(state)
             self._changed = True
         super().link(state)
 
     def flush(self) -> None:
-        """Show the lines that wait, and the view as it is now."""
+        """Print waiting lines, and update the view now."""
         self._changed = False
         self._drawn_at = monotonic()
         lines, self._waiting = self._waiting, []
@@ -111,14 +111,14 @@ class LiveText(Lines):
             self._live.refresh()
 
     async def refresh(self) -> None:
-        """Show what changed, ten times a second; the clock moves every second."""
+        """Show changes ten times a second, and the clock every second."""
         while self._live is not None:
             await asyncio.sleep(_TICK)
             if self._waiting or self._changed or monotonic() - self._drawn_at >= _SECOND:
                 self.flush()
 
     def close(self) -> None:
-        """Show the rest; the view goes away."""
+        """Print the rest, and remove the view."""
         live, self._live = self._live, None
         if live is None:
             return
@@ -129,12 +129,12 @@ class LiveText(Lines):
             self._terminal.close()
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """What it came to, and the result."""
+        """Print the summary and the result."""
         self.close()
         super().succeeded(result, saved)
 
     def failed(self, problem: CommandError, error: Exception | None) -> None:
-        """What it came to; the complaint says the rest."""
+        """Print the summary; the error message follows separately."""
         self.close()
         super().failed(problem, error)
 
@@ -144,7 +144,7 @@ class LiveText(Lines):
 
 @contextlib.contextmanager
 def _silent_controls() -> Iterator[None]:
-    """A terminal that does not write ``^C`` into the view when Ctrl-C is pressed."""
+    """Keep the terminal from echoing ``^C`` into the view."""
     try:
         if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
             raise OSError("in the background, a process that touches the terminal is stopped")
@@ -164,7 +164,7 @@ def _silent_controls() -> Iterator[None]:
 
 
 class _View:
-    """The lines at the foot of the terminal, drawn for its present size."""
+    """The lines at the bottom of the terminal, drawn for its present size."""
 
     def __init__(self, console: Console, tree: JobTree) -> None:
         self.tree = tree
@@ -178,29 +178,29 @@ class _View:
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the job has run, as far as that is known."""
+        """The running time of the job in seconds, as far as known."""
         return self.tree.elapsed(self._now(), monotonic() - self._began)
 
     def heard(self, event: events.Event) -> None:
-        """An event tells the time by the runtime's clock."""
+        """Update the runtime's clock from an event."""
         if event.ts is not None:
             zoned = event.ts if event.ts.tzinfo is not None else event.ts.replace(tzinfo=UTC)
             self._heard = zoned, monotonic()
 
     def linked(self, state: LinkState) -> None:
-        """The connection stands differently."""
+        """Update the state of the connection."""
         self._state = state if isinstance(state, Reconnecting) else None
         self._lost_at = monotonic()
 
     def draw(self) -> None:
-        """Bring the lines up to date."""
+        """Update the lines."""
         size = self._console.size
         self._size = (size.width, size.height)
         self._lines = panel(self.tree, self._frame())
 
     def _frame(self) -> Frame:
         width, height = self._size
-        # A cell less than there is: a full line makes some terminals begin another one.
+        # One cell less than the width: some terminals wrap after a full line.
         return Frame(max(width - 1, 1), height, self.elapsed, self._now(), self._link())
 
     def _now(self) -> datetime:
@@ -209,7 +209,7 @@ class _View:
         moment, at = self._heard
         try:
             return moment + timedelta(seconds=monotonic() - at)
-        except OverflowError:  # a runtime whose clock stands at the end of all days
+        except OverflowError:  # the runtime's clock is at the end of the calendar
             return moment
 
     def _link(self) -> str:

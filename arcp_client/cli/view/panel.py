@@ -1,4 +1,4 @@
-"""Lays out the lines of the live view of a job. No I/O."""
+"""Lays out the lines of a job's live view. No I/O."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LOW, _LEAST = 0.25, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a view is drawn for.
+    """The dimensions and times for drawing a view.
 
     Attributes:
-        width: cells of a line.
-        height: lines of the terminal; the view takes a third of them, at least a few.
-        elapsed: seconds that the job has run.
-        now: the time by the runtime's clock, as far as it is known.
-        link: how the connection stands; empty if well.
+        width: width of a line, in cells.
+        height: lines of the terminal; the view uses a third of them, but at least a few.
+        elapsed: running time of the job, in seconds.
+        now: the time by the runtime's clock, as far as known.
+        link: the state of the connection; empty if it is live.
     """
 
     width: int
@@ -40,17 +40,17 @@ class Frame:
 
     @property
     def rows(self) -> int:
-        """Lines that the view may have."""
+        """Maximum number of lines of the view."""
         return min(max(self.height // 3, 4), _MANY, max(self.height - 2, 1))
 
     @property
     def cells(self) -> int:
-        """Cells of a bar."""
+        """Width of a bar, in cells."""
         return min(max((self.width - _NAME) // 3, 6), 40)
 
 
 def panel(tree: JobTree, frame: Frame) -> list[Text]:
-    """The lines of the view, the first one about the job itself, the least important ones last."""
+    """Return the lines of the view: the job first, then by decreasing importance."""
     room = frame.rows - 1
     gauges = _gauges(tree.root, frame)[: min(3, room)]
     lines = [_head(tree.root, frame)]
@@ -69,7 +69,7 @@ def panel(tree: JobTree, frame: Frame) -> list[Text]:
 
 
 def summary(tree: JobTree, elapsed: float) -> Text:
-    """What a job came to, in one line, once it is over."""
+    """Summarise a finished job in one line."""
     root = tree.root
     facts = [f"{count(root.events, 'event')} in {duration(elapsed)}"]
     if tree.children:
@@ -207,13 +207,13 @@ def _result(tree: JobTree, frame: Frame) -> list[Text]:
 
 
 def _end(line: str, frame: Frame) -> str:
-    """The end of a line, where the stream is."""
+    """Return the end of a line."""
     room = max(frame.width - _NAME - 20, 10)
     return harmless(line if len(line) <= room else f"…{line[-room:]}")
 
 
 def _money(amount: Decimal | None) -> str:
-    """An amount with two digits of cents, or more if they say something."""
+    """Format an amount with two decimals, or more if needed."""
     if amount is None:
         return ""
     whole, _, cents = f"{amount:,f}".partition(".")

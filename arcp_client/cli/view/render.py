@@ -33,7 +33,7 @@ _LEVELS = {"debug": "dim", "warn": "yellow", "warning": "yellow", "error": "red"
 
 
 def event_text(event: events.Event) -> Text:
-    """What an event says, in one line."""
+    """Describe an event in one line."""
     write = _WRITERS.get(type(event))
     return write(event) if write is not None else _unknown(event)
 
@@ -43,30 +43,30 @@ def _plain(text: str, style: str = "") -> Text:
 
 
 def _short(text: str) -> str:
-    """A megabyte is no line: what it begins with, and how much more there is."""
+    """Shorten a long text to its beginning and the number of omitted characters."""
     if len(text) > _LONG:
         text = f"{text[:_LONG]}… ({count(len(text) - _LONG, 'more character')})"
     return harmless(text)
 
 
 def number(value: float) -> str:
-    """A number as people write it."""
+    """Format a number for people."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
 def count(n: int, noun: str, nouns: str = "") -> str:
-    """So many of something: ``1 job``, ``2 jobs``."""
+    """Format a count: ``1 job``, ``2 jobs``."""
     return f"{n:,} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
 def bar(share: float, width: int, style: str = "green") -> Text:
-    """A bar of so many cells, filled to a share from 0 to 1."""
+    """Draw a bar of ``width`` cells, filled to a share from 0 to 1."""
     full = int(share * width)
     return Text().append("━" * full, style=style).append("┄" * (width - full), style="dim")
 
 
 def duration(seconds: float) -> str:
-    """A time span as people say it: ``4 s``, ``3:20``, ``2 h 05 min``, ``3 days``."""
+    """Format a time span for people: ``4 s``, ``3:20``, ``2 h 05 min``, ``3 days``."""
     whole = max(int(seconds), 0)
     if whole < 60:
         return f"{whole} s"
@@ -78,21 +78,21 @@ def duration(seconds: float) -> str:
 
 
 def local(moment: datetime, form: str) -> str:
-    """A moment by the clock on the wall; by its own where the calendar has no day for it."""
+    """Format a time in the local zone; in its own zone if it lies outside the calendar."""
     try:
         return moment.astimezone().strftime(form)
-    except (ValueError, OverflowError):  # the first day of all, seen from west of it
+    except (ValueError, OverflowError):  # the first day of the calendar, in a zone west of UTC
         return moment.strftime(form)
 
 
 def moment(when: datetime) -> str:
-    """A moment by the clock on the wall, with its day unless that is today."""
+    """Format a time in the local zone, with its date unless it is today."""
     today = local(datetime.now(UTC), "%Y-%m-%d") == local(when, "%Y-%m-%d")
     return local(when, "%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
 
 
 def iso(when: datetime | None) -> str | None:
-    """A moment as JSON documents have it."""
+    """Format a time for JSON documents."""
     return None if when is None else when.isoformat()
 
 
@@ -121,7 +121,7 @@ def _tool_call(event: events.ToolCall) -> Text:
 
 
 def result_text(event: events.ToolResult, call: Call | None) -> Text:
-    """What a tool gave, with the name of the tool if its call was seen."""
+    """Describe a tool's result, with the name of the tool if its call was seen."""
     name = f"{call.tool} " if call is not None else ""
     if event.error is None:
         return _plain(f"← {name}{_value(event.result)}", "cyan")
@@ -218,7 +218,7 @@ _WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
 
 
 def state_text(state: LinkState) -> Text | None:
-    """What a change of the link's state says; ``None`` for what need not be said."""
+    """Describe a change of the link's state; ``None`` for a routine change."""
     match state:
         case Connecting(attempt, cause) if attempt > 1:
             why = f": {cause}" if cause is not None else ""

@@ -1,7 +1,7 @@
-"""Writes the events and the outcome of a job as text, one JSON document or JSON lines.
+"""The interface for reporting a job: as text, as one JSON document or as JSON lines.
 
-The data goes to stdout, messages to stderr. In text, events are messages and the result is the
-data; in JSON everything is data, each document with its schema's name and version.
+Data goes to stdout, messages go to stderr. In text format, events are messages and the result is
+data. In JSON formats everything is data, and each document has its schema's name and version.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ __all__ = ["JobReport", "reporter"]
 
 
 class JobReport(Protocol):
-    """Writes what happens to one job."""
+    """Reports the events and the outcome of one job."""
 
     def began(self, tree: JobTree) -> None:
-        """It was accepted, or is being watched."""
+        """The job was accepted, or is being watched."""
 
     def event(self, event: events.Event) -> None:
-        """One event of it, or of a job that it delegated to. It may be shown a moment later."""
+        """Report an event of the job or of a child. It may be shown a moment later."""
 
     def link(self, state: LinkState) -> None:
-        """The connection stands differently."""
+        """Report a change of the connection."""
 
     def flush(self) -> None:
-        """Show now what is to be shown."""
+        """Show pending output now."""
 
     async def refresh(self) -> None:
-        """Keep what is shown up to date, until it is cancelled."""
+        """Update the live view, until cancelled."""
 
     def close(self) -> None:
-        """Show the rest, and leave the terminal to others. Idempotent."""
+        """Show pending output, and release the terminal. Idempotent."""
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """It ended in success; without ``result`` it was written to the file ``saved``."""
+        """Report success; if ``result`` is None, the file ``saved`` has the result."""
 
     def failed(self, problem: CommandError, error: Exception | None) -> None:
-        """It did not, or its end is not known."""
+        """Report a failure, or an unknown outcome."""
 
 
 def reporter(output: Output) -> JobReport:
-    """The writer for a kind of output: a live view where there is a terminal for it."""
+    """Make the report for an output format; on a terminal, text has a live view."""
     if output is not Output.TEXT:
         return JsonReport(lines=output is Output.JSONL)
     console = terminal.err()

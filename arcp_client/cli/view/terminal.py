@@ -1,7 +1,7 @@
 """Writes text to stdout and stderr, with colours on terminals and without control characters.
 
-Agents send text. Control characters that would move the cursor, set the title or hide what
-follows are made visible.
+Texts of agents may contain control characters that move the cursor, set the title or hide text.
+They are made visible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def harmless(text: str, *, lines: bool = False) -> str:
-    """The text without control characters; ``lines`` keeps its line ends."""
+    """Make control characters visible; ``lines`` keeps line ends."""
     text = text.replace("\r\n", "\n")
     if not lines:
         text = text.replace("\n", " ⏎ ").replace("\t", " ")
@@ -57,23 +57,23 @@ def _console(*, stderr: bool) -> Console:
 
 
 def out() -> Console:
-    """For data."""
+    """The console for data."""
     return _console(stderr=False)
 
 
 @functools.cache
 def err() -> Console:
-    """For messages. Always the same: what is written to it goes above a live view on it."""
+    """The console for messages, always the same object: its output goes above a live view."""
     return _console(stderr=True)
 
 
 def tell(console: Console, text: str, style: str = "") -> None:
-    """One message, which the terminal may wrap."""
+    """Print one message, which the terminal may wrap."""
     console.print(Text(harmless(text), style=style), soft_wrap=True)
 
 
 def print_error(problem: CommandError) -> None:
-    """Print what happened, what to do, and a link to the docs, on stderr."""
+    """Print an error on stderr: the situation, the remedy, and a link to the documentation."""
     console = err()
     line = Text("error: ", style="bold red")
     line.append(harmless(problem.happened), style="default")
@@ -84,11 +84,11 @@ def print_error(problem: CommandError) -> None:
 
 
 def as_json(value: Any, *, cut: bool = False) -> str:
-    """One line of JSON that the present stdout can take; a terminal obeys nothing in it.
+    """Encode one line of JSON for stdout, without characters that a terminal interprets.
 
     Args:
-        value: what it says.
-        cut: what is nested too deeply to be written becomes a text; else it is an error.
+        value: the value.
+        cut: replace a value that is nested too deeply by a string; otherwise it is an error.
     """
     plain = not is_utf8(sys.stdout)
     try:
@@ -97,7 +97,7 @@ def as_json(value: Any, *, cut: bool = False) -> str:
         if not cut:
             raise
         text = json.dumps(_shallow(value), ensure_ascii=plain)
-    # JSON escapes none of the controls beyond ASCII, and half a character cannot be written.
+    # JSON does not escape control characters beyond ASCII, and lone surrogates cannot be written.
     return _CONTROLS.sub(_escape, text)
 
 
@@ -112,9 +112,9 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 
 
 class _ToStderr(logging.Handler):
-    """Log records as messages; a trace only where a level asks for it.
+    """Prints log records as messages, with tracebacks at debug levels only.
 
-    Warnings and errors, or what ``-v`` asked for by the level of the package's logger.
+    The level of the package's logger selects the records; ``-v`` lowers it.
     """
 
     def __init__(self, *, traces: bool) -> None:
@@ -137,9 +137,9 @@ class _ToStderr(logging.Handler):
 
 
 def log_to_stderr(*, traces: bool = False) -> None:
-    """Show the package's warnings and errors on stderr, with traces for who runs the agents.
+    """Print the package's warnings and errors on stderr; ``traces`` adds tracebacks.
 
-    With ``-v`` and ``-vv`` also what it does.
+    ``-v`` and ``-vv`` also print less severe records.
     """
     logger = logging.getLogger("arcp_client")
     logger.propagate = False

@@ -20,7 +20,7 @@ __all__ = ["Lines", "write_result"]
 
 
 def write_result(value: Any) -> None:
-    """A result alone, on stdout: text as it is, other values as JSON."""
+    """Write a result to stdout: text unchanged, other values as JSON."""
     if isinstance(value, bytes):
         if sys.stdout.isatty():
             raise CommandError(
@@ -40,10 +40,10 @@ def write_result(value: Any) -> None:
 
 
 class Lines:
-    """A line an event on stderr, at once; the result on stdout.
+    """Prints each event as a line on stderr, and the result on stdout.
 
     Args:
-        console: where lines go.
+        console: the output for lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -51,7 +51,7 @@ class Lines:
         self._tree: JobTree | None = None
 
     def began(self, tree: JobTree) -> None:
-        """It was accepted, or is being watched."""
+        """The job was accepted, or is being watched."""
         self._tree = tree
         line = Text().append("job ", "dim").append(harmless(tree.root.job_id), style="bold")
         line.append(f" · {harmless(tree.root.agent)}", style="dim")
@@ -60,7 +60,7 @@ class Lines:
         self.write(line)
 
     def event(self, event: events.Event) -> None:
-        """One event, with the agent's name before it if it is a child's."""
+        """Print one event; an event of a child is prefixed with its agent."""
         tree = self._tree
         assert tree is not None
         job = tree.apply(event)
@@ -80,26 +80,26 @@ class Lines:
         self.write(line)
 
     def write(self, line: Text) -> None:
-        """One line more."""
+        """Print a line."""
         self.console.print(line, soft_wrap=True)
 
     def link(self, state: LinkState) -> None:
-        """A line for what is worth one."""
+        """Print a notable change of the link."""
         text = render.state_text(state)
         if text is not None:
             self.write(text)
 
     def flush(self) -> None:
-        """Every line was shown at once."""
+        """Does nothing: each line is printed at once."""
 
     async def refresh(self) -> None:
-        """There is nothing that changes."""
+        """Does nothing: there is no live view."""
 
     def close(self) -> None:
-        """The terminal is free."""
+        """Does nothing: the terminal is not held."""
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """What it came to, and the result, or where it is."""
+        """Print the summary, and the result or the name of its file."""
         self._sum_up()
         if saved is not None:
             terminal.tell(self.console, f"the result is in {saved}", "dim")
@@ -107,7 +107,7 @@ class Lines:
             write_result(result.value)
 
     def failed(self, problem: CommandError, error: Exception | None) -> None:
-        """What it came to; the complaint says the rest."""
+        """Print the summary; the error message follows separately."""
         self._sum_up()
 
     def _sum_up(self) -> None:
@@ -117,7 +117,7 @@ class Lines:
             self.write(line)
 
     def _summary(self, tree: JobTree) -> Text | None:
-        """What it came to, where more is known of it than was shown."""
+        """Summarise the job, if there is more to tell than its events showed."""
         if tree.since is None:
             return None
         return summary(tree, tree.elapsed(datetime.now(UTC)))

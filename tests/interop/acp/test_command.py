@@ -72,7 +72,7 @@ def test_prompts_line_by_line_to_the_end_of_the_input(run: Call) -> None:
         (["acp", "/no/such/program"], 3, "the program was not found"),
         (["acp", *WAITING, "--prompt", "fail"], 1, "the agent refused"),
         (["acp", sys.executable, "-c", "exit(5)", "--prompt", "x"], 3, "exited with code 5"),
-        (["serve", "--acp", "nonsense"], 2, "is no agent"),
+        (["serve", "--acp", "nonsense"], 2, "is not an agent"),
         (["serve", "--acp", "x=/no/such/program"], 2, "the program was not found"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_misspelt_status_is_said_with_those_there_are() -> None:
     done = CliRunner().invoke(app, ["jobs", "--status", "running", "--status", "runnning"])
     assert done.exit_code == Exit.USAGE
     said = " ".join(done.output.replace("│", " ").split())
-    assert "'runnning' is no status; it is one of pending, running, success" in said
+    assert "'runnning' is not a status, use one of pending, running, success" in said
 
 
 # ------------------------------------------------------------------------- logging

@@ -211,7 +211,7 @@ def test_what_is_no_token_is_refused_in_one_sentence_that_does_not_show_it(
         return settle(url=URL).token()
 
     for ask in (of_variable("ARCP_TOKEN"), of_variable("ARCP_WEB_TOKEN"), of_settings, of_keyring):
-        with pytest.raises(CommandError, match="must hold one token and nothing else") as caught:
+        with pytest.raises(CommandError, match="must contain one token and nothing else") as caught:
             ask()
         assert caught.value.code is Exit.USAGE
         assert "ken" not in str(caught.value).replace("token", "")
@@ -223,7 +223,7 @@ def test_a_variable_of_white_space_is_said(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(CommandError, match=f"{name} holds nothing but white space"):
+    with pytest.raises(CommandError, match=f"{name} contains only white space"):
         settle()
     monkeypatch.setenv(name, "")  # as good as not set
     settle()

@@ -47,7 +47,7 @@ async def test_nothing_typed_is_no_token(keyboard: int) -> None:
 
 @pytest.mark.parametrize("typed", [b"two words\n", b"a\tb\n", b"a\x07b\n"])
 async def test_what_cannot_be_a_token_is_refused_with_a_reason(keyboard: int, typed: bytes) -> None:
-    with pytest.raises(CommandError, match="what was typed must hold one token") as refused:
+    with pytest.raises(CommandError, match="the typed text must contain one token") as refused:
         await asked(keyboard, typed)
     assert refused.value.code is Exit.USAGE
-    assert "no white space" in refused.value.remedy
+    assert "must not contain white space" in refused.value.remedy

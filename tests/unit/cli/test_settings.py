@@ -55,7 +55,7 @@ def test_profiles_lie_over_the_top_level(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (prod.url.value, prod.output.value) == ("wss://prod/", "json")
     monkeypatch.setenv("ARCP_PROFILE", "prod")
     assert settle().url.value == "wss://prod/"
-    with pytest.raises(CommandError, match="there is no profile 'nope'") as refused:
+    with pytest.raises(CommandError, match="the profile 'nope'") as refused:
         settle(profile="nope")
     assert refused.value.code is Exit.USAGE
 
@@ -64,12 +64,12 @@ def test_profiles_lie_over_the_top_level(monkeypatch: pytest.MonkeyPatch) -> Non
     ("text", "said"),
     [
         ("url = ", "is not TOML"),
-        ("url = 3", "url is no setting"),
-        ('colour = "red"', "colour is no setting"),
+        ("url = 3", "unknown setting url"),
+        ('colour = "red"', "unknown setting colour"),
         ('output = "xml"', "output is text, json, jsonl, not 'xml'"),
-        ('profiles = "x"', "is a table"),
-        ('token = "secret"', "token is no setting"),
-        ('token_file = "~/.ssh/id_rsa"', "token_file stands in the user's own file only"),
+        ('profiles = "x"', "must be a table"),
+        ('token = "secret"', "unknown setting token"),
+        ('token_file = "~/.ssh/id_rsa"', "token_file is valid only in the user's file"),
     ],
 )
 def test_what_a_local_file_may_not_say(text: str, said: str) -> None:

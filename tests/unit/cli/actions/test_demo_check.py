@@ -64,7 +64,7 @@ def test_all_well_is_success() -> None:
         ([row(SENT + SENT)], Witness(cuts=2, resumed=2), "writer: 4 events repeated"),
         ([row(SENT[::-1])], Witness(cuts=2, resumed=2), "writer: 3 events out of order"),
         ([row([*SENT, "x"])], Witness(cuts=2, resumed=2), "1 event handled that were never sent"),
-        ([row(SENT, result=2)], Witness(cuts=2, resumed=2), "the result is not what the agent"),
+        ([row(SENT, result=2)], Witness(cuts=2, resumed=2), "the result differs from the agent"),
         ([row(SENT)], Witness(cuts=1, resumed=1), "1 of 2 cuts hit the stream"),
         ([row(SENT)], Witness(cuts=2, resumed=1), "1 of 2 cuts hit the stream"),
         ([row(SENT)], Witness(cuts=2, resumed=2, overlaps=1), "1 handlers started before"),

@@ -37,7 +37,7 @@ def test_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("{", "--input is not JSON"),
         ("hello", "--input is not JSON"),
-        ("NaN", "NaN is no JSON value"),
+        ("NaN", "NaN is not a JSON value"),
         ("[" * 100_000, "--input is not JSON"),
         ("@/nowhere/at.all", "/nowhere/at.all cannot be read"),
     ],

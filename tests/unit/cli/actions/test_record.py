@@ -236,7 +236,7 @@ async def test_a_recording_can_be_played(runtime: Runtime, client: Client, tmp_p
 
 
 def test_a_run_is_not_recorded_to_where_its_result_goes() -> None:
-    with pytest.raises(CommandError, match="stdout has the result") as refused:
+    with pytest.raises(CommandError, match="stdout is used for the result") as refused:
         run(
             place(), "a", "1", lease=[], max_runtime=None, key=None, save=None, detach=False,
             ephemeral=True, profile=None, record=Path("-"),
@@ -248,7 +248,7 @@ def test_a_run_is_not_recorded_to_where_its_result_goes() -> None:
 def test_what_is_no_file_is_not_recorded_to(tmp_path: Path, force: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(CommandError, match="no file to be replaced"):
+        with pytest.raises(CommandError, match="is not a regular file"):
             check(path, force=force)
 
 
@@ -262,12 +262,12 @@ def test_what_is_to_be_recorded_has_to_be_said(tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text("mine")
-    with pytest.raises(CommandError, match="is there already"):
+    with pytest.raises(CommandError, match="already exists"):
         recording.record(place(), ["j"], path, everything=False, force=False)
     assert path.read_text() == "mine"
     check(path, force=True)
     check(Path("-"), force=False)
-    with pytest.raises(CommandError, match="there is no .*none"):
+    with pytest.raises(CommandError, match="none does not exist"):
         check(tmp_path / "none" / "t", force=True)
 
 

@@ -262,7 +262,7 @@ def test_speeds(text: str, speed: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "fast", ""])
 def test_what_is_no_speed(text: str) -> None:
-    with pytest.raises(CommandError, match="no speed") as refused:
+    with pytest.raises(CommandError, match="not a speed") as refused:
         read_speed(text)
     assert refused.value.code is Exit.USAGE
 

@@ -41,8 +41,8 @@ def test_the_newest_one_and_the_others_by_name(capsys: pytest.CaptureFixture[str
     left("job_2", 2)
     assert _chosen(None).job_id == "job_3"
     said = capsys.readouterr().err
-    assert re.search(r"going on with job_3 \(agent-of-job_3, \d\d-\d\d \d\d:\d\d\)", said)
-    assert re.search(r"there are also job_2 \(.*\); job_1 \(", said)
+    assert re.search(r"continuing job_3 \(agent-of-job_3, \d\d-\d\d \d\d:\d\d\)", said)
+    assert re.search(r"others are job_2 \(.*\); job_1 \(", said)
 
 
 def test_many_others_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_the_one_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job_id", "said"), [(None, "no run is unfinished here"), ("job_9", "no run of job job_9")]
+    ("job_id", "said"), [(None, "no unfinished run"), ("job_9", "no saved run of job job_9")]
 )
 def test_none_at_all(job_id: str | None, said: str) -> None:
     if job_id is not None:
@@ -87,7 +87,7 @@ def test_one_whose_job_was_never_accepted_is_gone_on_with_too(
 ) -> None:
     left(None, 1)
     assert _chosen(None).job_id is None
-    assert "going on with a job not accepted yet" in capsys.readouterr().err
+    assert "continuing a job not accepted yet" in capsys.readouterr().err
 
 
 async def test_what_was_delivered_is_finished_before_the_session_is_closed(
