@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _SERVICE = "arcp-client"
 PATIENCE = 30.0
-"""Seconds that a keyring gets to answer; it may ask for a password."""
+"""Seconds for the keyring to answer; it may ask for a password."""
 _MISSING = "install it with  pip install 'arcp-client[keyring]'"
 _INSTEAD = "a token can also be given by ARCP_TOKEN, ARCP_TOKEN_FILE or --token-file"
 

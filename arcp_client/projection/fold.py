@@ -63,7 +63,7 @@ class JobProjection:
 
     Args:
         job_id: the job. Events of other jobs are ignored.
-        agent: the agent that runs it.
+        agent: the agent of the job.
         status: the status so far.
         lease: the granted lease; `meters` start from its ``cost.budget``.
         constraints: bounds on the lease.
@@ -72,7 +72,7 @@ class JobProjection:
 
     Attributes:
         job_id: the job.
-        agent: the agent that runs it.
+        agent: the agent of the job.
         status: ``pending``, ``running`` or the final status, by the events so far.
         phase: the latest reported phase; ``None`` before the first.
         message: the message of that phase.

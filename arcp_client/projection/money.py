@@ -113,7 +113,7 @@ def budgeted(lease: Lease) -> Iterable[tuple[str, Decimal]]:
 
 
 def amount_of(value: float) -> Decimal | None:
-    """A metric's value, by way of text: 0.1 is a tenth, not the binary number next to it."""
+    """Convert a metric's value through text: 0.1 becomes one tenth, not its binary neighbour."""
     if isinstance(value, bool) or not abs(value) <= _MOST:
         return None
     return Decimal(str(value))

@@ -188,7 +188,7 @@ class EventLine(Line):
         event: the event; an `arcp_client.events.Unknown` if it does not fit its class.
         job_id: the job of the event; for an event without one, the job in whose stream it was
             received.
-        fields: the event as the file has it, with the digits of its numbers; ``None`` for one that
+        fields: the event as stored, with the digits of its numbers; ``None`` for one that
             was not read from a file.
     """
 

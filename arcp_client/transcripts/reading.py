@@ -63,9 +63,7 @@ class Reader:
         if read is None or not isinstance(schema, str) or not schema.startswith(FAMILY):
             raise self._wrong("this is not a transcript", line=1)
         if schema != SCHEMA:
-            raise self._wrong(
-                f"this transcript has the schema {schema}; {SCHEMA} is supported", line=1
-            )
+            raise self._wrong(f"this transcript has schema {schema}, {SCHEMA} is supported", line=1)
         found = self._line(*read)
         if not isinstance(found, Header):
             raise self._wrong("the first line of a transcript must be its header", line=1)

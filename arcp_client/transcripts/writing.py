@@ -213,7 +213,7 @@ class Recording:
         self._writer.write(replace(line, at=self._at()))
 
     def ended(self, handle: JobHandle, error: BaseException | None = None) -> None:
-        """A job ended, or is followed no longer; the error is what its ``result()`` raised."""
+        """Record the end of a job, or of its recording; ``error`` comes from its ``result()``."""
         self._writer.write(outcome(handle.id, handle.status, self._at(), error=error))
 
     def end(self, reason: str = "complete") -> None:

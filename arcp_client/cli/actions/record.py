@@ -31,7 +31,7 @@ from arcp_client.transcripts import OutcomeLine, Recording
 __all__ = ["record"]
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at which jobs there are."""
+"""Seconds between two listings of the jobs."""
 _MOST = 1024
 """Maximum number of jobs in one recording."""
 

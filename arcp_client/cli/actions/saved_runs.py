@@ -33,9 +33,9 @@ __all__ = ["SavedRun", "begin", "find", "forget", "unfinished"]
 _SCHEMA = "arcp-client.run/1"
 _RECORD = "run.json"
 _KEPT = 7 * 86_400.0
-"""Seconds after which a run that nobody asked for is forgotten."""
+"""Seconds after which an unused run is removed."""
 MOST_RUNS = 256
-"""Runs that are kept at most; the oldest go first."""
+"""Maximum number of saved runs; the oldest are removed first."""
 _EVERY = 16
 _INTERVAL = 0.1
 """After a crash, at most this many events, or the events of this many seconds, are shown again."""
