@@ -273,7 +273,7 @@ class JobRecord(JobStream):
     @property
     def in_use(self) -> bool:
         """Whether iterators or waits use the job."""
-        return self.tap.listening or bool(self._waiters)
+        return self.tap.has_iterators or bool(self._waiters)
 
     @property
     def over(self) -> bool:

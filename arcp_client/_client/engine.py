@@ -126,7 +126,7 @@ class SessionEngine:
         publish = self._fan_out.publish if durability is None else durability.offer
         if checkpoint is not None:
             self._session = self._new_session(checkpoint=checkpoint)
-        driver = Driver(self._session, publish=publish, tell=self._apply)
+        driver = Driver(self._session, publish=publish, apply=self._apply)
         ingress = Ingress(driver, self._back_pressure, spill=buffer.spill, keep=buffer.bytes)
         manager = ReconnectManager(
             self._connector,
@@ -170,7 +170,7 @@ class SessionEngine:
         """End the session, with an error unless this client ends it."""
         self._session.end(cause)
         if self._line is not None:
-            self._line.driver.carry()
+            self._line.driver.carry_out()
         else:
             self._ended(cause)
 
@@ -193,7 +193,7 @@ class SessionEngine:
         self._line.acks.now()
         if tell:
             self._session.close(self._line.driver.now)
-            self._line.driver.carry()
+            self._line.driver.carry_out()
             return self._line.manager.link is not None
         with contextlib.suppress(TimeoutError):
             async with deadline.timeout(GRACE):
@@ -235,9 +235,9 @@ class SessionEngine:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request.token = answer
         try:
-            with self._back_pressure.inside(answer):
+            with self._back_pressure.awaiting(answer):
                 self._session.request(request, driver.now)
-                driver.carry()
+                driver.carry_out()
                 self._back_pressure.progress()
                 return await answer
         finally:
@@ -247,7 +247,7 @@ class SessionEngine:
         """Unsubscribe from the events of a job."""
         assert self._line is not None
         self._session.unsubscribe(job_id, self._line.driver.now)
-        self._line.driver.carry()
+        self._line.driver.carry_out()
 
     async def flushed(self) -> None:
         """Wait until the link, if there is one, has sent all frames."""
@@ -297,7 +297,7 @@ class SessionEngine:
 
     async def published(self) -> None:
         """Wait until the events that have arrived are published to the consumers."""
-        passed = self._durability.passed() if self._durability is not None else None
+        passed = self._durability.published() if self._durability is not None else None
         if passed is not None:
             await self._back_pressure.wait_for(passed)
 
@@ -306,7 +306,7 @@ class SessionEngine:
         if self._line is None:
             return Stats()
         session, fan_out, line = self._session, self._fan_out, self._line
-        if line.driver.moving:
+        if line.driver.loop_running:
             line.driver.flush()
         now = line.driver.now
         since = fan_out.since()
@@ -360,7 +360,7 @@ class SessionEngine:
             request = effect.request
             if self._durability is not None and request is not None:
                 payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
-                self._durability.opened(
+                self._durability.add_job(
                     OpenJob(reply.job_id, record.agent, request.key or "", payload)
                 )
 
@@ -368,7 +368,7 @@ class SessionEngine:
         self._jobs.record(effect.job_id).lose(lambda: effect.error, status=effect.status)
         self._jobs.forget(effect.job_id)
         if self._durability is not None:
-            self._durability.gone(effect.job_id)
+            self._durability.drop_job(effect.job_id)
 
     def _opened(self, resumed: bool) -> None:
         assert self._line is not None
@@ -380,7 +380,7 @@ class SessionEngine:
         # handlers, or read the open jobs, in time.
         self._states.change(Live(resumed))
         if self._durability is not None:
-            self._durability.renewed(self._session.session_id or "", fresh=not resumed)
+            self._durability.hold_until_saved(self._session.session_id or "", fresh=not resumed)
 
     # ------------------------------------------------------------------ processed events (S1)
 
@@ -389,7 +389,7 @@ class SessionEngine:
         if self._line is not None:
             self._line.acks.plan()
         if self._durability is not None:
-            self._durability.changed()
+            self._durability.schedule()
 
     def _safe_mark(self, mark: int) -> int:
         return mark if self._durability is None else min(mark, self._durability.mark)

@@ -138,7 +138,7 @@ class BackPressure:
         self.paused: asyncio.Future[None] | None = None
         self._stored = False
         self._full = False
-        self._inside: set[asyncio.Future[Any]] = set()
+        self._awaited: set[asyncio.Future[Any]] = set()
         self._events: set[asyncio.Future[Any]] = set()
         self._results = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -146,7 +146,7 @@ class BackPressure:
 
     # ------------------------------------------------------------------ the reader's side
 
-    def look(self) -> Reading:
+    def decide(self) -> Reading:
         """Decide the next action of the reader, which calls this every few frames."""
         self._check_slow()
         if self._fits(self._buffer.soft):
@@ -205,9 +205,9 @@ class BackPressure:
             self.paused = None
             self._watch()
 
-    def stored(self, some: bool) -> None:
+    def set_stored(self, stored: bool) -> None:
         """Record whether events wait in the file."""
-        self._stored = some
+        self._stored = stored
         self._watch()
 
     @property
@@ -220,7 +220,7 @@ class BackPressure:
         self._full = full
         if full:
             # The reader waits for handlers that wait for the reader: the handlers' waits fail.
-            for future in tuple(self._inside):
+            for future in tuple(self._awaited):
                 if not future.done():
                     future.set_exception(_full())
         self._watch()
@@ -269,7 +269,7 @@ class BackPressure:
         return bool(self._events)
 
     def _must_read(self) -> bool:
-        return bool(self._inside) or self._request_pending()
+        return bool(self._awaited) or self._request_pending()
 
     # ------------------------------------------------------------------ waits
 
@@ -289,7 +289,7 @@ class BackPressure:
             self._results += 1
             self._watch()
         try:
-            with self.inside(future, events=True):
+            with self.awaiting(future, events=True):
                 self.progress()
                 await future
         finally:
@@ -301,7 +301,7 @@ class BackPressure:
                 self._watch()
 
     @contextmanager
-    def inside(self, future: asyncio.Future[Any], *, events: bool = False) -> Iterator[None]:
+    def awaiting(self, future: asyncio.Future[Any], *, events: bool = False) -> Iterator[None]:
         """Let the reader continue inside the ``with`` block if the caller is a handler.
 
         Args:
@@ -316,13 +316,13 @@ class BackPressure:
             return
         if self._full:
             raise _full()
-        self._inside.add(future)
+        self._awaited.add(future)
         if events:
             self._events.add(future)
         try:
             yield
         finally:
-            self._inside.discard(future)
+            self._awaited.discard(future)
             self._events.discard(future)
 
     # ------------------------------------------------------------------ stalled iterators

@@ -49,7 +49,7 @@ class JobStream:
             largest: bytes of the largest event, or more.
         """
         self.replay_buffer.extend(events, largest)
-        if self.tap.listening:
+        if self.tap.has_iterators:
             self.tap.accept(events, now)
         if events[-1].terminal or self.ended:
             self.ended = True
@@ -59,9 +59,9 @@ class JobStream:
         """Make an iterator over the replay buffer and later events, up to the terminal event."""
         self.gate.check_loop()
         iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)
-        iterator.remember(self.replay_buffer.replay(self.job_id))
+        iterator.prepend(self.replay_buffer.replay(self.job_id))
         self.tap.add(iterator)
-        self._memory.listened.add(self)
+        self._memory.with_iterators.add(self)
         return iterator
 
 
@@ -126,38 +126,38 @@ class JobStreams:
     def takes(self, gap: Gap) -> bool:
         return any(
             stream.tap.takes(gap)
-            for stream in self._busy()
+            for stream in self._with_iterators()
             if gap.job_id is None or gap.job_id == stream.job_id
         )
 
     @property
     def outstanding(self) -> int:
-        if not self.memory.listened:
+        if not self.memory.with_iterators:
             return 0
-        return max((stream.tap.outstanding for stream in self._busy()), default=0)
+        return max((stream.tap.outstanding for stream in self._with_iterators()), default=0)
 
     def waiting(self) -> Iterator[Event]:
-        for stream in self._busy():
+        for stream in self._with_iterators():
             yield from stream.tap.waiting()
 
     def oldest(self, session_id: str) -> int | None:
-        heads = [stream.tap.oldest(session_id) for stream in self._busy()]
+        heads = [stream.tap.oldest(session_id) for stream in self._with_iterators()]
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
-        moments = [stream.tap.since() for stream in self._busy()]
+        moments = [stream.tap.since() for stream in self._with_iterators()]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def iterators(self) -> Iterator[Iteration[Event]]:
         """The iterators over jobs."""
-        for stream in self._busy():
+        for stream in self._with_iterators():
             yield from stream.tap.iterators()
 
-    def _busy(self) -> Iterator[JobStream]:
+    def _with_iterators(self) -> Iterator[JobStream]:
         """The streams with iterators. The others, which may be many, have no outstanding events."""
-        listened = self.memory.listened
-        for stream in tuple(listened):
-            if stream.tap.listening:
+        streams = self.memory.with_iterators
+        for stream in tuple(streams):
+            if stream.tap.has_iterators:
                 yield stream
             else:
-                listened.discard(stream)
+                streams.discard(stream)

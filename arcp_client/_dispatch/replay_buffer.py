@@ -30,13 +30,13 @@ class ReplayMemory:
         limit: bytes that may be kept.
 
     Attributes:
-        listened: the streams with iterators.
+        with_iterators: the streams with iterators.
     """
 
     def __init__(self, limit: int = _ALL_BYTES) -> None:
         self._limit = limit
         self._at_most = 0
-        self.listened: set[Any] = set()
+        self.with_iterators: set[Any] = set()
         self._buffers: weakref.WeakSet[ReplayBuffer] = weakref.WeakSet()
 
     def share(self, replay_buffer: ReplayBuffer) -> None:
@@ -55,7 +55,7 @@ class ReplayMemory:
         for replay_buffer in kept:
             if self._at_most <= self._limit * 3 // 4:
                 break
-            self._at_most -= replay_buffer.forget(self._at_most - self._limit * 3 // 4)
+            self._at_most -= replay_buffer.drop(self._at_most - self._limit * 3 // 4)
 
 
 class ReplayBuffer:
@@ -127,7 +127,7 @@ class ReplayBuffer:
         """The bytes of the kept events."""
         return sum(sizes(self._kept))
 
-    def forget(self, bytes_: int) -> int:
+    def drop(self, bytes_: int) -> int:
         """Drop the oldest events until that many bytes are freed; return the freed bytes."""
         freed = 0
         while self._kept and freed < bytes_:

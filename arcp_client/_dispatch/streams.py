@@ -70,8 +70,8 @@ class Iteration(EventIterator[E], Generic[E]):
         self._until_terminal = until_terminal
         self._past: deque[Event] = deque()
         self._queue: deque[Event] = deque()
-        self._moments: deque[tuple[int, float]] = deque()
-        self._came = 0
+        self._arrivals: deque[tuple[int, float]] = deque()
+        self._arrived = 0
         self._current: Event | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._overflow: Gap | None = None
@@ -138,7 +138,7 @@ class Iteration(EventIterator[E], Generic[E]):
         """Whether the iterator has not ended."""
         return not self._ended
 
-    def remember(self, events: Iterable[Event]) -> None:
+    def prepend(self, events: Iterable[Event]) -> None:
         """Begin with earlier events, which do not count as outstanding."""
         self._past.extend(event for event in events if self._wants(event))
 
@@ -156,8 +156,8 @@ class Iteration(EventIterator[E], Generic[E]):
         if self._overflow is not None:
             wanted = self._extend_gap(wanted)
         self.since()  # drops obsolete arrival times
-        self._moments.append((self._came, now))
-        self._came += len(wanted)
+        self._arrivals.append((self._arrived, now))
+        self._arrived += len(wanted)
         self._queue.extend(wanted)
         self._wake()
 
@@ -208,11 +208,11 @@ class Iteration(EventIterator[E], Generic[E]):
 
     def since(self) -> float | None:
         """Arrival time of the oldest outstanding event."""
-        moments = self._moments
-        done = self._came - self.outstanding
-        while len(moments) > 1 and moments[1][0] <= done:
-            moments.popleft()
-        return moments[0][1] if done < self._came else None
+        arrivals = self._arrivals
+        done = self._arrived - self.outstanding
+        while len(arrivals) > 1 and arrivals[1][0] <= done:
+            arrivals.popleft()
+        return arrivals[0][1] if done < self._arrived else None
 
     @property
     def outstanding(self) -> int:
@@ -252,7 +252,7 @@ class Tap:
         return any(iterator.open for iterator in self.iterators())
 
     @property
-    def listening(self) -> bool:
+    def has_iterators(self) -> bool:
         """Whether there are iterators."""
         return bool(self._iterators)
 

@@ -54,7 +54,7 @@ class Acknowledger:
         mark = self._safe(self.mark)
         if mark > self._acked and driver.session.ack(mark, driver.now):
             self._acked = mark
-            driver.carry()
+            driver.carry_out()
         if mark < driver.session.received:
             self.plan()
         else:

@@ -92,7 +92,7 @@ class Checkpointer:
     ) -> None:
         self._save_to = save
         self._snapshot = snapshot
-        self._told = saved
+        self._saved_hook = saved
         self._fenced = fenced
         self._publish = publish
         self._reorder_block_end = reorder_block_end
@@ -110,14 +110,14 @@ class Checkpointer:
         self._held: deque[Item] = deque()
         self._offered = 0
         self._passed = 0
-        self._passing: list[tuple[int, asyncio.Future[None]]] = []
+        self._passed_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._token_waits = False
         self._epoch = 0
-        self._wanted = 0
-        self._tried = 0
+        self._requests = 0
+        self._attempted = 0
         self._flushing: list[tuple[int, asyncio.Future[bool]]] = []
-        self._news = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._save_requested = asyncio.Event()
+        self._flush_requested = asyncio.Event()
         self._failing = False
         self._last: Checkpoint | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -164,7 +164,7 @@ class Checkpointer:
             last = max((n for n in map(self._number, events) if n is not None), default=0)
             if self._reorder_block_end(last) <= self._reserved:
                 self._pass(events)
-                self._look_ahead()
+                self._reserve_ahead()
                 return
         self._held += events
         self._release()
@@ -177,18 +177,18 @@ class Checkpointer:
         else:
             action()
 
-    def finished(self, event: Event | None) -> None:
+    def processed(self, event: Event | None) -> None:
         """Count an event that a consumer has processed; ``None`` only checks the reservation."""
         if event is not None:
             number = self._number(event)
             if number is not None and number > self._done:
                 self._done = number
         if self._held:
-            self._ask()
+            self._request_reservation()
         elif self._done - self._done_saved >= self._step:
-            self._want()
+            self._request_save()
 
-    def renewed(self, session_id: str, *, fresh: bool) -> None:
+    def hold_until_saved(self, session_id: str, *, fresh: bool) -> None:
         """Hold events back until the resume token of a new welcome is saved (S5)."""
         self._epoch += 1
         if fresh or session_id != self._session:
@@ -198,9 +198,9 @@ class Checkpointer:
             self._reserved = self._inherited = 0
             self._top = self._done = self._done_saved = 0
         self._token_waits = True
-        self._want()
+        self._request_save()
 
-    def changed(self) -> None:
+    def schedule(self) -> None:
         """Schedule a save after ``interval``."""
         if self._timer is None and not self._stopped:
             loop = asyncio.get_running_loop()
@@ -210,17 +210,17 @@ class Checkpointer:
         """Save now; returns after the attempt whether it succeeded."""
         if self._stopped:
             return False
-        self._hurry.set()
-        self._want()
+        self._flush_requested.set()
+        self._request_save()
         settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._flushing.append((self._wanted, settled))
+        self._flushing.append((self._requests, settled))
         return await settled
 
     def passed(self) -> asyncio.Future[None]:
         """A future that resolves when all events offered so far have been published."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._held:
-            self._passing.append((self._offered, future))
+            self._passed_waiters.append((self._offered, future))
         else:
             future.set_result(None)
         return future
@@ -236,7 +236,7 @@ class Checkpointer:
             self._timer.cancel()
             self._timer = None
         self._held.clear()
-        for _, waiter in self._passing:
+        for _, waiter in self._passed_waiters:
             waiter.cancel()
         await self._owner.close(deadline=deadline)
         for _, settled in self._flushing:
@@ -251,23 +251,23 @@ class Checkpointer:
             return None
         return item.seq
 
-    def _goal(self) -> int:
+    def _reservable(self) -> int:
         """The number up to which events may be reserved now."""
         reached = self._top if self._idle() else self._done
         if self._urgent():
             reached = max(reached, self._reserved)
         return max(self._reserved, self._reorder_block_end(reached + self._every))
 
-    def _ask(self) -> None:
+    def _request_reservation(self) -> None:
         """Request a save if it extends the reservation or stores a new token."""
-        if self._token_waits or self._goal() > self._reserved:
-            self._want()
+        if self._token_waits or self._reservable() > self._reserved:
+            self._request_save()
 
-    def _look_ahead(self) -> None:
+    def _reserve_ahead(self) -> None:
         """Request the next reservation before the present one is used up."""
         if self._top - self._done_saved >= self._step and self._idle():
             self._done = self._top
-            self._want()
+            self._request_save()
 
     def _release(self) -> None:
         """Publish the held events that are now reserved."""
@@ -288,7 +288,7 @@ class Checkpointer:
                 self._pass_item(item)
         self._pass(ready)
         if self._held:
-            self._ask()
+            self._request_reservation()
 
     def _pass(self, events: list[Event]) -> None:
         if not events:
@@ -310,8 +310,8 @@ class Checkpointer:
 
     def _count(self, passed: int) -> None:
         self._passed += passed
-        while self._passing and self._passing[0][0] <= self._passed:
-            waiter = self._passing.pop(0)[1]
+        while self._passed_waiters and self._passed_waiters[0][0] <= self._passed:
+            waiter = self._passed_waiters.pop(0)[1]
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -319,36 +319,36 @@ class Checkpointer:
 
     def _due(self) -> None:
         self._timer = None
-        self._want()
+        self._request_save()
 
-    def _want(self) -> None:
-        self._wanted += 1
-        self._news.set()
+    def _request_save(self) -> None:
+        self._requests += 1
+        self._save_requested.set()
 
     async def _write(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            self._hurry.clear()
-            wanted = self._wanted
+            await self._save_requested.wait()
+            self._save_requested.clear()
+            self._flush_requested.clear()
+            requests = self._requests
             try:
                 succeeded = await self._save()
             except StoreLocked as error:
                 self._stopped = True  # a retry cannot succeed, and no more events may be delivered
-                self._tried = self._wanted
+                self._attempted = self._requests
                 self._settle(False)
                 self._fenced(error)
                 return
-            self._tried = wanted
+            self._attempted = requests
             self._settle(succeeded)
             if not succeeded:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY):
-                        await self._hurry.wait()
-                self._news.set()
+                        await self._flush_requested.wait()
+                self._save_requested.set()
 
     async def _save(self) -> bool:
-        epoch, goal, done = self._epoch, self._goal(), self._done
+        epoch, goal, done = self._epoch, self._reservable(), self._done
         checkpoint = self._snapshot(goal)
         if checkpoint is None:
             return True
@@ -370,7 +370,7 @@ class Checkpointer:
             self._reserved = goal
             self._done_saved = max(self._done_saved, done)
             self._token_waits = False
-            self._told(checkpoint)
+            self._saved_hook(checkpoint)
             self._release()
         return True
 
@@ -387,7 +387,7 @@ class Checkpointer:
     def _settle(self, succeeded: bool) -> None:
         waiting, self._flushing = self._flushing, []
         for count, settled in waiting:
-            if count > self._tried:
+            if count > self._attempted:
                 self._flushing.append((count, settled))
             elif not settled.done():
                 settled.set_result(succeeded)

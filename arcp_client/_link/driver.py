@@ -38,7 +38,7 @@ class Driver:
     Args:
         session: the session.
         publish: publishes the events, in order, in batches.
-        tell: carries out the actions that do not concern the link, in order.
+        apply: carries out the actions that do not concern the link, in order.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class Driver:
         session: Session,
         *,
         publish: Callable[[list[Event]], None],
-        tell: Callable[[actions.Action], None],
+        apply: Callable[[actions.Action], None],
     ) -> None:
         self.session = session
         self._publish = publish
-        self._tell = tell
+        self._apply = apply
         self._loop = asyncio.get_running_loop()
         self._link: LinkOutlet | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._carrying = False
+        self._carrying_out = False
         self._turn: float | None = None
         self._batch: list[Event] = []
         self._published = 0
@@ -62,14 +62,14 @@ class Driver:
         self._routes: dict[type, Callable[[Any], None]] = {
             actions.Send: self._send,
             actions.Relink: self._relink,
-            actions.Opened: tell,
+            actions.Opened: apply,
             actions.Ended: self._ended,
-            actions.Answered: tell,
-            actions.Refused: tell,
-            actions.JobKnown: tell,
-            actions.JobGone: tell,
-            actions.Rotated: tell,
-            actions.Report: tell,
+            actions.Answered: apply,
+            actions.Refused: apply,
+            actions.JobKnown: apply,
+            actions.JobGone: apply,
+            actions.Rotated: apply,
+            actions.Report: apply,
         }
 
     @property
@@ -78,7 +78,7 @@ class Driver:
         return self._loop.time()
 
     @property
-    def moving(self) -> bool:
+    def loop_running(self) -> bool:
         """Whether the loop runs, so that events can be published."""
         return self._loop.is_running()
 
@@ -102,7 +102,7 @@ class Driver:
         self.flush()
         self._link = None
         self.session.lost(self.now, refusal)
-        self.carry()
+        self.carry_out()
 
     def received(self, data: bytes) -> None:
         """Pass a frame of the link to the session."""
@@ -116,7 +116,7 @@ class Driver:
             if event is not None:
                 self._batch.append(event)
             else:
-                self.carry()
+                self.carry_out()
         except Exception as error:  # noqa: BLE001  a defect, not an error of the transport
             self.failed(error)
 
@@ -141,7 +141,7 @@ class Driver:
     def unreadable(self, error: RemoteProtocolError) -> None:
         """Report a frame that the transport dropped."""
         self.session.unreadable(error, self.now)
-        self.carry()
+        self.carry_out()
 
     def failed(self, error: BaseException) -> None:
         """End the client because of a defect in this package, as a new link would not help."""
@@ -149,20 +149,20 @@ class Driver:
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
         self.session.end(cause)
-        self.carry()
+        self.carry_out()
 
     # -- actions
 
-    def carry(self) -> None:
+    def carry_out(self) -> None:
         """Carry out the session's actions until none are left, and set its timer."""
-        if self._carrying:
+        if self._carrying_out:
             return  # called from an action: the outer call carries out the added actions
-        self._carrying = True
+        self._carrying_out = True
         try:
             while out := self.session.take():
                 self._do(out)
         finally:
-            self._carrying = False
+            self._carrying_out = False
         self._arm()
 
     def _do(self, out: list[actions.Action]) -> None:
@@ -185,7 +185,7 @@ class Driver:
             self._link.drop(effect.cause)
 
     def _ended(self, effect: actions.Ended) -> None:
-        self._tell(effect)
+        self._apply(effect)
         if self._link is not None:
             self._link.drop(effect.cause or LinkLost("the session was closed here"), flush=True)
 
@@ -206,7 +206,7 @@ class Driver:
         self._timer = None
         try:
             self.session.tick(self.now)
-            self.carry()
+            self.carry_out()
         except Exception as error:  # noqa: BLE001  a defect
             self.failed(error)
 

@@ -85,7 +85,7 @@ class Durability:
         self._key = key
         self._fan_out = fan_out
         self._back_pressure = back_pressure
-        self._tell_fenced = fenced
+        self._fenced_hook = fenced
         self._fenced = False
         self._spool: Path | None = None
         self._holds = False
@@ -135,8 +135,8 @@ class Durability:
         self._writer = Checkpointer(
             save=self._save,
             snapshot=self._snapshot,
-            saved=self._was_saved,
-            fenced=self._was_fenced,
+            saved=self._on_saved,
+            fenced=self._on_fenced,
             publish=self._publish,
             reorder_block_end=driver.session.reorder_block_end,
             idle=lambda: self._fan_out.backlog == 0,
@@ -144,7 +144,7 @@ class Durability:
             every=self._store.every,
             interval=self._store.interval,
         )
-        self._back_pressure.follower = self._writer.finished
+        self._back_pressure.follower = self._writer.processed
         self._writer.start(self._last)
 
     def freeze(self) -> None:
@@ -224,29 +224,29 @@ class Durability:
         assert self._writer is not None
         self._writer.after(action)
 
-    def renewed(self, session_id: str, *, fresh: bool) -> None:
+    def hold_until_saved(self, session_id: str, *, fresh: bool) -> None:
         """Hold events back until the resume token of a new welcome is saved (S5)."""
         assert self._writer is not None
         self._session = session_id
         if fresh:
             self._event_of.clear()
-        self._writer.renewed(session_id, fresh=fresh)
+        self._writer.hold_until_saved(session_id, fresh=fresh)
 
-    def changed(self) -> None:
+    def schedule(self) -> None:
         """Schedule a save after the store's interval."""
         if self._writer is not None:
-            self._writer.changed()
+            self._writer.schedule()
 
-    def opened(self, job: OpenJob) -> None:
+    def add_job(self, job: OpenJob) -> None:
         """Record an accepted job of this client."""
         self._jobs[job.job_id] = job
-        self.changed()
+        self.schedule()
 
-    def gone(self, job_id: str) -> None:
+    def drop_job(self, job_id: str) -> None:
         """Record that a job has no outcome."""
         if job_id in self._jobs:
             self._ended[job_id] = ("", 0)
-            self.changed()
+            self.schedule()
 
     async def flush(self) -> None:
         """Save now; returns after the attempt."""
@@ -266,7 +266,7 @@ class Durability:
         last = self._writer.last if self._writer is not None else None
         return last.mark if last is not None and last.session_id == self._session else 0
 
-    def passed(self) -> asyncio.Future[None] | None:
+    def published(self) -> asyncio.Future[None] | None:
         """A future that resolves when all offered events are published; ``None`` if they are."""
         return self._writer.passed() if self._writer is not None and self._writer.held else None
 
@@ -312,8 +312,8 @@ class Durability:
             mark = received = ackable
         processed = self._fan_out.processed_above(session_id, received) if mark < received else ()
         if session_id == self._session_restored:
-            processed = (*processed, *self._not_yet_reached(received))
-        self._forget_ended(session_id, mark, processed)
+            processed = (*processed, *self._restored_above(received))
+        self._drop_ended(session_id, mark, processed)
         # The terminal event of a stored job must be replayed, or its outcome would be lost.
         processed = _without(processed, {seq for _, seq in self._ended.values()})
         token = session.resume_token
@@ -327,13 +327,13 @@ class Durability:
             ended=self._ended_jobs.all,
         )
 
-    def _not_yet_reached(self, received: int) -> list[tuple[int, int]]:
+    def _restored_above(self, received: int) -> list[tuple[int, int]]:
         """Ranges that an earlier process has processed and the replay has not reached."""
         return [
             (max(first, received + 1), last) for first, last in self._restored if last > received
         ]
 
-    def _forget_ended(
+    def _drop_ended(
         self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
     ) -> None:
         """Drop ended jobs whose events, including the terminal one, are all processed."""
@@ -378,16 +378,16 @@ class Durability:
     def _size_beside(self, job_id: str) -> int:
         return ChunkLog(self._spool, job_id).size if self._spool is not None else 0
 
-    def _was_fenced(self, error: StoreLocked) -> None:
+    def _on_fenced(self, error: StoreLocked) -> None:
         self._fenced = True
-        self._tell_fenced(error)
+        self._fenced_hook(error)
 
-    def _was_saved(self, checkpoint: Checkpoint) -> None:
+    def _on_saved(self, checkpoint: Checkpoint) -> None:
         kept = {job.job_id for job in checkpoint.jobs} | {job.job_id for job in checkpoint.ended}
         for job_id in [job_id for job_id in self._logs if job_id not in kept | self._jobs.keys()]:
             self._logs.pop(job_id).remove()
         if self._driver is not None and checkpoint.mark < self._driver.session.received:
-            self.changed()
+            self.schedule()
 
 
 def _without(ranges: tuple[tuple[int, int], ...], numbers: set[int]) -> tuple[tuple[int, int], ...]:

@@ -57,15 +57,15 @@ class Ingress:
         """The number of frames in the file."""
         return len(self._spill)
 
-    def look(self) -> Awaitable[None] | None:
+    def next_wait(self) -> Awaitable[None] | None:
         """Decide how the reader continues; return what it must await first, or ``None``."""
         self._driver.flush()
-        reading = self._back_pressure.look()
+        reading = self._back_pressure.decide()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
         if reading is Reading.BY_TURNS:
             return asyncio.sleep(0)
         if reading is Reading.HELD:
-            return self._quietly(self._back_pressure.caught_up())
+            return self._with_heartbeat_paused(self._back_pressure.caught_up())
         return None
 
     async def set_aside(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ class Ingress:
             driver.received(data)
             return
         frame = decode(data)
-        if not _waits_its_turn(driver.session, frame):
+        if not _stays_in_order(driver.session, frame):
             if frame.event_seq is None:
                 driver.received(data)
                 return
@@ -84,9 +84,9 @@ class Ingress:
             at_once, data = _without_number(data, frame.event_seq)
             driver.received(at_once)
         if not self._spill.append(data):
-            await self._quietly(self._until_stored(data))
+            await self._with_heartbeat_paused(self._until_stored(data))
         driver.frame_seen()
-        self._back_pressure.stored(bool(self._spill))
+        self._back_pressure.set_stored(bool(self._spill))
         self._refill_soon()
 
     async def _until_stored(self, data: bytes) -> None:
@@ -98,14 +98,14 @@ class Ingress:
                     self._driver.received(data)  # larger than the file
                     return
                 self._room = asyncio.get_running_loop().create_future()
-                self._back_pressure.stored(True)
+                self._back_pressure.set_stored(True)
                 self._refill_soon()
                 await self._room
         finally:
             self._room = None
             self._back_pressure.full = False
 
-    async def _quietly(self, waiting: Awaitable[None]) -> None:
+    async def _with_heartbeat_paused(self, waiting: Awaitable[None]) -> None:
         """Wait with the heartbeat paused, because no frames are read meanwhile (D7)."""
         session, driver = self._driver.session, self._driver
         session.pause(driver.now)
@@ -130,7 +130,7 @@ class Ingress:
                 driver.received(spill.pop())
                 taken += 1
             driver.flush()
-        self._back_pressure.stored(bool(spill) or self._room is not None)
+        self._back_pressure.set_stored(bool(spill) or self._room is not None)
         room = self._room
         # A frame that is larger than the file waits for room in memory.
         vacant = taken or (not spill and not self._back_pressure.beyond)
@@ -167,13 +167,13 @@ class Ingress:
             )
         spill.clear()
         self.aside = False
-        self._back_pressure.stored(False)
+        self._back_pressure.set_stored(False)
         return whole
 
     def close(self) -> None:
         """Close the file."""
         self._spill.close()
-        self._back_pressure.stored(False)
+        self._back_pressure.set_stored(False)
 
 
 def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
@@ -183,7 +183,7 @@ def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
     return to_json(content), encode(names.PONG, {}, id="", event_seq=number)
 
 
-def _waits_its_turn(session: Session, frame: Frame) -> bool:
+def _stays_in_order(session: Session, frame: Frame) -> bool:
     """Whether a frame must stay in order behind earlier events.
 
     True for events and for the ends of jobs and histories; False for an error that answers a

@@ -100,14 +100,14 @@ class Link:
 
         Cancelling ends the link.
         """
-        owner = TaskOwner("arcp_client.link", on_failure=self._broke)
+        owner = TaskOwner("arcp_client.link", on_failure=self._failed)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(handshake_timeout, self._no_welcome, handshake_timeout)
         self._driver.attach(self)
         try:
             lines = isinstance(self._transport, LineTransport) and self._transport.lines
             self._driver.session.greet(token, self._driver.now, lines=lines)
-            self._driver.carry()
+            self._driver.carry_out()
             owner.spawn(self._read(), name="reader")
             owner.spawn(self._write(), name="writer")
             watching = watch(self._driver, reading=lambda: self._reading, dead=self.drop)
@@ -132,9 +132,9 @@ class Link:
                 if not await owner.close(deadline=Deadline(_PATIENCE)):
                     _log.error("a transport suppresses cancellations; its tasks are abandoned")
             finally:
-                await self._take_down(self._close_by or Deadline(close_timeout))
+                await self._close_transport(self._close_by or Deadline(close_timeout))
 
-    async def _take_down(self, deadline: Deadline) -> None:
+    async def _close_transport(self, deadline: Deadline) -> None:
         seconds = deadline.left
         owner = TaskOwner("arcp_client.link", on_failure=_failed_to_close)
         closing = owner.spawn(self._transport.close(timeout=seconds), name="close")
@@ -205,7 +205,7 @@ class Link:
             if self._unsent.over:
                 # The peer does not read. Stop reading; its heartbeat timeout continues.
                 await self._unsent.room()
-            waiting = ingress.look()
+            waiting = ingress.next_wait()
             if waiting is not None:
                 self._reading = False
                 await waiting
@@ -246,7 +246,7 @@ class Link:
         """Fail a frame that is too large for the link, as it would be for the next one."""
         if effect.request is not None:
             self._driver.session.refuse(effect.request, error, self._driver.now)
-            self._driver.carry()
+            self._driver.carry_out()
         else:
             self._driver.unreadable(RemoteProtocolError(str(error)))
 
@@ -260,7 +260,7 @@ class Link:
         if request is not None:
             text = f"{request.name} has {request.size} bytes, more than this runtime accepts"
             session.refuse(request, LocalProtocolError(text), self._driver.now)
-            self._driver.carry()
+            self._driver.carry_out()
         return request is not None
 
     def _no_welcome(self, seconds: float) -> None:
@@ -268,7 +268,7 @@ class Link:
             text = f"no answer to session.hello within {seconds:g} s"
             self.drop(HandshakeTimeout(text, stderr=stderr_of(self._transport)))
 
-    def _broke(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> None:
         self._driver.failed(error)  # errors of transports are handled in _read and _write
 
 

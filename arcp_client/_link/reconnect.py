@@ -91,7 +91,7 @@ class RetryDelays:
         self.attempt = 0
         self._since: float | None = None
 
-    def lived(self, seconds: float, *, brought_events: bool = False) -> None:
+    def link_ended(self, seconds: float, *, brought_events: bool = False) -> None:
         """Reset the delays if a link was live for ``reset_after`` or brought new events."""
         if brought_events or seconds >= self._policy.reset_after:
             self.attempt = 0
@@ -218,13 +218,13 @@ class ReconnectManager:
         self._stopped = asyncio.Event()
         self._short = False  # this attempt had less than the usual time
         self._delay: float | None = None
-        self._gives_up_at: float | None = self._loop.time() + timeouts.open
+        self._connect_deadline: float | None = self._loop.time() + timeouts.open
 
     def opened(self) -> None:
         """Record the welcome of the current link."""
         self._live_since = self._loop.time()
         self._events_before = self._driver.events
-        self._gives_up_at = None
+        self._connect_deadline = None
         self._fresh_at_once = True
         self._warned = False
         self.links += 1
@@ -257,8 +257,8 @@ class ReconnectManager:
         """Run one link from the connect to its end; return the reason of its end."""
         started = self._loop.time()
         limit = self._timeouts.connect
-        if self._gives_up_at is not None:
-            limit = min(limit, max(self._gives_up_at - started, 0.001))
+        if self._connect_deadline is not None:
+            limit = min(limit, max(self._connect_deadline - started, 0.001))
         self._short = limit < self._timeouts.connect
         try:
             async with asyncio.timeout(limit):
@@ -314,8 +314,8 @@ class ReconnectManager:
         self.last_failure = cause
         self._delay = self._delay_after(cause)
         if self._delay is None:
-            self._driver.session.end(self._verdict_on(cause))
-            self._driver.carry()
+            self._driver.session.end(self._final_error(cause))
+            self._driver.carry_out()
 
     @property
     def _over(self) -> bool:
@@ -326,20 +326,20 @@ class ReconnectManager:
         now = self._loop.time()
         if self._live_since is not None:
             brought = self._driver.events > self._events_before
-            self._backoff.lived(now - self._live_since, brought_events=brought)
-        delay = self._pause(cause, now)
+            self._backoff.link_ended(now - self._live_since, brought_events=brought)
+        delay = self._retry_delay(cause, now)
         if delay is None:
             return None
-        if self._gives_up_at is None:
+        if self._connect_deadline is None:
             self._warn_of(cause)
             self._changed(Reconnecting(max(self._backoff.attempt, 1), delay, cause))
-        elif now + delay >= self._gives_up_at:
+        elif now + delay >= self._connect_deadline:
             return None
         else:
             self._changed(Connecting(self._backoff.attempt + 1, cause))
         return delay
 
-    def _pause(self, cause: ArcpError, now: float) -> float | None:
+    def _retry_delay(self, cause: ArcpError, now: float) -> float | None:
         if isinstance(cause, Unauthenticated):
             return 0.0 if self._credential.refused() else None
         try:
@@ -360,7 +360,7 @@ class ReconnectManager:
         return delay
 
     def _may_retry(self, cause: ArcpError) -> bool:
-        return may_retry(cause, live_before=self._gives_up_at is None)
+        return may_retry(cause, live_before=self._connect_deadline is None)
 
     def _warn_of(self, cause: ArcpError) -> None:
         """Warn once for each outage that an address is retried although it looks wrong."""
@@ -368,18 +368,18 @@ class ReconnectManager:
             self._warned = True
             _log.warning("retrying, because this runtime was reached before: %s", cause)
 
-    def _verdict_on(self, cause: ArcpError) -> ArcpError:
+    def _final_error(self, cause: ArcpError) -> ArcpError:
         """The error for users: ConnectFailed before the first welcome, except a refused token."""
-        if self._gives_up_at is None or isinstance(cause, Unauthenticated | RequestError):
+        if self._connect_deadline is None or isinstance(cause, Unauthenticated | RequestError):
             return cause
         if isinstance(cause, ConnectFailed | ResumeExpired) and cause.permanent:
             return cause
         attempts = max(self._backoff.attempt, 1)
-        verdict = ConnectFailed(
+        final = ConnectFailed(
             f"no session with {self._connector.target} after {attempts} "
             f"{'attempt' if attempts == 1 else 'attempts'}: {cause}",
             permanent=not may_retry(cause),
             attempts=attempts,
         )
-        verdict.__cause__ = cause
-        return verdict
+        final.__cause__ = cause
+        return final

@@ -79,7 +79,7 @@ async def _probe(
         token=answer,
     )
     session.request(request, driver.now)
-    driver.carry()
+    driver.carry_out()
     try:
         await answer
     except RequestTimeout:

@@ -269,9 +269,9 @@ class HandlerSink(Emitter[T, R]):
     async def failed(self, item: T, error: BaseException) -> bool:
         """Apply ``on_error`` to an exception of a handler. False if the stream was cancelled."""
         if isinstance(error, asyncio.CancelledError):
-            if await self._outlived():
+            if await self._survives_cancel():
                 failure: Exception = self._wrapped("was cancelled in its own task", item, error)
-            elif self._cut_off(item, error):
+            elif self._ends_stream(item, error):
                 return False
             else:
                 failure = self._wrapped("was cancelled by what it awaited", item, error)
@@ -300,7 +300,7 @@ class HandlerSink(Emitter[T, R]):
             if inspect.isawaitable(result):
                 await result
         except asyncio.CancelledError as cancelled:
-            if self._cut_off(item, cancelled):
+            if self._ends_stream(item, cancelled):
                 return False
             log.exception("on_error of handler %s was cancelled", self.options.name)
         except BaseException as error:  # noqa: BLE001  # a failing hook does not end the stream
@@ -308,7 +308,7 @@ class HandlerSink(Emitter[T, R]):
             log.exception("on_error of handler %s failed", self.options.name)
         return True
 
-    async def _outlived(self) -> bool:
+    async def _survives_cancel(self) -> bool:
         """Whether this task was cancelled and its stream continues nevertheless."""
         task = asyncio.current_task()
         if not self.outlives_cancel or task is None or not task.cancelling():
@@ -321,7 +321,7 @@ class HandlerSink(Emitter[T, R]):
             await asyncio.sleep(0)
         return not self.stopped
 
-    def _cut_off(self, item: T, cancelled: asyncio.CancelledError) -> bool:
+    def _ends_stream(self, item: T, cancelled: asyncio.CancelledError) -> bool:
         # The cancellation ends the stream if the sink was disposed or the drain task was cancelled.
         # Any other came from an awaitable of the handler, and is a failure like all others.
         task = asyncio.current_task()
@@ -362,7 +362,7 @@ class HandlerSink(Emitter[T, R]):
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
-            if self.pending() and not await self._outlived():
+            if self.pending() and not await self._survives_cancel():
                 self.interrupted(None, cancelled)
 
 

@@ -269,7 +269,7 @@ class Reader:
 
     async def _look(self) -> None:
         self._check_bounds()
-        waiting = self.ingress.look()
+        waiting = self.ingress.next_wait()
         if waiting is not None:
             await waiting
         self.note("ASIDE" if self.ingress.aside else "READING")
@@ -314,7 +314,7 @@ class Reader:
         self._requests += 1
         name = f"r{self._requests}"
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with self.back_pressure.inside(answer):
+        with self.back_pressure.awaiting(answer):
             self.link.answers[name] = answer
             self._unanswered.append(name)
             self.asked += 1

@@ -99,14 +99,14 @@ class Life:
         kept = await self.durability.open()
         self.driver.received = kept.mark if kept is not None else 0
         self.durability.start(self.driver)  # type: ignore[arg-type]
-        self.durability.renewed(SESSION, fresh=kept is None)
+        self.durability.hold_until_saved(SESSION, fresh=kept is None)
         return kept
 
     def offer(self, events: list[Event]) -> None:
         for event in events:
             self.driver.received = event.seq or 0
         self.durability.offer(events)
-        self.durability.changed()
+        self.durability.schedule()
 
     def let_go(self) -> None:
         """No handler waits any more."""
@@ -168,7 +168,7 @@ class Keeping(RuleBasedStateMachine):
             self.life.offer(self.offered)
 
     def open(self, job: str) -> None:
-        self.life.durability.opened(OpenJob(job, "agent", f"key of {job}", "hash"))
+        self.life.durability.add_job(OpenJob(job, "agent", f"key of {job}", "hash"))
 
     @property
     def seen(self) -> set[int]:
@@ -339,7 +339,7 @@ async def _is_in(state: str, life: Life, store: Store, number: int) -> bool:
     else:
         await other.close(forget=False)
     before = store.kept
-    life.durability.opened(OpenJob(f"job_{number}", "agent", "key", "hash"))
+    life.durability.add_job(OpenJob(f"job_{number}", "agent", "key", "hash"))
     await life.durability.flush()
     saves = store.kept != before
     return (locked, saves) == {
@@ -369,7 +369,7 @@ def test_the_life_of_a_checkpoint_goes_by_the_table(row: Row) -> None:
             if done is not None:
                 await done
             if verb == "start":
-                life.durability.renewed(SESSION, fresh=True)
+                life.durability.hold_until_saved(SESSION, fresh=True)
 
         for verb in PATHS[row.state]:
             await do(verb)

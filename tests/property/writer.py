@@ -102,7 +102,7 @@ class Life:
     def _saved(self, checkpoint: Checkpoint) -> None:
         assert checkpoint == self.disk
         if checkpoint.mark < self.sent:
-            self.writer.changed()
+            self.writer.schedule()
 
     def _publish(self, events: list[Event]) -> None:
         assert not self.stopped, "nothing is published after the end"
@@ -114,7 +114,7 @@ class Life:
                 assert event.seq is not None
                 assert event.seq <= self.disk.reserved, "a restart would not know of it"
             self.published.append(event)
-        self.writer.changed()  # as the fan-out says that something is going on
+        self.writer.schedule()  # as the fan-out says that something is going on
 
     # -- how far everybody is
 
@@ -168,13 +168,13 @@ class Life:
         if fresh or not self.session:
             self._letting_go = True
             session = f"{self.session}+"
-            self.writer.renewed(session, fresh=True)
+            self.writer.hold_until_saved(session, fresh=True)
             self._letting_go = False
             assert self.published == self.offered, "no resume brings what was held"
             self.session, self.base, self.sent = session, 0, 0
             self.done = [0] * len(self.done)
         else:
-            self.writer.renewed(self.session, fresh=False)
+            self.writer.hold_until_saved(self.session, fresh=False)
         self.token = token
         self.note()
 
@@ -200,12 +200,12 @@ class Life:
             events = self.events
             if self.done[lane] < len(events):
                 self.done[lane] += 1
-                self.writer.finished(events[self.done[lane] - 1])
+                self.writer.processed(events[self.done[lane] - 1])
 
     def want(self, urgent: bool) -> None:
         """A handler waits for what later events bring, or no longer."""
         self.urgent = urgent
-        self.writer.finished(None)
+        self.writer.processed(None)
 
     def answer(self, works: bool) -> None:
         """The store is done with a save."""

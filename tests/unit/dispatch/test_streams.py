@@ -128,8 +128,8 @@ async def test_an_iterator_that_nobody_refers_to_is_gone() -> None:
     gc.collect(0)
     world.push(log(2))
     assert world.streams.outstanding == 0
-    assert not stream.tap.listening
-    assert not world.streams.memory.listened
+    assert not stream.tap.has_iterators
+    assert not world.streams.memory.with_iterators
 
 
 def _with_one(world: Streams, stream: JobStream) -> EventIterator[Event]:

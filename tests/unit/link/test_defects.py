@@ -43,7 +43,7 @@ PLACES: list[tuple[type, str]] = [
     (Session, "receive"),
     (Session, "tick"),
     (JobStreams, "accept"),
-    (Ingress, "look"),
+    (Ingress, "next_wait"),
     (ReconnectManager, "opened"),
 ]
 

@@ -65,7 +65,7 @@ async def test_a_range_is_cut_where_the_replay_has_come_past_its_beginning(
     life = await next_life(store, 1)
     life.offer(events(3, 4))
     life.driver.received = 6  # 5 and 6 came, and were passed over
-    life.durability.changed()
+    life.durability.schedule()
     await clock.advance(2 * INTERVAL)
     assert store.kept is not None
     assert store.kept.mark == 2

@@ -156,9 +156,9 @@ def test_delays_start_anew_after_a_link_that_was_stable_only() -> None:
     backoff = RetryDelays(Reconnect(wait=wait_fixed(1), reset_after=10.0))
     for n in range(5):
         backoff.next(float(n))
-        backoff.lived(9.9)
+        backoff.link_ended(9.9)
     assert backoff.attempt == 5
-    backoff.lived(10.0)
+    backoff.link_ended(10.0)
     assert backoff.attempt == 0
 
 
@@ -166,7 +166,7 @@ def test_delays_start_anew_after_a_link_that_brought_events() -> None:
     backoff = RetryDelays(Reconnect(wait=wait_fixed(1), reset_after=10.0))
     backoff.next(0.0)
     backoff.next(1.0)
-    backoff.lived(0.0, brought_events=True)
+    backoff.link_ended(0.0, brought_events=True)
     assert backoff.attempt == 0
 
 
@@ -179,7 +179,7 @@ def test_a_bound_on_the_time_of_retrying_starts_anew_after_a_good_link(
         start = outage * 10_000.0
         assert backoff.next(start) is not None
         assert backoff.next(start + 59.0) is not None
-        backoff.lived(seconds, brought_events=events)
+        backoff.link_ended(seconds, brought_events=events)
     assert backoff.next(50_000.0) is not None
     assert backoff.next(50_060.0) is None
 
