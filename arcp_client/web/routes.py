@@ -11,12 +11,9 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from aiohttp import hdrs, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.web_request import BaseRequest
+from aiohttp import web
 from pydantic import SecretStr
 
 from arcp_client import ArcpError, Client, Live, SessionInfo
@@ -33,21 +30,13 @@ from arcp_client.web._http import bodies, downloads
 from arcp_client.web._http.logins import Logins
 from arcp_client.web._http.problems import Problem
 from arcp_client.web._http.security import AccessControl, Handler
-from arcp_client.web._http.write_timeout import WRITE_TIMEOUT, WriteTimeout
+from arcp_client.web._http.static_files import static_file
+from arcp_client.web._http.write_timeout import WriteTimeout
 from arcp_client.web.pages import asked_position, share_feeds
 
 __all__ = ["SCHEMA", "DashboardOptions", "add_routes", "host_names", "mount"]
 
 SCHEMA = "arcp-client.web/1"
-_STATIC = Path(__file__).parent / "static"
-_NAME = re.compile(r"(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
-_TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json",
-    ".svg": "image/svg+xml",
-}
 _REFRESH_TIMEOUT = 2.0
 
 
@@ -257,11 +246,11 @@ class _Dashboard:
 
     async def page(self, _request: web.Request) -> web.StreamResponse:
         """``GET ./``."""
-        return _file("index.html")
+        return static_file("index.html")
 
     async def static(self, request: web.Request) -> web.StreamResponse:
         """``GET ./static/*``."""
-        return _file(request.match_info["path"])
+        return static_file(request.match_info["path"])
 
     async def login(self, request: web.Request) -> web.StreamResponse:
         """``POST ./login``."""
@@ -407,29 +396,3 @@ def _job_id(request: web.Request) -> str:
     if len(job_id) > 256 or not job_id.isprintable():
         raise Problem(404, "JOB_NOT_FOUND", "no job has this id")
     return job_id
-
-
-class _StaticFile(web.FileResponse):
-    """A file of the page.
-
-    The operating system may send it, so that the whole write, and not its progress, has a limit.
-    """
-
-    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        """Send the headers and the file. aiohttp calls this."""
-        try:
-            async with asyncio.timeout(WRITE_TIMEOUT):
-                return await super().prepare(request)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionResetError("the client does not read") from None
-
-
-def _file(name: str) -> web.StreamResponse:
-    path = _STATIC / name
-    if not _NAME.fullmatch(name) or path.suffix not in _TYPES or not path.is_file():
-        raise Problem(404, "NOT_FOUND", "there is no such page")
-    return _StaticFile(
-        path, headers={hdrs.CONTENT_TYPE: _TYPES[path.suffix], hdrs.CACHE_CONTROL: "no-cache"}
-    )

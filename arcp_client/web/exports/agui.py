@@ -25,8 +25,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
-from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 try:
     from ag_ui.core import (
@@ -62,11 +61,12 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from missing
 from ag_ui.core.events import RunFinishedCancelledOutcome, RunFinishedSuccessOutcome
-from pydantic import BaseModel, PrivateAttr, TypeAdapter
+from pydantic import TypeAdapter
 
 from arcp_client import ArcpError, Event, JobHandle, events
 from arcp_client.transcripts import Scrubber, digits
 from arcp_client.web._feeds import frames
+from arcp_client.web.exports.exact_numbers import make_event
 
 __all__ = ["Run", "ag_ui"]
 
@@ -137,38 +137,6 @@ def _well_formed(value: Any) -> Any:
     return value
 
 
-class _ExactNumbers(BaseModel):
-    """Part of an event whose JSON has numbers that ``float`` would write with other digits."""
-
-    _exact: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    def keep_digits(self, fields: dict[str, Any]) -> None:
-        """Use these values, which have the digits of their numbers, in the JSON."""
-        self._exact = fields
-
-    def model_dump_json(self, **options: Any) -> str:
-        """The event as JSON in one line, in ASCII."""
-        layout = {"indent", "ensure_ascii"}
-        chosen = {name: value for name, value in options.items() if name not in layout}
-        dumped = self.model_dump(mode="json", **chosen)
-        exact = {name: value for name, value in self._exact.items() if name in dumped}
-        return frames.exact(dumped | exact).decode()
-
-
-@cache
-def _with_exact_numbers(kind: type[BaseEvent]) -> Any:
-    """The class of events of this kind whose JSON has exact numbers."""
-    return type(kind.__name__, (_ExactNumbers, kind), {"__module__": __name__})
-
-
-def _has_fractions(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_fractions, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_fractions, value))
-    return isinstance(value, float | digits.Digits)
-
-
 class Run:
     """The state of one run, including the messages, calls and the step that have to be ended.
 
@@ -237,12 +205,7 @@ class Run:
     def _event(self, kind: type[B], **fields: Any) -> B:
         if kind is RunErrorEvent or kind is RunFinishedEvent:
             self.over = True
-        exact = {name: value for name, value in fields.items() if _has_fractions(value)}
-        if not exact:
-            return kind(timestamp=self._at, **fields)
-        made = _with_exact_numbers(kind)(timestamp=self._at, **digits.plain(fields))
-        made.keep_digits(exact)
-        return cast(B, made)
+        return make_event(kind, {"timestamp": self._at, **fields})
 
     def _id(self, name: str = "") -> str:
         return f"{self._run_id}:{name or self._count}"

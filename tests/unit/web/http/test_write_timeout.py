@@ -92,7 +92,6 @@ async def large(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Site, di
     """A dashboard with small time limits, and a job for each kind of result."""
     monkeypatch.setattr("arcp_client.web._http.write_timeout._CHECK_INTERVAL", 0.01)
     monkeypatch.setattr("arcp_client.web._http.write_timeout.WRITE_TIMEOUT", 0.1)
-    monkeypatch.setattr("arcp_client.web.routes.WRITE_TIMEOUT", 0.1)
     async with Runtime() as runtime, Client(runtime) as client:
 
         @runtime.agent("inline")
