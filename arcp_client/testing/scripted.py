@@ -79,38 +79,37 @@ class ScriptedRuntime:
     ::
 
         async with ScriptedRuntime(
-            "ruby",
+            "python",
             agents={"count": [Emit("progress", {"current": 1}), Wait("go"), Finish("done")]},
             answers={"job.submit": [Refuse("PERMISSION_DENIED")]},     # the first one only
         ) as runtime, Client(runtime) as client:
             ...
             runtime.open("go")
 
-    It is a `Connector`: a client takes it as its target and reaches it over an in-memory link;
-    `serve` puts it on a WebSocket as well. Sessions and jobs outlive their links as far as those of
-    the dialect do: what is lost there is lost here.
+    It is a `Connector`: a client takes it as its target and reaches it over an in-memory link.
+    `serve` also accepts WebSockets. Sessions and jobs survive a lost link exactly as far as they do
+    in the runtime that is played.
 
-    What the client sends is checked for what runtimes of the dialect insist on. What they would
-    have refused or passed over is in `objections`.
+    Each frame of the client is checked against what that runtime requires. A frame that the runtime
+    would refuse or ignore is in `objections`.
 
     Args:
-        dialect: a runtime, by the name that ``SessionInfo.dialect`` has for it; ``spec`` for the
-            specification; or ``legacy`` for the older family, which takes no session of this
-            protocol.
+        dialect: the runtime to play, by its name in ``SessionInfo.dialect``; ``spec`` for the
+            specification; ``legacy`` for the older family, which opens no session of this protocol.
         agents: the script of each agent, by name.
-        answers: by message type, what becomes of the first requests of that type, in order; all
-            that follow get the usual answer. ``None`` stands for the usual answer.
-        features: what the runtime offers (§6.2); everything by default.
-        tokens: the bearer tokens that it takes; any by default.
+        answers: by message type, the answers to the first requests of that type, in order.
+            ``None`` stands for the usual answer, and so does the end of the list.
+        features: the features that the runtime offers (§6.2); all by default.
+        tokens: the bearer tokens that it accepts; any by default.
 
     Attributes:
-        name: of the dialect.
-        heard: every frame of the client, oldest first.
+        name: the name of the dialect.
+        heard: every frame from the client, oldest first.
         said: every frame to the client, oldest first.
-        objections: what this dialect would not have understood, each with its frame.
+        objections: what the runtime would not have understood, each with its frame.
         sessions: its sessions, by id.
         jobs: its jobs, by id.
-        links: how many there were.
+        links: the number of links so far.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class ScriptedRuntime:
 
     @property
     def target(self) -> str:
-        """Who is connected to."""
+        """What a client's messages call it."""
         return f"scripted:{self.name}"
 
     async def connect(self) -> Transport:
@@ -156,12 +155,12 @@ class ScriptedRuntime:
     def serve(
         self, host: str = "127.0.0.1", port: int = 0, *, path: str = "/arcp"
     ) -> AbstractAsyncContextManager[Server]:
-        """Take WebSocket connections as well; ``server.url`` is where.
+        """Accept WebSockets too; ``server.url`` is the address.
 
         Args:
-            host: address to listen on.
-            port: a free one by default.
-            path: of the URL.
+            host: the address to listen on.
+            port: the port; a free one by default.
+            path: the path of the URL.
         """
 
         async def on_enter() -> None:
@@ -200,22 +199,22 @@ class ScriptedRuntime:
     # ------------------------------------------------------------------ for tests
 
     def open(self, gate: str) -> None:
-        """Let the jobs go on that `Wait` for this gate, now or later."""
+        """Let the jobs continue that `Wait` for this gate, now or later."""
         self.gate(gate).set()
 
     def next(self, kind: str, *answers: Answer | None) -> None:
-        """What becomes of the next requests of this type."""
+        """Set the answers to the next requests of this type."""
         self._answers.setdefault(kind, deque()).extend(answers)
 
     def drop(self) -> None:
-        """End every link without a goodbye; what was said is still sent."""
+        """End every link without a closing message; queued frames are still sent."""
         for talk in tuple(self._talks):
             talk.drop()
 
     def send(self, frame: Mapping[str, Any] | bytes) -> None:
-        """Send a frame over every link that has a session, unasked.
+        """Send a frame over every link that has a session.
 
-        A mapping gets version, id and session unless it has its own.
+        A mapping gets version, id and session id unless it has its own.
         """
         for session in self.sessions.values():
             if isinstance(frame, bytes):
@@ -228,16 +227,16 @@ class ScriptedRuntime:
         return [frame for frame in self.heard if frame.get("type") == kind]
 
     async def until(self, kind: str, count: int = 1) -> list[Frame]:
-        """Wait until the client has sent so many frames of one type; gives them."""
+        """Wait until the client has sent that many frames of one type, and return them."""
         await self._until(lambda: len(self.of(kind)) >= count)
         return self.of(kind)
 
     async def until_linked(self, count: int) -> None:
-        """Wait until there have been so many links."""
+        """Wait until that many links have been made."""
         await self._until(lambda: self.links >= count)
 
     async def until_left(self, up: int = 0) -> None:
-        """Wait until no link is up, or no more than so many."""
+        """Wait until no more than ``up`` links are left."""
         await self._until(lambda: len(self._talks) <= up)
 
     async def _until(self, true: Callable[[], bool]) -> None:
@@ -295,7 +294,7 @@ class ScriptedRuntime:
         self._tell()
 
     def object(self, why: str, frame: Mapping[str, Any]) -> None:
-        """Keep what this dialect would not have understood."""
+        """Keep a frame that the runtime would not have understood."""
         self.objections.append((why, frame))
 
     def start(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+import arcp_client
 from arcp_client import Client, events
 from arcp_client._dialects import DIALECTS, SPECIFICATION, Deviation, Dialect, Forms, recognise
+from arcp_client._dialects.own import Own
 from arcp_client._protocol.peer import Peer
 from arcp_client.cli.actions.diagnosis import examine
 from arcp_client.testing import ScriptedRuntime
@@ -87,3 +91,18 @@ def test_the_fallback_treats_a_runtime_as_the_protocol_does_by_itself() -> None:
     own = {name for name in vars(SPECIFICATION) if not name.startswith("_")}
     assert own == {"title", "mark"}
     assert SPECIFICATION.name == Peer.name
+
+
+def test_no_other_module_names_a_runtime() -> None:
+    words = {word for kind in DIALECTS.values() for word in (kind.name, kind.title)}
+    words -= {"go", "Go", "python", "Python"}  # these have other meanings
+    words -= {Own.name, Own.title, SPECIFICATION.name, SPECIFICATION.title}
+    assert {"csharp", "C#", "Java", "ruby", "TypeScript"} <= words
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in sorted(words)))
+    package = Path(arcp_client.__file__).parent
+    found = {
+        str(path.relative_to(package)): sorted(set(pattern.findall(path.read_text("utf-8"))))
+        for path in package.rglob("*.py")
+        if "_dialects" not in path.parts and pattern.search(path.read_text("utf-8"))
+    }
+    assert found == {}
