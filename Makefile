@@ -11,6 +11,8 @@ else
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 endif
+# Each test process would compile every module that it imports, and each program that it starts too.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Debian packages that the tests need beyond Python; installed only as root and only when missing.

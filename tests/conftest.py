@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 import logging
@@ -25,6 +26,9 @@ TRACED = (
     "tests/unit/transports/",
 )
 """Where processes that tests start run lines of the package that hardly any other test runs."""
+
+UNTRACED = ("tests/backpressure/", "tests/e2e/web/", "tests/faults/", "tests/property/")
+"""Where tests repeat, many times over, lines that other tests run: tracing doubles their time."""
 
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile(
@@ -79,10 +83,12 @@ async def no_task_left() -> AsyncIterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def processes_are_traced_where_it_matters(request: pytest.FixtureRequest) -> Iterator[None]:
+def traced_where_it_matters(request: pytest.FixtureRequest) -> Iterator[None]:
     """Coverage takes a quarter of a second of each process; peers and tools are not the package."""
     where = request.path.relative_to(ROOT).as_posix()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        if where.startswith(UNTRACED):
+            stack.enter_context(_not_measured())
         if not where.startswith(TRACED):
             for name in COVERAGE:
                 patch.delenv(name, raising=False)
@@ -95,13 +101,21 @@ def untraced() -> Iterator[None]:
 
     Each line that they run is run by other tests as well.
     """
+    with _not_measured():
+        yield
+
+
+@contextlib.contextmanager
+def _not_measured() -> Iterator[None]:
     stopped = []
     while (measuring := coverage.Coverage.current()) is not None:  # a worker has two, one stacked
         measuring.stop()
         stopped.append(measuring)
-    yield
-    for measuring in reversed(stopped):
-        measuring.start()
+    try:
+        yield
+    finally:
+        for measuring in reversed(stopped):
+            measuring.start()
 
 
 def pytest_configure() -> None:

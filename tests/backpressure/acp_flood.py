@@ -46,19 +46,19 @@ def agent(kind: str, directory: str) -> None:
         send({"jsonrpc": "2.0", "id": message["id"], "result": call[message["method"]]})
     answers = 0
     if kind == "files":
-        send(*(ask(n, "fs/read_text_file", path=f"{directory}/large") for n in range(40)))
-        answers = 40
+        send(*(ask(n, "fs/read_text_file", path=f"{directory}/large") for n in range(24)))
+        answers = 24
     elif kind == "output":
         send(ask(0, "terminal/create", command=sys.executable, args=["-c", "print('x' * 1000000)"]))
         terminal = read()["result"]["terminalId"]
         send(ask(1, "terminal/wait_for_exit", terminalId=terminal))
         read()
-        send(*(ask(n, "terminal/output", terminalId=terminal) for n in range(2, 302)))
-        answers = 300
+        send(*(ask(n, "terminal/output", terminalId=terminal) for n in range(2, 252)))
+        answers = 250
     elif kind == "params":
-        for n in range(100):
+        for n in range(60):
             send(ask(n, "x/keep", text="x" * 4 * MIB))
-        answers = 100
+        answers = 60
     elif kind == "iterator":
         chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text"}}
         chunk["content"]["text"] = "x" * MIB  # type: ignore[index]

@@ -17,9 +17,9 @@ SLACK = 64 * MIB
 @pytest.mark.parametrize(
     ("kind", "bound", "read"),
     [
-        ("files", LIMITS.answers, 40 * 16 * MIB - 40),
-        ("output", LIMITS.answers, 300 * 1_000_000),
-        ("params", LIMITS.requests, 100),
+        ("files", LIMITS.answers, 24 * 16 * MIB - 24),
+        ("output", LIMITS.answers, 250 * 1_000_000),
+        ("params", LIMITS.requests, 60),
         ("iterator", LIMITS.buffer.bytes, 0),
         ("calls", LIMITS.state, 0),
     ],

@@ -51,7 +51,6 @@ async def all_calls_in_the_first_handler(target: str | Connector, buffer: Buffer
     return client
 
 
-@pytest.mark.usefixtures("untraced")
 async def test_over_a_websocket_every_call_is_answered_and_no_event_is_lost() -> None:
     """D6 (a): beyond `hard` events wait in a file, control frames are read at once."""
     async with serving(Script()) as peer:
@@ -59,14 +58,12 @@ async def test_over_a_websocket_every_call_is_answered_and_no_event_is_lost() ->
         assert peer.links == 1
 
 
-@pytest.mark.usefixtures("untraced")
 async def test_over_stdio_every_call_is_answered_and_no_event_is_lost() -> None:
     """D6 (a)."""
     connector = StdioConnector([sys.executable, SCRIPT])
     await all_calls_in_the_first_handler(connector, Buffer(soft=256, hard=1024))
 
 
-@pytest.mark.usefixtures("untraced")
 async def test_the_link_to_a_peer_that_aborts_jobs_with_it_is_never_dropped() -> None:
     """D6 (a): the link is never dropped to save memory."""
     async with serving(Script(), aborts=True) as peer:

@@ -65,7 +65,6 @@ async def follow_through_cuts(seed: int) -> tuple[list[tuple[str | None, Any]], 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("block", range(10))
-@pytest.mark.usefixtures("untraced")
 async def test_no_event_is_lost_repeated_or_out_of_order_through_random_cuts(block: int) -> None:
     total = 0
     for seed in range(block * 10, block * 10 + 10):

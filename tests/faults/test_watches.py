@@ -69,6 +69,5 @@ async def watch_through_cuts(seed: int) -> int:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.usefixtures("untraced")
 async def test_whatever_is_cut_each_watch_is_told_whole_in_order_and_once() -> None:
     assert sum([await watch_through_cuts(seed) for seed in range(6)]) >= 20

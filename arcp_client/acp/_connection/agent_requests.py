@@ -194,6 +194,7 @@ class AgentRequests:
                 if route.params is None
                 else decode(route.params, request.params)
             )
+            request.params = b""  # the service holds what it needs of them
             result = await route.serve(params, request.session_id)
         except asyncio.CancelledError as error:
             self._refuse(request, errors.INTERNAL, f"{request.method} was cancelled here")

@@ -13,7 +13,6 @@ from tests.e2e.web.site import Puppet, Site
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.timeout(180),
-    pytest.mark.usefixtures("untraced"),
 ]
 
 EVENTS = 10_000
