@@ -326,19 +326,19 @@ class SessionEngine:
 
     # ------------------------------------------------------------------ actions of the session
 
-    def _apply(self, effect: actions.Action) -> None:
-        match effect:
+    def _apply(self, action: actions.Action) -> None:
+        match action:
             case actions.Answered(request, value):
                 _resolve(request, value)
             case actions.Refused(request, error):
                 _reject(request, error)
             case actions.JobKnown():
-                self._job_known(effect)
+                self._job_known(action)
             case actions.JobGone():
                 if self._durability is not None:
-                    self._durability.after(partial(self._job_gone, effect))
+                    self._durability.after(partial(self._job_gone, action))
                 else:
-                    self._job_gone(effect)
+                    self._job_gone(action)
             case actions.Rotated(job_id, name, value):
                 self._jobs.record(job_id).rotate(name, value)
             case actions.Opened(_, resumed):
@@ -348,27 +348,27 @@ class SessionEngine:
             case actions.Report(message, _):
                 _log.warning("%s", message)
             case _:
-                raise AssertionError(f"unknown action: {effect!r}")
+                raise AssertionError(f"unknown action: {action!r}")
 
-    def _job_known(self, effect: actions.JobKnown) -> None:
-        reply = effect.job
-        record = self._jobs.announce(reply, submitted=effect.submitted)
-        if effect.submitted and not record.over:
+    def _job_known(self, action: actions.JobKnown) -> None:
+        reply = action.job
+        record = self._jobs.announce(reply, submitted=action.submitted)
+        if action.submitted and not record.over:
             if self._session.jobs.has_ended(reply.job_id):
                 assert self._line is not None
                 self._session.request_outcome(reply.job_id, self._line.driver.now)
-            request = effect.request
+            request = action.request
             if self._durability is not None and request is not None:
                 payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
                 self._durability.add_job(
                     OpenJob(reply.job_id, record.agent, request.key or "", payload)
                 )
 
-    def _job_gone(self, effect: actions.JobGone) -> None:
-        self._jobs.record(effect.job_id).lose(lambda: effect.error, status=effect.status)
-        self._jobs.forget(effect.job_id)
+    def _job_gone(self, action: actions.JobGone) -> None:
+        self._jobs.record(action.job_id).lose(lambda: action.error, status=action.status)
+        self._jobs.forget(action.job_id)
         if self._durability is not None:
-            self._durability.drop_job(effect.job_id)
+            self._durability.drop_job(action.job_id)
 
     def _opened(self, resumed: bool) -> None:
         assert self._line is not None

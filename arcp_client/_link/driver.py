@@ -25,7 +25,7 @@ _log = logging.getLogger("arcp_client.link")
 class LinkOutlet(Protocol):
     """The driver's interface to the current link."""
 
-    def send(self, effect: actions.Send) -> None:
+    def send(self, action: actions.Send) -> None:
         """Queue a frame."""
 
     def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
@@ -166,28 +166,28 @@ class Driver:
         self._arm()
 
     def _do(self, out: list[actions.Action]) -> None:
-        for effect in out:
-            route = self._routes.get(type(effect))
+        for action in out:
+            route = self._routes.get(type(action))
             if route is None:
-                self._batch.append(effect)  # type: ignore[arg-type]  # all other actions have routes
-                self._gaps += type(effect) is Gap
+                self._batch.append(action)  # type: ignore[arg-type]  # all other actions have routes
+                self._gaps += type(action) is Gap
             else:
                 self.flush()
-                route(effect)
+                route(action)
         self.flush()
 
-    def _send(self, effect: actions.Send) -> None:
+    def _send(self, action: actions.Send) -> None:
         if self._link is not None:
-            self._link.send(effect)
+            self._link.send(action)
 
-    def _relink(self, effect: actions.Relink) -> None:
+    def _relink(self, action: actions.Relink) -> None:
         if self._link is not None:
-            self._link.drop(effect.cause)
+            self._link.drop(action.cause)
 
-    def _ended(self, effect: actions.Ended) -> None:
-        self._apply(effect)
+    def _ended(self, action: actions.Ended) -> None:
+        self._apply(action)
         if self._link is not None:
-            self._link.drop(effect.cause or LinkLost("the session was closed here"), flush=True)
+            self._link.drop(action.cause or LinkLost("the session was closed here"), flush=True)
 
     # -- time
 

@@ -156,10 +156,10 @@ class Link:
 
     # -- for the driver
 
-    def send(self, effect: actions.Send) -> None:
-        self._outbox.append(effect)
-        if effect.request is None:  # requests do not count, as their callers wait for them
-            self._unsent.add(len(effect.data))
+    def send(self, action: actions.Send) -> None:
+        self._outbox.append(action)
+        if action.request is None:  # requests do not count, as their callers wait for them
+            self._unsent.add(len(action.data))
         self._idle.clear()
         self._news.set()
 
@@ -225,27 +225,27 @@ class Link:
         task = asyncio.current_task()
         while True:
             while self._outbox:
-                effect = self._outbox.popleft()
+                action = self._outbox.popleft()
                 try:
-                    await self._transport.send(effect.data)
+                    await self._transport.send(action.data)
                 except LocalProtocolError as error:
-                    self._too_large(effect, error)
+                    self._too_large(action, error)
                 except BaseException as error:  # noqa: BLE001  as in _read
                     pass_on(error, task)
                     self.drop(_of_transport(error))
                     return
                 finally:
-                    if effect.request is None:
-                        self._unsent.release(len(effect.data))
-                    del effect  # it may hold the bearer token
+                    if action.request is None:
+                        self._unsent.release(len(action.data))
+                    del action  # it may hold the bearer token
             self._idle.set()
             self._news.clear()
             await self._news.wait()
 
-    def _too_large(self, effect: actions.Send, error: LocalProtocolError) -> None:
+    def _too_large(self, action: actions.Send, error: LocalProtocolError) -> None:
         """Fail a frame that is too large for the link, as it would be for the next one."""
-        if effect.request is not None:
-            self._driver.session.refuse(effect.request, error, self._driver.now)
+        if action.request is not None:
+            self._driver.session.refuse(action.request, error, self._driver.now)
             self._driver.carry_out()
         else:
             self._driver.unreadable(RemoteProtocolError(str(error)))
