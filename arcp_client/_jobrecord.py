@@ -166,7 +166,7 @@ class JobRecord(JobStream):
                 self.status = status
             self.assembler.fail(error())
             self.tap.end(error)
-            self._tell()
+            self._resolve_waiters()
 
     def completed(self, event: Completed) -> None:
         """Record the success."""
@@ -177,7 +177,7 @@ class JobRecord(JobStream):
             self.assembler.mark_lossy()
         self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
-        self._tell()
+        self._resolve_waiters()
 
     def failed(self, event: Failed) -> None:
         """Record the failure."""
@@ -186,7 +186,7 @@ class JobRecord(JobStream):
         self.ended = True
         self._outcome = event
         self.assembler.fail(self._error(event))
-        self._tell()
+        self._resolve_waiters()
 
     def recall(self, event: Completed | Failed, chunks: Iterable[ResultChunk]) -> None:
         """Restore an outcome from an earlier process, with the stored chunks of the result."""
@@ -216,7 +216,7 @@ class JobRecord(JobStream):
         if event.unit is not None and (known or len(self.budget) < _CURRENCIES):
             self.budget[event.unit] = Decimal(str(event.value))
 
-    def _tell(self) -> None:
+    def _resolve_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -59,7 +59,7 @@ class Commands:
         self, submission: Submission, *, trace_id: str | None, timeout: float | None
     ) -> Job:
         """Start a job, or return the open job of an equal submission."""
-        same = self._jobs.same(submission)
+        same = self._jobs.find_equal(submission)
         if same is not None:
             return same
         request = Request(

@@ -71,7 +71,7 @@ class Consumers:
         self.fan_out = FanOut(active)
         self.errors: Hooks[HandlerError] = Hooks("on_error")
         self.slow: Hooks[Episode] = Hooks("on_slow")
-        slow_consumers = SlowConsumers(settings.buffer.soft, self._registrations, self.slow.tell)
+        slow_consumers = SlowConsumers(settings.buffer.soft, self._registrations, self.slow.emit)
         self.back_pressure = BackPressure(
             settings.buffer,
             _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog),
@@ -159,7 +159,7 @@ class Consumers:
         if callable(registration.on_error):
             return registration.on_error(event, error)
         if len(self.errors):
-            self.errors.tell(failure)
+            self.errors.emit(failure)
         else:
             _log.error("%s", failure, exc_info=error)
         if registration.on_error == "stop":
@@ -204,14 +204,14 @@ class Consumers:
             self._exempt.add(registration)
         return registration
 
-    def _expected(self) -> list[HandlerRegistration]:
+    def _not_exempt(self) -> list[HandlerRegistration]:
         return [one for one in self._registrations if one not in self._exempt]
 
     # ------------------------------------------------------------------ the end
 
     async def drained(self) -> None:
         """Wait until handlers have processed the published events; except the calling handler."""
-        for registration in self._expected():
+        for registration in self._not_exempt():
             reached = [(lane, lane.taken) for lane in registration.lanes]
             await self.wait_graph.wait_for(reached, "handlers", but_own=True)
         await self.notifications.drained()
@@ -219,7 +219,7 @@ class Consumers:
     def end(self, error: Callable[[], ArcpError], cause: ArcpError | None) -> None:
         """End all consumers: each iterator raises its own exception, Observables end."""
         self._tap.end(error)
-        for registration in self._expected():
+        for registration in self._not_exempt():
             registration.freeze()
         self.notifications.end(cause)
         self.errors.close()

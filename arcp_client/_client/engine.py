@@ -41,7 +41,7 @@ __all__ = ["GRACE", "SessionEngine"]
 _log = logging.getLogger("arcp_client.client")
 
 GRACE = 1.0
-"""Maximal seconds that the end of a session waits for the store, the link or the runtime."""
+"""Longest time in seconds that the end of a session waits for the store, link or runtime."""
 
 
 class _Carrier(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class SessionEngine:
                 back_pressure=self._back_pressure,
                 fenced=self.stop,
             )
-        self._line: _Carrier | None = None
+        self._carrier: _Carrier | None = None
 
     # ------------------------------------------------------------------ lifecycle
 
@@ -113,11 +113,11 @@ class SessionEngine:
 
     async def run(self, checkpoint: Checkpoint | None) -> None:
         """Run the session on links until it ends. Cancelling stops it at once."""
-        line = self._assemble(checkpoint)
+        carrier = self._assemble(checkpoint)
         try:
-            await line.manager.run()
+            await carrier.manager.run()
         finally:
-            line.driver.stop()
+            carrier.driver.stop()
 
     def _assemble(self, checkpoint: Checkpoint | None) -> _Carrier:
         """Make the parts that carry the session."""
@@ -139,12 +139,12 @@ class SessionEngine:
             changed=self._states.change,
         )
         acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark)
-        self._line = _Carrier(driver, ingress, manager, acks)
+        self._carrier = _Carrier(driver, ingress, manager, acks)
         if durability is not None:
             if checkpoint is not None:
                 self._recall(checkpoint, durability)
             durability.start(driver)
-        return self._line
+        return self._carrier
 
     def _recall(self, checkpoint: Checkpoint, durability: Durability) -> None:
         """Restore the open jobs and the last ended jobs of an earlier process."""
@@ -158,19 +158,19 @@ class SessionEngine:
     @property
     def assembled(self) -> bool:
         """Whether `run` has made the parts that carry the session."""
-        return self._line is not None
+        return self._carrier is not None
 
     def stop(self, cause: ArcpError) -> None:
         """End the session without further acknowledgements: a handler or the store failed."""
-        if self._line is not None:
-            self._line.acks.stop()
+        if self._carrier is not None:
+            self._carrier.acks.stop()
         self.finish(cause)
 
     def finish(self, cause: ArcpError | None) -> None:
         """End the session, with an error unless this client ends it."""
         self._session.end(cause)
-        if self._line is not None:
-            self._line.driver.carry_out()
+        if self._carrier is not None:
+            self._carrier.driver.carry_out()
         else:
             self._ended(cause)
 
@@ -184,17 +184,17 @@ class SessionEngine:
         Returns:
             Whether an answer of the runtime is expected.
         """
-        assert self._line is not None
-        self._line.manager.close_by(deadline)
+        assert self._carrier is not None
+        self._carrier.manager.close_by(deadline)
         if not tell:
             with contextlib.suppress(TimeoutError):
                 async with deadline.timeout(GRACE):
                     await self.save()
-        self._line.acks.now()
+        self._carrier.acks.now()
         if tell:
-            self._session.close(self._line.driver.now)
-            self._line.driver.carry_out()
-            return self._line.manager.link is not None
+            self._session.close(self._carrier.driver.now)
+            self._carrier.driver.carry_out()
+            return self._carrier.manager.link is not None
         with contextlib.suppress(TimeoutError):
             async with deadline.timeout(GRACE):
                 await self.flushed()
@@ -202,10 +202,10 @@ class SessionEngine:
 
     def halt(self) -> None:
         """Stop all timers after the end, and freeze the number of processed events."""
-        if self._line is not None:
-            self._line.acks.stop()
-            self._line.driver.stop()
-            self._line.manager.stop()
+        if self._carrier is not None:
+            self._carrier.acks.stop()
+            self._carrier.driver.stop()
+            self._carrier.manager.stop()
         if self._durability is not None:
             self._durability.freeze()
 
@@ -213,8 +213,8 @@ class SessionEngine:
         """Let each pending request fail with its own exception."""
         for request in self._session.requests:
             _reject(request, error())
-        if self._line is not None:
-            self._line.ingress.close()
+        if self._carrier is not None:
+            self._carrier.ingress.close()
 
     async def close_store(self, *, forget: bool, deadline: Deadline | None = None) -> None:
         """Save the checkpoint a last time, or delete it, and unlock it.
@@ -230,8 +230,8 @@ class SessionEngine:
 
     async def ask(self, request: Request) -> Any:
         """Send a request, now or over the next link, and wait for its answer (S7)."""
-        assert self._line is not None
-        driver = self._line.driver
+        assert self._carrier is not None
+        driver = self._carrier.driver
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request.token = answer
         try:
@@ -245,13 +245,13 @@ class SessionEngine:
 
     def unsubscribe(self, job_id: str) -> None:
         """Unsubscribe from the events of a job."""
-        assert self._line is not None
-        self._session.unsubscribe(job_id, self._line.driver.now)
-        self._line.driver.carry_out()
+        assert self._carrier is not None
+        self._session.unsubscribe(job_id, self._carrier.driver.now)
+        self._carrier.driver.carry_out()
 
     async def flushed(self) -> None:
         """Wait until the link, if there is one, has sent all frames."""
-        link = self._line.manager.link if self._line is not None else None
+        link = self._carrier.manager.link if self._carrier is not None else None
         if link is not None:
             await link.flushed()
 
@@ -283,7 +283,7 @@ class SessionEngine:
 
     def may_have_lost_events(self) -> bool:
         """Whether a lost link may have lost events, because the runtime does not replay them."""
-        lost = self._line is not None and self._line.manager.links > 1
+        lost = self._carrier is not None and self._carrier.manager.links > 1
         return lost and self._session.may_lose_events
 
     def exact_sizes(self) -> bool:
@@ -303,24 +303,24 @@ class SessionEngine:
 
     def stats(self) -> Stats:
         """Counters since the client was made."""
-        if self._line is None:
+        if self._carrier is None:
             return Stats()
-        session, fan_out, line = self._session, self._fan_out, self._line
-        if line.driver.loop_running:
-            line.driver.flush()
-        now = line.driver.now
+        session, fan_out, carrier = self._session, self._fan_out, self._carrier
+        if carrier.driver.loop_running:
+            carrier.driver.flush()
+        now = carrier.driver.now
         since = fan_out.since()
         return Stats(
             received=fan_out.published,
             processed=fan_out.processed,
             queued=self._consumers.backlog,
-            spilled=line.ingress.spilled,
+            spilled=carrier.ingress.spilled,
             repeated=session.repeated,
             gaps=session.gaps,
-            reconnects=max(line.manager.links - 1, 0),
+            reconnects=max(carrier.manager.links - 1, 0),
             lag=now - since if since is not None else 0.0,
             last_message=now - session.heard_at if session.heard_at else None,
-            last_disconnect=line.manager.last_failure,
+            last_disconnect=carrier.manager.last_failure,
             silent=session.silent,
         )
 
@@ -355,8 +355,8 @@ class SessionEngine:
         record = self._jobs.announce(reply, submitted=action.submitted)
         if action.submitted and not record.over:
             if self._session.jobs.has_ended(reply.job_id):
-                assert self._line is not None
-                self._session.request_outcome(reply.job_id, self._line.driver.now)
+                assert self._carrier is not None
+                self._session.request_outcome(reply.job_id, self._carrier.driver.now)
             request = action.request
             if self._durability is not None and request is not None:
                 payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
@@ -371,11 +371,11 @@ class SessionEngine:
             self._durability.drop_job(action.job_id)
 
     def _opened(self, resumed: bool) -> None:
-        assert self._line is not None
-        self._line.manager.opened()
+        assert self._carrier is not None
+        self._carrier.manager.opened()
         self.resumed = resumed
         if not resumed:
-            self._line.acks.renewed()
+            self._carrier.acks.renewed()
         # Code that waits for this state runs before the replay is delivered, so it can register
         # handlers, or read the open jobs, in time.
         self._states.change(Live(resumed))
@@ -386,8 +386,8 @@ class SessionEngine:
 
     def active(self) -> None:
         """Schedule an acknowledgement and a save, at the first event after an idle time."""
-        if self._line is not None:
-            self._line.acks.plan()
+        if self._carrier is not None:
+            self._carrier.acks.plan()
         if self._durability is not None:
             self._durability.schedule()
 

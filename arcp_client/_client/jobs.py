@@ -90,7 +90,7 @@ class JobTable:
         """The submitted jobs whose outcome is not known yet."""
         return [self.job(record) for record in self._open.values() if record.submitted]
 
-    def same(self, submission: Submission) -> Job | None:
+    def find_equal(self, submission: Submission) -> Job | None:
         """The open job of an equal submission."""
         fingerprint, record = self._keys.get(submission.key, (None, None))
         if record is None or fingerprint != submission.fingerprint or record.over:

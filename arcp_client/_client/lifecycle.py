@@ -68,7 +68,7 @@ class Lifecycle:
     # ------------------------------------------------------------------ checks
 
     def check_loop(self) -> None:
-        """Check that the caller is in the client's event loop, as other loops are never woken.
+        """Check that the caller is in the client's event loop; other loops would not be woken.
 
         Raises:
             LocalProtocolError: the caller is in another event loop than the client.

@@ -49,7 +49,7 @@ class States:
             return
         self.now = state
         self.observable.on_next(state)
-        self.hooks.tell(state)
+        self.hooks.emit(state)
         waiting, self._waiting = self._waiting, []
         for change in waiting:
             if not change.done():

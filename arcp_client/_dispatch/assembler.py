@@ -80,7 +80,7 @@ class Assembler:
         self._lossy = False
         self._stated: int | None = None
         self._error: ArcpError | None = None
-        self._news: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def started(self) -> bool:
@@ -109,7 +109,7 @@ class Assembler:
             self._ahead[chunk.chunk_seq] = chunk
         while (following := self._ahead.pop(len(self._ends), None)) is not None:
             self._append(following)
-        self._tell()
+        self._resolve_waiters()
 
     def restore(self, kept: Iterable[ResultChunk]) -> None:
         """Add the chunks that an earlier process stored in the log."""
@@ -188,7 +188,7 @@ class Assembler:
             _logger.warning(text, self.job_id, self.size, size)
         if self._log is not None:
             self._log.close()
-        self._tell()
+        self._resolve_waiters()
 
     def fail(self, error: ArcpError) -> None:
         """End the result with an error, because the job failed or was lost."""
@@ -196,7 +196,7 @@ class Assembler:
             self._error = error
             if self._log is not None:
                 self._log.close()
-            self._tell()
+            self._resolve_waiters()
 
     def value(self) -> str | bytes:
         """The joined chunks: ``str`` if every chunk was text, else ``bytes``.
@@ -270,19 +270,19 @@ class Assembler:
                 if self.started:
                     self.value()
                 return
-            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._news.append(news)
-            await wait(news)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await wait(waiter)
 
     def _read(self, start: int, end: int) -> bytes:
         self._file.seek(start)
         return self._file.read(end - start)
 
-    def _tell(self) -> None:
-        waiting, self._news = self._news, []
-        for news in waiting:
-            if not news.done():
-                news.set_result(None)
+    def _resolve_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 def _hash_of(chunk: ResultChunk) -> int:

@@ -97,7 +97,8 @@ class BackPressure:
         buffer: the limits.
         consumers: the consumers.
         request_pending: whether a request waits for its answer.
-        stall: seconds after which an iterator without requests no longer delays a result.
+        stall: seconds after which a full iterator no longer delays a result, if no item of it is
+            requested.
         check_slow: called every few frames, and `SLOW_AFTER` seconds after the reader has paused.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
 

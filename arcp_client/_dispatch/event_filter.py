@@ -54,7 +54,7 @@ class EventFilter:
 
     @property
     def exact(self) -> bool:
-        """Whether only the class of an event decides."""
+        """Whether the class of an event alone decides if the event matches."""
         return self.job_id is None and not self._names
 
     def matches(self, event: Event) -> bool:

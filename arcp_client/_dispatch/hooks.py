@@ -41,16 +41,16 @@ class Hooks(Generic[T]):
         channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
         self._hooks.append((hook, channel, copy_context()))
 
-    def tell(self, news: T) -> None:
+    def emit(self, value: T) -> None:
         """Queue a value for every hook. Needs a running loop."""
         for number, (hook, channel, context) in enumerate(self._hooks):
             if number not in self._subscriptions:
                 operator = concat_map_async(hook, on_error=self._failed)
                 source = channel.observable().pipe(operator)
                 self._subscriptions[number] = context.run(source.subscribe)
-            channel.push_nowait(news)
+            channel.push_nowait(value)
 
-    def _failed(self, news: T, error: Exception) -> None:
+    def _failed(self, value: T, error: Exception) -> None:
         _log.error("a hook of %s raised", self._name, exc_info=error)
 
     def close(self) -> None:

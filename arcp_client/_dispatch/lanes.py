@@ -62,7 +62,7 @@ class Lane:
         return next(self.waiting(), None)
 
     def runs(self, number: int) -> bool:
-        """Whether the handler call with that ordinal has started, or is next, and not ended."""
+        """Whether the handler call with that ordinal is running, or is the next to run."""
         return self.done == number < self.taken
 
     def last_of(self, job_id: str) -> int | None:

@@ -2,7 +2,7 @@
 
 Under `Order.SESSION` a registration has one lane, and is drained by the sink of
 ``rx.concat_map_async``: the next handler starts after the previous one finished. Under `Order.JOB`
-it has a lane a job, and the sink of ``rx.concat_map_async_by``. Events are fed to the sink
+it has one lane for each job, and the sink of ``rx.concat_map_async_by``. Events are fed to the sink
 directly.
 """
 
@@ -192,7 +192,7 @@ class HandlerRegistration(Registration):
     # -- for results
 
     def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes with outstanding events of a job, each with the count that they need."""
+        """The lanes with outstanding events of a job, each with the count to wait for."""
         for lane in self.lanes:
             count = lane.last_of(job_id)
             if count is not None:

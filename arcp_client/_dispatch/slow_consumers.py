@@ -38,19 +38,19 @@ class SlowConsumers:
     Args:
         soft: the soft limit, in events.
         registrations: the registrations to watch.
-        tell: called with each new episode.
+        report: called with each new episode.
     """
 
     def __init__(
         self,
         soft: int,
         registrations: Sequence[HandlerRegistration],
-        tell: Callable[[Episode], None],
+        report: Callable[[Episode], None],
     ) -> None:
         self._soft = soft
         self._low = max(soft // 2, 1)
         self._registrations = registrations
-        self._tell = tell
+        self._report = report
         self._slow: list[HandlerRegistration] = []
 
     def check(self) -> None:
@@ -65,4 +65,4 @@ class SlowConsumers:
             now = asyncio.get_running_loop().time()
             if since is not None and now - since >= SLOW_AFTER:
                 self._slow.append(registration)
-                self._tell(Episode(registration, events, now - since))
+                self._report(Episode(registration, events, now - since))
