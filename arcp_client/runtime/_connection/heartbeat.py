@@ -45,8 +45,9 @@ class TimedHeartbeat(Heartbeat):
         if pulse is Pulse.DEAD:
             self._lost()
             return
-        if pulse is Pulse.PING:
-            self._ping_peer()
         deadline = self.deadline
         assert deadline is not None  # it has an interval
+        # Before the ping, which may end the connection and stop this timer.
         self._timer = self._loop.call_at(max(deadline, now + self._shortest), self._tick)
+        if pulse is Pulse.PING:
+            self._ping_peer()
