@@ -2,7 +2,7 @@
 
 A reader holds only a position and asks for the events after it, at its own pace. A slow reader
 therefore costs no memory and delays no other, and a reader that returns continues where it was. A
-feed keeps a limited amount of events. A reader that asks for an older one is told so and starts at
+feed keeps a limited amount of events. A reader that asks for an older one is reset and starts at
 the oldest event that is kept.
 """
 
