@@ -192,9 +192,8 @@ async def test_hostile_strangers_get_one_answer_and_no_session(
     caplog.set_level(logging.ERROR, "arcp_client")
     world = await hostile_world(worlds)
     hostile = Hostile(SEED, largest=LARGEST, lines=world.kind == "stdio")
-    for _, data in islice(hostile.frames(), max(COUNT // 20, 30)):
-        if len(data) > LARGEST and world.kind == "memory":
-            continue
+
+    async def greet(data: bytes) -> None:
         stranger = Peer(await world.link())
         await stranger.raw(data)
         reply = await one(stranger)
@@ -203,6 +202,13 @@ async def test_hostile_strangers_get_one_answer_and_no_session(
             if reply["payload"]["code"] in ("RESUME_WINDOW_EXPIRED", "PERMISSION_DENIED"):
                 assert (await stranger.hello(token="t"))["type"] == "session.welcome"
         await stranger.close()
+
+    frames = (data for _, data in islice(hostile.frames(), max(COUNT // 20, 30)))
+    if world.kind == "memory":
+        frames = (data for data in frames if len(data) <= LARGEST)
+    # A link that ends by a large frame waits a second for its peer.
+    while some := list(islice(frames, 1 if world.kind == "stdio" else 50)):
+        await asyncio.gather(*map(greet, some))
     assert not [r for r in caplog.records if r.levelname == "ERROR"]
     async with asyncio.timeout(10):
         while living(Connection) > 0:  # the last ones are still saying goodbye

@@ -867,9 +867,7 @@ def test_a_job_that_another_session_has_just_started_under_the_key_is_followed(
 
 @rule("note-10")
 @every_dialect
-async def test_a_client_that_begins_again_handles_each_event_once(
-    dialect: str, tmp_path: Path
-) -> None:
+def test_a_client_that_begins_again_handles_each_event_once(dialect: str, tmp_path: Path) -> None:
     """Where a session subscribes to its own job, one runtime sends every event twice."""
     handled: list[int] = []
     redelivered: list[int] = []
@@ -882,25 +880,28 @@ async def test_a_client_that_begins_again_handles_each_event_once(
         if event.current == 24:
             half.set()
 
-    async with scripted(dialect, agents={"counts": COUNTS}) as runtime:
-        first = client_of(runtime, store=SqliteStore(tmp_path / "a.db"))
-        first.subscribe(record, events.Progress)
-        await first.connect()
-        # The trace of the caller may be an earlier job's as well, so the session subscribes.
-        await first.submit("counts", idempotency_key="k", trace_id="ab" * 16)
-        await half.wait()
-        await first.detach()
-        second = client_of(runtime, store=SqliteStore(tmp_path / "a.db"))
-        second.subscribe(record, events.Progress)
-        async with second:
-            (job,) = second.open_jobs()
-            _ = [summary async for summary in second.jobs()]
-            runtime.open("go")
-            if dialect == "typescript":  # the job died with its link
-                with pytest.raises(JobLost):
-                    await job.result()
-            else:
-                assert (await job.result()).value == "done"
-        wanted = 25 if dialect == "typescript" else 40
-        assert handled == list(range(wanted))
-        assert redelivered == []
+    async def scenario() -> None:
+        async with scripted(dialect, agents={"counts": COUNTS}) as runtime:
+            first = client_of(runtime, store=SqliteStore(tmp_path / "a.db"))
+            first.subscribe(record, events.Progress)
+            await first.connect()
+            # The trace of the caller may be an earlier job's as well, so the session subscribes.
+            await first.submit("counts", idempotency_key="k", trace_id="ab" * 16)
+            await half.wait()
+            await first.detach()
+            second = client_of(runtime, store=SqliteStore(tmp_path / "a.db"))
+            second.subscribe(record, events.Progress)
+            async with second:
+                (job,) = second.open_jobs()
+                _ = [summary async for summary in second.jobs()]
+                runtime.open("go")
+                if dialect == "typescript":  # the job died with its link
+                    with pytest.raises(JobLost):
+                        await job.result()
+                else:
+                    assert (await job.result()).value == "done"
+            wanted = 25 if dialect == "typescript" else 40
+            assert handled == list(range(wanted))
+            assert redelivered == []
+
+    VirtualClock().run(scenario())

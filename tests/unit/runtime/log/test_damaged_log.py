@@ -7,7 +7,7 @@ import contextlib
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +195,16 @@ MALFORMED = StorageError("the event log x is damaged", path="x", permanent=True)
 FAULTS = pytest.mark.parametrize("fault", [FULL, MALFORMED, OSError("no"), RuntimeError("own log")])
 
 
+@pytest.fixture
+def impatient() -> Iterator[pytest.MonkeyPatch]:
+    """A runtime that hardly waits for a log that cannot be written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arcp_client.runtime._log.journal._PATIENCE", 0.05)
+        yield patch
+
+
 @FAULTS
+@pytest.mark.usefixtures("impatient")
 async def test_jobs_are_refused_while_the_log_cannot_be_written(
     tmp_path: Path, fault: Exception
 ) -> None:
@@ -230,7 +239,7 @@ async def test_jobs_are_refused_while_the_log_cannot_be_written(
 
 
 async def test_a_key_whose_job_was_refused_stands_for_nothing_after_a_restart(
-    tmp_path: Path,
+    tmp_path: Path, impatient: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "runtime.db"
     log = Broken(path)
@@ -241,6 +250,7 @@ async def test_a_key_whose_job_was_refused_stands_for_nothing_after_a_restart(
         request = {"agent": "quick", "input": 1, "idempotency_key": "k"}
         assert (await peer.ask("job.submit", request))["type"] == "session.error"
         log.error = None
+    impatient.undo()
     async with Runtime(event_log=SqliteEventLog(path)) as runtime:
         runs = quick(runtime)
         peer = await connected(runtime)
