@@ -25,7 +25,7 @@ _TRACE = re.compile(r"[0-9a-f]{32}")
 
 
 class Forms(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages of one runtime; the defaults are the specification's.
+    """The wire forms of one dialect; the defaults are the specification's.
 
     Attributes:
         ids: the form of envelope ids.
@@ -54,39 +54,40 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
         bad_token_session: the session id of that error: none, the client's proposal, or a new one.
         resume_in: where a hello's resume block is looked for.
         resume_error: the code for a session that cannot be resumed.
-        caught_up: a resume that missed nothing is taken.
-        rotates: each welcome has a new resume token.
+        caught_up: whether a resume without missed events is accepted.
+        rotates: whether each welcome has a new resume token.
         away: what happens to events of a job whose link is gone.
         follows: a resumed session receives the events of jobs that were submitted before.
-        takes_subscriber: the submitting session may subscribe to its own job.
-        doubles_own: a subscription to one's own job brings each of its events a second time.
+        takes_subscriber: whether the submitting session may subscribe to its own job.
+        doubles_own: whether a subscription to an own job delivers each event twice.
         acks_free: what an acknowledgement frees: what a resume could bring, or also what histories
             are made of.
         watched: how events of watched jobs are numbered.
         renames_copies: watchers receive events under new envelope ids.
-        history_first: the history comes before the confirmation.
+        history_first: whether the history is sent before the confirmation.
         mixes_histories: a history is the logs of all sessions that received the job's events, one
             after the other.
         counts_replayed: ``replayed`` of a confirmation is a number.
         ended: the answer to a subscription to a job that has ended.
-        lists_ended: listings have jobs that have ended.
+        lists_ended: whether listings include ended jobs.
         null_listing: an empty listing is null.
         short_entries: entries of a listing say ``submitted_at``, and neither lease nor number.
         makes_traces: a submit without a trace id gets one.
         says_traces: frames of a job have the trace id of its submit.
         lease_names: leases are granted by name, without patterns.
         omits_empty_lease: an acceptance without a lease has no ``lease``.
-        budgets: how amounts are written.
+        budgets: the form of amounts.
         time_end: the end of a time, after six digits of a second.
         times_events: events have a time.
         loud_levels: log levels are in capitals.
         result_name: the field of an inline result.
-        last_chunk: how the last chunk is marked: in itself, by an empty one after it, or not.
-        numbers_ends: terminal messages have a number.
+        last_chunk: how the last chunk is marked: by a field, by an empty chunk after it, or not at
+            all.
+        numbers_ends: whether terminal messages have a number.
         acks_cancel: whether ``job.cancelled`` is sent, and whether it has a number.
         ends_as_result: cancelled and timed-out jobs end with a ``job.result``.
         timed_out: how a confirmation spells that status.
-        stored_ends: the end of a job is sent again with a repeated acceptance.
+        stored_ends: whether a repeated acceptance is followed by the job's end.
         closes: the messages that end a session.
         answers_close: by ``session.closed``; else the link ends without an answer.
         close_cancels: the end of a session cancels its jobs.
@@ -153,7 +154,7 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
     # -- identifiers
 
     def envelope_id(self) -> str:
-        """A new one."""
+        """Make an envelope id."""
         match self.ids:
             case "msg":
                 return f"msg_{new_id()}"
@@ -163,7 +164,7 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
                 return new_id()
 
     def resume_token(self) -> str:
-        """A new one."""
+        """Make a resume token; its form distinguishes some runtimes."""
         return f"{self.token}{new_id()}" if self.token else str(uuid.uuid4())
 
     # -- payloads
@@ -171,7 +172,7 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
     def welcome(
         self, name: str, session_id: str, token: str, features: list[str], offered: list[str]
     ) -> dict[str, Any]:
-        """Of ``session.welcome``, without the agents."""
+        """Make the payload of ``session.welcome``, without the agents."""
         common = [feature for feature in features if feature in offered]
         listed = common if self.lists_common_features else features
         payload: dict[str, Any] = {
@@ -192,11 +193,11 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
         return payload
 
     def agent(self, name: str) -> Any:
-        """An entry of the inventory."""
+        """Make an entry of the inventory."""
         return {"name": name, **self.agent_entry}
 
     def lease(self, submit: Mapping[str, Any]) -> dict[str, Any]:
-        """Lease, constraints and budget of an acceptance."""
+        """Make the fields of an acceptance for lease, constraints and budget."""
         request = submit.get("lease_request") or {}
         if self.lease_names:
             granted = {"id": f"lse_{new_id()}", "capabilities": [], "issued_at": now_text()}
@@ -217,7 +218,7 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
             yield currency, entry if self.budgets == "texts" else float(amount)
 
     def event(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Of ``job.event``."""
+        """Make the payload of ``job.event``."""
         written = dict(body)
         if kind == "log" and self.loud_levels:
             written["level"] = str(written.get("level", "info")).upper()
@@ -226,16 +227,16 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
         return {"kind": kind, "ts": self.time(), "body": written}
 
     def time(self) -> str:
-        """The present second, with a fraction that is never the same."""
+        """Return the current time, with a unique fraction."""
         return f"{now_text()[:19]}.{next(_COUNT):06d}{self.time_end}"
 
     def error(self, code: str, message: str) -> dict[str, Any]:
-        """Of an error."""
+        """Make the payload of an error."""
         retryable = code in wire.RETRYABLE_BY_DEFAULT
         return {"code": code, "message": message, "retryable": retryable, **self.error_fields}
 
     def entry(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Of a listing."""
+        """Make an entry of a listing."""
         if self.short_entries:
             facts["submitted_at"] = facts.pop("created_at")
             for name in ("lease", "last_event_seq"):
@@ -245,14 +246,14 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
     # -- what it insists on
 
     def objection(self, frame: Mapping[str, Any]) -> str | None:
-        """Why this runtime cannot take a frame; ``None`` if it can."""
+        """Return why a runtime of the dialect rejects a frame; ``None`` if it accepts the frame."""
         kind, payload = frame.get("type"), frame.get("payload")
         if frame.get("arcp") != wire.PROTOCOL:
             return "arcp is not 1.1"
         if not isinstance(payload, Mapping):
-            return "the payload is no object"
+            return "the payload is not an object"
         if not _ULID.fullmatch(str(frame.get("id"))):
-            return "the id is no ULID"
+            return "the id is not a ULID"
         trace_id = str(frame.get("trace_id"))
         if "trace_id" in frame and not (_TRACE.fullmatch(trace_id) and int(trace_id, 16)):
             return "the trace_id is not 32 hexadecimal digits"

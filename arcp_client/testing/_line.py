@@ -16,11 +16,11 @@ __all__ = ["ScriptedLink"]
 
 
 class ScriptedLink:
-    """One link of a scripted runtime. What is done with frames is for its subclasses to say.
+    """One link of a scripted runtime. Subclasses handle the received frames.
 
     Args:
         transport: the link.
-        note: told of every frame, with ``heard`` or ``said``.
+        note: called for every frame, with ``heard`` or ``said``.
     """
 
     def __init__(self, transport: Transport, note: Callable[[str, Any], None]) -> None:
@@ -32,15 +32,15 @@ class ScriptedLink:
         self._over = False
 
     def _take(self, frame: Frame) -> None:
-        """A frame came."""
+        """Handle a received frame."""
         raise NotImplementedError
 
     def _left(self) -> None:
-        """The link has ended."""
+        """Handle the end of the link."""
         raise NotImplementedError
 
     async def read(self) -> None:
-        """Take what comes, until the link ends."""
+        """Receive frames until the link ends."""
         try:
             while True:
                 frame = json.loads(await self._transport.receive())
@@ -51,7 +51,7 @@ class ScriptedLink:
             self._leave()
 
     async def write(self) -> None:
-        """Put what is said on the link, until it ends."""
+        """Send queued frames until the link ends."""
         try:
             while self._out or not self._over:
                 while self._out:
@@ -65,7 +65,7 @@ class ScriptedLink:
             await self._transport.close()
 
     def send(self, frame: Frame | bytes) -> None:
-        """Put a frame on the link."""
+        """Queue a frame."""
         if self._over:
             return
         self._note("said", frame)
@@ -78,11 +78,11 @@ class ScriptedLink:
                 send()
 
     def later(self, by: int, send: Callable[[], None]) -> None:
-        """What ``send`` puts on the link comes after ``by`` frames that follow."""
+        """Call ``send`` after ``by`` further frames were queued."""
         self._held.append((by, send))
 
     def drop(self) -> None:
-        """End the link; what was said before is still sent."""
+        """End the link; queued frames are still sent."""
         self._leave()
 
     def _leave(self) -> None:

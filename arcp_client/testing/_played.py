@@ -1,7 +1,7 @@
 """Plays the steps of a script: the sessions and jobs of a scripted runtime.
 
-Who gets which frame, with which number, and what becomes of it while a link is gone, follows the
-`Forms` of the dialect; nothing here decides anything by a dialect's name.
+The `Forms` of the dialect determine which session receives a frame, with which number, and how
+frames are treated while a link is down. No code here depends on a dialect's name.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ Frame = dict[str, Any]
 
 
 class Outlet(Protocol):
-    """One link, as a session sees it."""
+    """The interface of a link for a session."""
 
     def send(self, frame: Frame | bytes) -> None:
-        """Put a frame on the link."""
+        """Queue a frame."""
 
     def later(self, by: int, send: Callable[[], None]) -> None:
-        """What ``send`` puts on the link comes after ``by`` frames that follow."""
+        """Call ``send`` after ``by`` further frames were queued."""
 
     def drop(self) -> None:
-        """End it without a goodbye."""
+        """End the link without a goodbye."""
 
 
 class PlayedSession:
-    """One session, over all its links.
+    """One session, across its links.
 
     Attributes:
         id: its id.
         token: its newest resume token.
-        features: what both sides offered.
-        link: the one that is up.
-        seq: the last number that was given out.
-        log: numbered frames, and the ends of jobs, for a resume.
+        features: the negotiated features.
+        link: the open link, if any.
+        seq: the last assigned number.
+        log: numbered frames and terminal messages, for a resume.
     """
 
     def __init__(self, forms: Forms, session_id: str, features: frozenset[str]) -> None:
@@ -70,7 +70,7 @@ class PlayedSession:
         self.log: list[Frame] = []
 
     def frame(self, kind: str, payload: Mapping[str, Any], **top: Any) -> Frame:
-        """A frame of this session; fields that are ``None`` are left out."""
+        """Make a frame of this session; fields that are ``None`` are left out."""
         given = {name: value for name, value in top.items() if value is not None}
         return {
             "arcp": wire.PROTOCOL,
@@ -82,24 +82,24 @@ class PlayedSession:
         }
 
     def numbered(self, kind: str, payload: Mapping[str, Any], **top: Any) -> Frame:
-        """A frame with the next number, kept for a resume."""
+        """Make a frame with the next number, and keep it for a resume."""
         self.seq += 1
         frame = self.frame(kind, payload, event_seq=self.seq, **top)
         self.log.append(frame)
         return frame
 
     def send(self, frame: Frame | bytes) -> None:
-        """Send it, if a link is up."""
+        """Send a frame, if a link is open."""
         if self.link is not None:
             self.link.send(frame)
 
     def acknowledged(self, last: int) -> None:
-        """The client has processed everything up to this number."""
+        """Handle an acknowledgement up to a number."""
         if self.forms.acks_free != "nothing":
             self.log = self.since(last)
 
     def since(self, last: int) -> list[Frame]:
-        """What a resume from this number brings; ends without a number always come."""
+        """Return the frames for a resume from a number; includes terminals without a number."""
         return [frame for frame in self.log if frame.get("event_seq", last + 1) > last]
 
 
@@ -116,16 +116,16 @@ class PlayedJob:
 
     Attributes:
         id: its id.
-        agent: whose script.
-        script: what it does.
-        session: the one that submitted it.
-        link: the one that it was submitted over.
-        accepted: the acceptance, ready to be sent.
+        agent: the agent of the script.
+        script: the steps to play.
+        session: the submitting session.
+        link: the link of the submit.
+        accepted: the acceptance, ready to send.
         key: the idempotency key.
-        submit: the payload that it was submitted with.
-        trace_id: the trace that it was submitted with.
-        gates: gates of its script, by name.
-        spawn: starts a child.
+        submit: the payload of the submit.
+        trace_id: the trace id of the submit.
+        gates: the gates of its script, by name.
+        spawn: starts a child job.
     """
 
     id: str
@@ -153,7 +153,7 @@ class PlayedJob:
 
     @property
     def forms(self) -> Forms:
-        """Of its runtime."""
+        """The forms of its runtime."""
         return self.session.forms
 
     @property
@@ -164,7 +164,7 @@ class PlayedJob:
     # -- running
 
     def begin(self) -> None:
-        """Answer the submit, unless the script says where."""
+        """Accept the job, unless its script contains an `Accept`."""
         if not any(isinstance(step, Accept) for step in self.script):
             self.accept()
 
@@ -181,13 +181,13 @@ class PlayedJob:
             self.play(Finish())
 
     def accept(self) -> None:
-        """Say that it was accepted; once."""
+        """Send the acceptance; only once."""
         if not self._is_accepted:
             self._is_accepted = True
             self.link.send(self.accepted)
 
     def play(self, step: Step, *, last: bool = False) -> None:
-        """One step that takes no time."""
+        """Play one step that takes no time."""
         match step:
             case Emit(kind, body):
                 self.tell(wire.EVENT, self.forms.event(kind, body))
@@ -255,7 +255,7 @@ class PlayedJob:
         self._end(wire.RESULT, payload, wire.SUCCESS)
 
     def fail(self, code: str, message: str, status: str) -> None:
-        """End it in another way."""
+        """End the job without success."""
         if self.over:
             return
         if self.forms.ends_as_result and status != wire.ERROR:
@@ -265,7 +265,7 @@ class PlayedJob:
             self._end(wire.JOB_ERROR, payload, status)
 
     def cancel(self) -> None:
-        """It was asked to end."""
+        """Handle a cancellation."""
         if self.forms.acks_cancel != "no":
             payload = {"job_id": self.id}
             if self.forms.acks_cancel == "numbered":
@@ -277,7 +277,7 @@ class PlayedJob:
             self.task.cancel()
 
     def die(self) -> None:
-        """End it without a word: its session is gone, and took it along."""
+        """End silently, because its session ended and took the job along."""
         if not self.over:
             self.status = wire.ERROR
             if self.task is not None:
@@ -288,7 +288,7 @@ class PlayedJob:
         self.end = self.tell(kind, payload)
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> Frame:
-        """Send it to whoever is to have it; gives the frame of the submitting session."""
+        """Send a frame to all its recipients; return the frame of the submitting session."""
         forms, session = self.forms, self.session
         is_end = kind in wire.TERMINALS
         bound = session.link is not None and (forms.follows or session.link is self.link)
@@ -312,7 +312,7 @@ class PlayedJob:
         return frame
 
     def acknowledged(self, session: PlayedSession, last: int) -> None:
-        """A session has processed what it was sent up to this number."""
+        """Handle an acknowledgement of a session up to a number."""
         if self.forms.acks_free != "histories":
             return
         if session is self.session:
@@ -325,7 +325,7 @@ class PlayedJob:
     # -- who watches it
 
     def copy(self, frame: Frame, watcher: _Watcher) -> Frame:
-        """The same for a session that watches it."""
+        """Make the frame's copy for a watching session."""
         forms = self.forms
         if forms.watched == "submitter":
             return frame
@@ -342,14 +342,14 @@ class PlayedJob:
         return copy
 
     def _past(self) -> list[tuple[Frame, bool]]:
-        """What is sent as its history, and whether that is its end."""
+        """Return the frames of its history, each with whether it is the terminal."""
         logs = [(copy, False) for copies in reversed(self.copies.values()) for copy in copies]
         return [*logs, *self.history]
 
     def watch(
         self, session: PlayedSession, *, history: bool, after: int
     ) -> tuple[list[Frame], dict[str, Any]]:
-        """A session watches it from now on; gives what comes of its past, and how it stands."""
+        """Add a watching session; return the history and the job's state."""
         watcher = _Watcher(session, session.link)
         if not self.over and (self.forms.takes_subscriber or session is not self.session):
             self.watchers = [w for w in self.watchers if w.session is not session]
@@ -358,7 +358,7 @@ class PlayedJob:
             frame
             for frame, is_end in self._past()
             if history and not (is_end and self.forms.ended == "no end")
-            # A number that was never given out is beyond every starting point.
+            # A number that was never assigned is above every starting point.
             if frame.get("event_seq", after + 1) > after
         ]
         facts = {

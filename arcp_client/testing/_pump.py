@@ -30,11 +30,11 @@ class _Fuse:
 
 
 class Weather:
-    """What the connections of one proxy have to go through at present.
+    """The faults that currently apply to the connections of one proxy.
 
     Args:
-        passed: told of every chunk that was passed on.
-        burnt: told when the fuse has burnt, before its connection is cut.
+        passed: called with every forwarded chunk.
+        burnt: called when a byte limit was reached, before the connection is cut.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Weather:
             gate.set()
 
     def hold(self, direction: Direction) -> None:
-        """Let nothing pass in that direction until it is released as often as held."""
+        """Block a direction until `release` was called as often as `hold`."""
         self._held[direction] += 1
         self._open[direction].clear()
 
@@ -65,15 +65,15 @@ class Weather:
             self._open[direction].set()
 
     async def clear(self, direction: Direction) -> None:
-        """Wait until something may pass in that direction."""
+        """Wait until a direction is not blocked."""
         await self._open[direction].wait()
 
     def light(self, direction: Direction, nbytes: int) -> None:
-        """Cut the connection that passes on the last of so many bytes."""
+        """Cut a connection after it has forwarded this many bytes."""
         self.fuse = _Fuse(direction, nbytes)
 
     def burn(self, direction: Direction, size: int) -> tuple[int, bool]:
-        """How many of ``size`` bytes may pass, and whether the connection is cut after them."""
+        """Return how many of ``size`` bytes may pass, and whether the connection is then cut."""
         fuse = self.fuse
         if fuse is None or fuse.direction != direction:
             return size, False
@@ -85,7 +85,7 @@ class Weather:
 
 
 class ProxiedLink:
-    """One connection through the proxy: two streams, passed on to each other."""
+    """One proxied connection: two streams that forward to each other."""
 
     def __init__(self, weather: Weather, *, client: Stream, server: Stream) -> None:
         self._weather = weather
@@ -95,16 +95,16 @@ class ProxiedLink:
         self._verdict: asyncio.Future[Literal["cut", "reset"]] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         for _, writer in self._sides:
-            # drain() then waits until the system has taken everything: what counts as passed on
-            # has left this process.
+            # drain() then waits until the system has accepted all bytes: forwarded bytes have left
+            # this process.
             writer.transport.set_write_buffer_limits(high=0)
 
     def cut(self) -> asyncio.Future[None]:
-        """End both sides with what TCP calls an orderly close, in the middle of whatever it is."""
+        """End both sides with an orderly close, at any position in the stream."""
         return self._judge("cut")
 
     def reset(self) -> asyncio.Future[None]:
-        """End both sides with a reset."""
+        """End both sides with a TCP reset."""
         return self._judge("reset")
 
     def _judge(self, verdict: Literal["cut", "reset"]) -> asyncio.Future[None]:
@@ -113,7 +113,7 @@ class ProxiedLink:
         return self.closed
 
     async def run(self) -> None:
-        """Pass bytes on until both sides have ended or the link is cut."""
+        """Forward bytes until both sides have ended or the link is cut."""
         client, server = self._sides
         ways = [
             self._tasks.spawn(self._pass("up", client[0], server[1]), name="up"),
@@ -165,7 +165,7 @@ class ProxiedLink:
                 data = None
                 break
         if data is None:
-            self.reset()  # a side that is reset resets the other one
+            self.reset()  # a reset of one side resets the other
         else:
             with contextlib.suppress(OSError):
                 writer.write_eof()
@@ -194,9 +194,9 @@ class ProxiedLink:
     async def _linger(self, side: Stream) -> None:
         reader, writer = side
         if writer.transport.get_write_buffer_size():
-            return  # it reads nothing, so it cannot be told either
-        # Closing a socket over unread bytes resets it, and that can overtake what was passed on.
-        # So the end is announced first, and what still comes is thrown away.
+            return  # it does not read, so it would not notice an orderly close
+        # Closing a socket with unread bytes resets it, and the reset can overtake forwarded bytes.
+        # So send the end first, and discard further input.
         with contextlib.suppress(OSError):
             writer.write_eof()
             async with asyncio.timeout(_LINGER):

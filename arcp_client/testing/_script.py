@@ -45,14 +45,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Finish:
-    """The job succeeds; without a value if it emitted chunks. Every script ends with it."""
+    """The job succeeds; without a value if it emitted chunks. The last step of every script."""
 
     value: Any = None
 
 
 @dataclass(frozen=True)
 class Fail:
-    """The job ends in another way: ``status`` is error, cancelled or timed_out (§7.3)."""
+    """The job ends with the status error, cancelled or timed_out (§7.3)."""
 
     code: str = "INTERNAL_ERROR"
     message: str = "as the script says"
@@ -61,38 +61,40 @@ class Fail:
 
 @dataclass(frozen=True)
 class Wait:
-    """The job goes on when the test opens this gate with `ScriptedRuntime.open`."""
+    """The job waits until the test opens this gate with `ScriptedRuntime.open`."""
 
     gate: str
 
 
 @dataclass(frozen=True)
 class Accept:
-    """Here the job is accepted, and not before its first step: what stands above overtakes it."""
+    """The job is accepted at this step instead of before its first; earlier steps overtake the
+    acceptance.
+    """
 
 
 @dataclass(frozen=True)
 class Spawn:
-    """The job delegates to an agent: a job that nobody asked for, in the same session (§10)."""
+    """The job delegates to an agent: a child job in the same session, without a submit (§10)."""
 
     agent: str
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The link ends without a goodbye. As an answer: the request took effect before that."""
+    """The link ends without a goodbye. As an answer: the request took effect before."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Just this frame. A mapping gets version, id and session unless it has its own."""
+    """Send this frame unchanged. A mapping without version, id or session gets these fields."""
 
     frame: Mapping[str, Any] | bytes
 
 
 @dataclass(frozen=True)
 class Later:
-    """What ``step`` sends, or the usual answer, comes after ``by`` frames that follow it."""
+    """The frames of ``step``, or the usual answer, are sent after ``by`` further frames."""
 
     step: Step | None = None
     by: int = 1
@@ -108,14 +110,14 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Withhold:
-    """The request has no effect and no answer."""
+    """The request has neither an effect nor an answer."""
 
 
 Step: TypeAlias = Emit | Chunk | Finish | Fail | Wait | Accept | Spawn | Drop | Raw | Later
-"""What an agent does next."""
+"""One step of an agent."""
 
 Script: TypeAlias = tuple[Step, ...]
-"""An agent, from its start to its end."""
+"""The steps of an agent, from start to end."""
 
 Answer: TypeAlias = Refuse | Withhold | Drop | Later | Raw
-"""What becomes of one request, in place of the usual answer."""
+"""The handling of one request, in place of the usual answer."""

@@ -1,4 +1,4 @@
-"""Answers the requests of a client over one link, in the forms of a dialect."""
+"""Answers the requests of a client on one link, in the forms of a dialect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Host", "Talk"]
 
 
 class Host(Protocol):
-    """What all links of one scripted runtime share."""
+    """The state shared by all links of one scripted runtime."""
 
     name: str
     forms: Forms
@@ -27,13 +27,13 @@ class Host(Protocol):
     jobs: dict[str, PlayedJob]
 
     def knows(self, agent: str) -> bool:
-        """Whether there is a script for this agent."""
+        """Whether the agent has a script."""
 
     def accepts(self, token: str) -> bool:
-        """Whether a bearer token is good."""
+        """Whether a bearer token is valid."""
 
     def inventory(self) -> list[str]:
-        """The names of the agents."""
+        """Return the names of the agents."""
 
     def start(
         self, agent: str, session: PlayedSession, talk: Talk, *, parent: str | None, **facts: Any
@@ -41,13 +41,13 @@ class Host(Protocol):
         """Make a job; it runs once `PlayedJob.task` is set."""
 
     def answer_to(self, kind: str) -> Answer | None:
-        """What the test wants done with the next request of this type."""
+        """Return the test's answer for the next request of this type, if any."""
 
     def note(self, way: str, frame: Any) -> None:
-        """Keep what was said."""
+        """Record a frame."""
 
     def object(self, why: str, frame: Mapping[str, Any]) -> None:
-        """Keep what this dialect would not have understood."""
+        """Record a frame that this dialect would not have understood."""
 
 
 class Talk(ScriptedLink):
@@ -149,7 +149,7 @@ class Talk(ScriptedLink):
             self.drop()
 
     def _resume_block(self, payload: Frame) -> tuple[str, int] | None:
-        """Token and last number, from where this runtime looks for them."""
+        """Read token and last number from where this runtime expects them."""
         block = payload.get("resume") or {}
         match self._forms.resume_in:
             case "top":
@@ -202,7 +202,7 @@ class Talk(ScriptedLink):
     # -- requests
 
     def _reply(self, request: Frame, kind: str, payload: Frame, **top: Any) -> None:
-        """An answer that names its request as far as this runtime does that."""
+        """Send an answer that names its request the way this runtime does."""
         assert self.session is not None
         named = dict(payload)
         if self._forms.names_request in ("request_id", "reply_to"):
@@ -253,7 +253,7 @@ class Talk(ScriptedLink):
                 return
         if not self._host.knows(payload["agent"]):
             code = wire.AGENT_NOT_AVAILABLE
-            self._refuse(frame, code, f"there is no agent {payload['agent']}")
+            self._refuse(frame, code, f"the agent {payload['agent']} does not exist")
             return
         trace_id = frame.get("trace_id")
         if trace_id is None and self._forms.makes_traces:
@@ -273,7 +273,7 @@ class Talk(ScriptedLink):
         if job.submit != frame["payload"]:
             self._refuse(frame, wire.DUPLICATE_KEY, "the key is in use", job_id=job.id)
             return
-        if self._forms.stored_ends:  # just as it was said before, but for the request
+        if self._forms.stored_ends:  # the same acceptance as before, except for the request id
             again = {**job.accepted["payload"], "request_id": frame["id"]}
             self.send({**job.accepted, "payload": again})
             if job.end is not None and self.session is not None:

@@ -1,6 +1,6 @@
 """An event loop with virtual time: timers run without waiting.
 
-When no callback is ready, the loop moves its clock to the next timer instead of waiting for it.
+When no callback is ready, the loop advances its clock to the next timer instead of waiting for it.
 Sockets and threads run in real time, so the loop polls them first.
 """
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _real_time = time.time
-_SELF_PIPE = 1  # every loop has one file of its own registered
+_SELF_PIPE = 1  # every loop has registered one file itself
 _EXECUTOR_GRACE = 1.0
-_RESOLUTION = 1e-9  # of asyncio: a timer is run when it is due in less
+_RESOLUTION = 1e-9  # asyncio runs a timer that is due within this time
 
 
 class VirtualClock:
@@ -50,14 +50,13 @@ class VirtualClock:
             with VirtualClock.current().installed() as clock:
                 yield clock
 
-    What follows the virtual clock: ``loop.time()`` and with it ``asyncio.sleep``, every timeout and
-    ``call_later``; and, inside `run` or `installed`, ``time.time()`` where it is called by that
-    name. What does not: ``time.monotonic()``, ``datetime.now()``, ``from time import time`` done
-    earlier, threads, child processes and the peer of a socket in another process.
+    Virtual time applies to ``loop.time()``, and so to ``asyncio.sleep``, timeouts and
+    ``call_later``; inside `run` or `installed`, also to calls of ``time.time()``. It does not apply
+    to ``time.monotonic()``, ``datetime.now()``, an earlier ``from time import time``, threads,
+    child processes and peers in other processes.
 
     Args:
-        grace: real seconds for sockets and threads to come up with something before time jumps,
-            if there are any.
+        grace: real seconds to wait for sockets and threads, if there are any, before time jumps.
     """
 
     def __init__(self, *, grace: float = 0.005) -> None:
@@ -72,7 +71,7 @@ class VirtualClock:
         """The clock of the running loop.
 
         Raises:
-            RuntimeError: the running loop is no `VirtualTimeLoop`.
+            RuntimeError: the running loop is not a `VirtualTimeLoop`.
         """
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualTimeLoop):
@@ -81,39 +80,39 @@ class VirtualClock:
 
     @property
     def grace(self) -> float:
-        """Real seconds that sockets and threads get before time jumps."""
+        """Real seconds to wait for sockets and threads before time jumps."""
         return self._grace
 
     @property
     def jumps(self) -> int:
-        """How often time has been moved on to the next timer."""
+        """How often the clock was advanced to the next timer."""
         return self._jumps
 
     def time(self) -> float:
-        """Monotonic seconds, as ``loop.time()``; 0 at first."""
+        """Return monotonic seconds, like ``loop.time()``; 0 at first."""
         return self._now
 
     def wall(self) -> float:
-        """Seconds since the epoch: where the real clock stood at first, plus all that passed."""
+        """Return seconds since the epoch: the real time at the start plus virtual time."""
         return self._wall_offset + self._now
 
     def jump_wall(self, seconds: float) -> None:
-        """Move the wall clock alone, as the sleep of a machine does: no timer has come nearer."""
+        """Advance only the wall clock, like a machine that slept; timers are not affected."""
         self._wall_offset += seconds
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass; what falls due in it has run when this returns, in order."""
+        """Let time pass; callbacks that fall due have run, in order, when this returns."""
         await asyncio.sleep(seconds)
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until everything that can run without time passing has run."""
+        """Wait until every callback that needs no further time has run."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(waiter)
         await waiter
 
     def idle(self, seconds: float | None) -> bool:
-        """For the loop: nothing is left to do for so long. False if it must wait for files."""
+        """Called by an idle loop: advance time; return False if the loop must wait for files."""
         if self._settling:
             settled, self._settling = self._settling, []
             for waiter in settled:
@@ -124,24 +123,24 @@ class VirtualClock:
             return False
         self._now += seconds
         if self._now + _RESOLUTION == self._now:
-            # After half a year a float has no room for asyncio's resolution any more, and a timer
-            # would be due for ever without being run.
+            # After half a year a float is less precise than asyncio's resolution, and a timer would
+            # be due forever without running.
             self._now = math.nextafter(self._now, math.inf)
         self._jumps += 1
         return True
 
     def new_loop(self) -> VirtualTimeLoop:
-        """A loop that goes by this clock; a ``loop_factory`` for ``asyncio.Runner``."""
+        """Make a loop with this clock; a ``loop_factory`` for ``asyncio.Runner``."""
         return VirtualTimeLoop(self)
 
     @contextmanager
     def installed(self) -> Iterator[Self]:
-        """Make ``time.time()`` answer with `wall`."""
+        """Make ``time.time()`` return `wall`."""
         with mock.patch("time.time", self.wall):
             yield self
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, as ``asyncio.run`` does, in virtual time."""
+        """Run a coroutine in virtual time, like ``asyncio.run``."""
         with self.installed(), asyncio.Runner(loop_factory=self.new_loop) as runner:
             return runner.run(main)
 
@@ -150,7 +149,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop that never waits for a timer.
 
     Args:
-        clock: the clock to go by; a new one by default.
+        clock: the clock to use; a new one by default.
     """
 
     def __init__(self, clock: VirtualClock | None = None) -> None:
@@ -165,7 +164,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """As everywhere; while the function runs, time stands still for up to a real second."""
+        """Like in every loop; virtual time stands still while the function runs, up to a real
+        second.
+        """
         job = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         job.add_done_callback(self._job_done)
@@ -184,7 +185,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.BaseSelector):
-    """Looks at files without waiting, and moves the clock where another one would wait."""
+    """Polls files without waiting, and advances the clock where another selector would wait."""
 
     def __init__(self, clock: VirtualClock, *, waits: Callable[[], bool]) -> None:
         self._clock = clock

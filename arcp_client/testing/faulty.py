@@ -1,7 +1,7 @@
-"""Drops, repeats, delays and reorders the frames of a transport, by a plan.
+"""Drops, repeats, delays and reorders the frames of a transport, according to a plan.
 
-`FaultyProxy` breaks connections; this breaks their content, frame by frame, over any transport. The
-same seed always gives the same faults.
+`FaultyProxy` injects faults into connections, this module into their frames, over any transport.
+The same seed always gives the same faults.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Way: TypeAlias = Literal["in", "out"]
 
 @dataclass(frozen=True)
 class Chance:
-    """Selects each frame with that probability, from the transport's seeded generator."""
+    """Selects each frame with a probability, from the transport's seeded generator."""
 
     probability: float
 
@@ -44,12 +44,12 @@ When: TypeAlias = "int | Collection[int] | Chance | Callable[[bytes], bool]"
 
 @dataclass(frozen=True)
 class Drop:
-    """Lose the selected frames.
+    """Drop the selected frames.
 
     Attributes:
         when: which frames: an index or several (the first frame in that direction is 0), a
             predicate over the frame, or a `Chance`.
-        way: "in" for what is received, "out" for what is sent.
+        way: "in" for received frames, "out" for sent frames.
     """
 
     when: When
@@ -58,7 +58,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Pass the selected frames on ``times`` times in a row."""
+    """Forward the selected frames ``times`` times in a row."""
 
     when: When
     times: int = 2
@@ -67,7 +67,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Reorder:
-    """Hold the selected frames back until ``by`` later ones have passed, or the link ends."""
+    """Hold the selected frames until ``by`` later ones have passed, or the link ends."""
 
     when: When
     by: int = 1
@@ -76,7 +76,7 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Delay:
-    """Pass the selected frames, and so all behind them, on ``seconds`` later."""
+    """Forward the selected frames, and all frames behind them, ``seconds`` later."""
 
     when: When
     seconds: float
@@ -85,7 +85,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Cut:
-    """End the link once ``after`` frames have gone that way."""
+    """End the link after ``after`` frames in that direction."""
 
     after: int
     way: Way = "in"
@@ -95,7 +95,7 @@ FrameFault: TypeAlias = Drop | Repeat | Reorder | Delay | Cut
 
 
 class _Course:
-    """One direction's frames through the plan: one in, none or some out, each with a delay."""
+    """Applies the plan to one direction: each frame yields zero or more frames with delays."""
 
     def __init__(self, plan: Iterable[FrameFault], generator: random.Random) -> None:
         self._plan = list(plan)
@@ -106,7 +106,7 @@ class _Course:
 
     @property
     def cut(self) -> bool:
-        """Whether as many frames have been seen as the plan allows."""
+        """Whether the plan's limit of frames is reached."""
         return self._cut is not None and self._seen >= self._cut
 
     def enter(self, frame: bytes) -> list[tuple[float, bytes]]:
@@ -158,7 +158,7 @@ class FaultyTransport:
     Args:
         transport: the link underneath; it is closed with this one.
         plan: the faults; each frame goes through all of them.
-        seed: what `Chance` draws from.
+        seed: the seed of the generator for `Chance`.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class FaultyTransport:
         self._incoming = self._course(plan, "in", seed)
         self._outgoing = self._course(plan, "out", seed)
         self._ready: deque[tuple[float, bytes]] = deque()
-        self._sending = asyncio.Lock()  # a delayed frame keeps its place among the senders
+        self._sending = asyncio.Lock()  # a delayed frame keeps its position among the senders
         self._lost: LinkLost | None = None
 
     def _course(self, plan: list[FrameFault], way: Way, seed: int | str) -> _Course:
@@ -178,11 +178,11 @@ class FaultyTransport:
 
     @property
     def lines(self) -> bool:
-        """Whether the link underneath sends frames as lines."""
+        """Whether the underlying link sends frames as lines."""
         return isinstance(self._transport, LineTransport) and self._transport.lines
 
     async def send(self, frame: bytes) -> None:
-        """Send what the plan makes of the frame, after the delays it asks for.
+        """Send the frames that the plan makes of this one, after their delays.
 
         Raises:
             LinkLost: the link has ended, or the plan cut it.
@@ -195,7 +195,7 @@ class FaultyTransport:
                 await self._transport.send(passed)
 
     async def receive(self) -> bytes:
-        """The next frame that the plan lets through. A cancelled call loses none.
+        """Return the next frame that the plan forwards. A cancelled call loses none.
 
         Raises:
             LinkLost: the link has ended, or the plan cut it.
@@ -220,7 +220,7 @@ class FaultyTransport:
         return frame
 
     async def close(self, *, timeout: float = 5.0) -> None:
-        """Close the link underneath."""
+        """Close the underlying link."""
         await self._transport.close(timeout=timeout)
 
     async def _cut_if_due(self, course: _Course) -> None:
@@ -236,7 +236,7 @@ class FaultyConnector:
         connector: makes the links underneath.
         plan: the faults of every link, or a function from the link's number (the first is 0) to
             the faults of that one.
-        seed: what `Chance` draws from; each link has a generator of its own.
+        seed: the seed for `Chance`; each link has its own generator.
 
     Attributes:
         links: the links made so far.
@@ -256,14 +256,14 @@ class FaultyConnector:
 
     @property
     def target(self) -> str:
-        """The target of the connector underneath."""
+        """The target of the underlying connector."""
         return self._connector.target
 
     async def connect(self) -> FaultyTransport:
-        """Make the next link.
+        """Open the next link.
 
         Raises:
-            ConnectFailed: as the connector underneath does.
+            ConnectFailed: like the underlying connector.
         """
         number = len(self.links)
         transport = await self._connector.connect()

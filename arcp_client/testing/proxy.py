@@ -1,6 +1,6 @@
 """`FaultyProxy`: a TCP proxy that injects the faults of networks.
 
-It stands between a client and a server on one machine, and can cut, reset, hold, slow down and
+It forwards between a client and a server on one machine, and can cut, reset, block, slow down and
 refuse their connections.
 """
 
@@ -24,7 +24,7 @@ _BACKLOG = 128
 
 
 class Fault:
-    """A fault that lasts: as a context manager, with ``with`` or ``async with``."""
+    """A lasting fault, as a context manager for ``with`` and ``async with``."""
 
     def __init__(self, steps: Generator[None, None, None]) -> None:
         self._steps = steps
@@ -61,22 +61,22 @@ class FaultyProxy:
         async with FaultyProxy("ws://127.0.0.1:7777/arcp") as proxy:
             client = Client(proxy.url)
             ...
-            proxy.cut()                      # the connection is gone, without a goodbye
+            proxy.cut()                      # the connection ends without a goodbye
             with proxy.stall():              # connected, but nothing moves
                 ...
 
-    What is on the way in one direction is bounded (about 256 KiB), so a peer that does not read
-    still holds the other one back. "down" is from the server to the client, "up" the other way.
+    The data in transit in each direction is bounded (about 256 KiB), so a peer that does not read
+    still blocks the other one. "down" is from the server to the client, "up" the opposite.
 
     Args:
         target: host of the server, or its URL; then ``port`` is not needed.
         port: port of the server.
 
     Attributes:
-        connections: how many were accepted so far.
-        bytes_up: bytes passed on from client to server so far.
-        bytes_down: bytes passed on from server to client so far.
-        cuts: how many connections were cut or reset so far.
+        connections: number of accepted connections so far.
+        bytes_up: bytes forwarded from client to server so far.
+        bytes_down: bytes forwarded from server to client so far.
+        cuts: number of connections cut or reset so far.
     """
 
     def __init__(self, target: str, port: int | None = None) -> None:
@@ -106,14 +106,14 @@ class FaultyProxy:
 
     @classmethod
     def for_url(cls, url: str) -> Self:
-        """A proxy in front of the server of that URL; its own `url` has the same path."""
+        """Make a proxy for the server of a URL; `url` then has the same path."""
         return cls(url)
 
     @property
     def url(self) -> str:
-        """Where clients connect: the target's URL with the proxy's host and port in it.
+        """The URL for clients: the target's URL with the proxy's host and port.
 
-        If a host was given in place of a URL, one with the path ``/arcp``.
+        If a host was given instead of a URL, the path is ``/arcp``.
         """
         if self._target_url is None:
             return f"ws://{self.host}:{self.port}/arcp"
@@ -122,7 +122,7 @@ class FaultyProxy:
 
     @property
     def open_connections(self) -> int:
-        """How many connections are being passed on at present."""
+        """Number of open connections."""
         return len(self._links)
 
     async def __aenter__(self) -> Self:
@@ -145,9 +145,9 @@ class FaultyProxy:
     # ------------------------------------------------------------------ faults that happen at once
 
     def cut(self) -> asyncio.Task[None]:
-        """End all connections now, as a dying router would: no goodbye, no reset.
+        """End all connections now, like a failing router: no goodbye, no reset.
 
-        What has already been passed on still arrives.
+        Bytes that were already forwarded still arrive.
 
         Returns:
             A task that ends when both sides are closed. It need not be awaited.
@@ -155,10 +155,10 @@ class FaultyProxy:
         return self._end([link.cut() for link in self._links])
 
     def cut_after(self, nbytes: int, *, direction: Direction = "down") -> None:
-        """Cut a connection as soon as ``nbytes`` more have been passed on in that direction.
+        """Cut a connection after ``nbytes`` further bytes in that direction.
 
-        Exactly so many arrive. Several calls queue: the next one counts from the cut before, so
-        that each of a client's connections can be given its own length.
+        Exactly this many bytes arrive. Several calls queue: each one counts from the previous cut,
+        so that every connection of a client can have its own length.
         """
         if nbytes < 0:
             raise ValueError("nbytes must not be negative")
@@ -166,7 +166,7 @@ class FaultyProxy:
         self._arm()
 
     def reset(self) -> asyncio.Task[None]:
-        """End all connections now with a TCP reset; what is on the way may be lost.
+        """End all connections now with a TCP reset; data in transit may be lost.
 
         Returns:
             A task that ends when both sides are closed. It need not be awaited.
@@ -176,15 +176,15 @@ class FaultyProxy:
     # ------------------------------------------------------------------ faults that last
 
     def stall(self) -> Fault:
-        """Nothing moves in either direction; connections stay open and go on afterwards."""
+        """Block both directions; connections stay open and continue afterwards."""
         return self._hold("up", "down")
 
     def half_open(self, direction: Direction) -> Fault:
-        """Nothing moves in that direction, as behind a NAT that forgot half of a connection."""
+        """Block one direction, like a NAT that lost half of a connection."""
         return self._hold(direction)
 
     def delay(self, seconds: float) -> Fault:
-        """Everything arrives that much later, in order."""
+        """Delay all data by a time, in order."""
 
         def steps() -> Generator[None, None, None]:
             before, self._weather.delay = self._weather.delay, seconds
@@ -194,7 +194,7 @@ class FaultyProxy:
         return Fault(steps())
 
     def throttle(self, bytes_per_second: float) -> Fault:
-        """No more than so many bytes a second pass in each direction of a connection."""
+        """Limit the bytes per second in each direction of a connection."""
 
         def steps() -> Generator[None, None, None]:
             before, self._weather.rate = self._weather.rate, bytes_per_second
@@ -204,18 +204,19 @@ class FaultyProxy:
         return Fault(steps())
 
     def refuse(self) -> Fault:
-        """New connections are refused, as by a server that is down. Open ones go on."""
+        """Refuse new connections, like a server that is down. Open ones continue."""
 
         def steps() -> Generator[None, None, None]:
             self._unlisten()
-            self._bind()  # a bound socket that does not listen refuses, and keeps the port
+            # a bound socket that does not listen refuses connections and keeps the port
+            self._bind()
             yield
             self._listen()
 
         return Fault(steps())
 
     def silent_accept(self) -> Fault:
-        """New connections are accepted and never answered, also afterwards."""
+        """Accept new connections without ever answering them, also afterwards."""
 
         def steps() -> Generator[None, None, None]:
             self._answers = False
@@ -314,7 +315,7 @@ class FaultyProxy:
             if upstream is not None:
                 upstream[1].transport.abort()
             if isinstance(error, OSError):
-                return None  # the server is down, or the client has already gone
+                return None  # the server is down, or the client has disconnected
             raise
         return ProxiedLink(self._weather, client=client, server=upstream)
 
@@ -335,7 +336,7 @@ class FaultyProxy:
 
 
 def port_of(url: str) -> int:
-    """The port of a URL, also where it is the default of its scheme."""
+    """Return the port of a URL, or the default port of its scheme."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme)
     if port is None:

@@ -1,6 +1,6 @@
 """Pytest fixtures: a runtime, a client of it, and scripted runtimes, each closed after its test.
 
-Not active by itself, so that it costs nothing where it is not used. In ``conftest.py``::
+It must be activated in ``conftest.py``::
 
     pytest_plugins = ["arcp_client.testing.pytest_plugin"]
 

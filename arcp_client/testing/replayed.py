@@ -1,6 +1,6 @@
 """A runtime whose jobs replay a transcript.
 
-For dashboards, demos and tests of clients: each submit replays the recorded events, at their own
+For dashboards, demos and tests of clients: each submit replays the recorded events, at the recorded
 pace or faster.
 """
 
@@ -44,16 +44,16 @@ __all__ = ["ReplayedRuntime"]
 _NAMELESS = "replayed"
 _MOST_JOBS = 10_000
 _LONGEST = 1024
-"""Characters of an agent's name that can be asked for."""
+"""Maximum length of an agent's name, in characters."""
 _SHARED = frozenset(events.Event.__struct_fields__)
 _DAY = 86_400.0
 
 
 @dataclass(slots=True)
 class _Part:
-    """One recorded job: how it began, and where in the file its lines are.
+    """One recorded job: its first line, and the positions of its lines in the file.
 
-    ``delegated`` is the place of the line that began it, if another job did.
+    ``delegated`` is the position of the line that delegated it, if another job did.
     """
 
     line: JobLine
@@ -63,7 +63,7 @@ class _Part:
 
 
 class ReplayedRuntime:
-    """A runtime that plays a transcript: its jobs begin, emit and end as they were recorded.
+    """A runtime that replays a transcript: its jobs begin, emit and end as recorded.
 
     ::
 
@@ -72,29 +72,29 @@ class ReplayedRuntime:
                 print(server.url)
                 await runtime.played()
 
-    It is a `Connector`, as a `Runtime` is: a client takes it as its target. The recorded jobs begin
-    when the block is entered, each at its moment, and are visible to everybody who may come in.
-    Besides, whoever submits to a recorded agent gets its first recording played, from the start.
+    It is a `Connector`, like a `Runtime`: a client takes it as its target. The recorded jobs begin
+    when the block is entered, each at its recorded time, and are visible to all accepted clients.
+    In addition, a submit to a recorded agent replays its first recording from the start.
 
-    Events keep their kinds, bodies and distances. They get ids, numbers and times of this runtime,
-    and jobs get new ids: `jobs` has them. A lease is granted as it was, but does not end in time.
-    A `Gap` is a vendor event, ``x-vendor.arcp-client.gap``. A job whose end was not recorded fails
-    with the code ``RECORDING_ENDED``, and one whose result was not recorded whole with
+    Events keep their kinds, bodies and intervals. They get ids, numbers and times of this runtime,
+    and jobs get new ids, listed in `jobs`. The recorded lease is granted without expiry. A `Gap`
+    becomes a vendor event, ``x-vendor.arcp-client.gap``. A job whose end was not recorded fails
+    with the code ``RECORDING_ENDED``, and a job with an incomplete result with
     ``RECORDING_INCOMPLETE``.
 
     Args:
-        path: the transcript. It is read while it is played, line by line.
-        speed: how many recorded seconds go into one; ``None`` plays without waiting.
-        auth: principals by bearer token; the jobs belong to the first one. ``None`` lets anybody
-            in.
-        on_job: told of each recorded job that begins, with its new id.
+        path: the transcript. It is read line by line during the replay.
+        speed: recorded seconds per second; ``None`` replays without waiting.
+        auth: principals by bearer token; the recorded jobs belong to the first one. ``None``
+            accepts every client.
+        on_job: called with each recorded job that begins, and its new id.
 
     Attributes:
-        jobs: new ids of the recorded jobs that have begun, by their recorded ids.
+        jobs: recorded id to new id, for the recorded jobs that have begun.
 
     Raises, when the block is entered:
-        TranscriptError: the file is no transcript, or is damaged.
-        OSError: it cannot be read.
+        TranscriptError: the file is not a transcript, or is damaged.
+        OSError: the file cannot be read.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ReplayedRuntime:
         if speed is not None:
             check.a_real("speed", speed)
             if not speed > 0:
-                raise ValueError(f"speed is above 0, or None for no waiting, not {speed}")
+                raise ValueError(f"speed must be above 0, or None for no waiting, not {speed}")
         self.jobs: dict[str, str] = {}
         self._path = Path(path)
         self._speed = speed
@@ -138,7 +138,7 @@ class ReplayedRuntime:
 
     @property
     def target(self) -> str:
-        """Who is connected to."""
+        """The name of the runtime."""
         return f"replayed:{self._path.name}"
 
     async def connect(self) -> Transport:
@@ -154,19 +154,19 @@ class ReplayedRuntime:
         ssl: SSLContext | None = None,
         allowed_hosts: Iterable[str] = (),
     ) -> Server:
-        """Take WebSocket connections as well; as `Runtime.serve`."""
+        """Accept WebSocket connections as well; like `Runtime.serve`."""
         return self._runtime.serve(host, port, path=path, ssl=ssl, allowed_hosts=allowed_hosts)
 
     @property
     def header(self) -> Header:
-        """What the transcript says of itself; once the block was entered."""
+        """The header of the transcript; available once the block was entered."""
         if self._header is None:
-            raise LocalProtocolError("the transcript was not opened yet: enter the block")
+            raise LocalProtocolError("the transcript is not open yet: enter the block first")
         return self._header
 
     @property
     def complete(self) -> bool:
-        """Whether the transcript has its end; a file that was cut off has none."""
+        """Whether the transcript has its end line."""
         return self._complete
 
     async def played(self) -> None:
@@ -224,7 +224,7 @@ class ReplayedRuntime:
             self._parts[job_id].delegated = position
 
     def _concerned(self, line: EventLine) -> list[_Part]:
-        """The jobs that an event is of; what names none, such as a gap, is of all that go on."""
+        """Return the jobs of an event; one without a job, such as a gap, concerns all open jobs."""
         if line.job_id is None:
             return [part for part in self._parts.values() if not part.over]
         part = self._parts.get(line.job_id)
@@ -236,7 +236,8 @@ class ReplayedRuntime:
         async def play(input: Any, job: JobContext) -> Any:
             return await self._play(input, job)
 
-        # As often as jobs of it were recorded, or with a name that this runtime does not have.
+        # Delegations to an agent that this runtime does not have, or beyond the number of recorded
+        # jobs.
         if len(agent) <= _LONGEST:
             with contextlib.suppress(ValueError):
                 self._runtime.agent(name, version or None)(play)
@@ -247,7 +248,7 @@ class ReplayedRuntime:
     # ------------------------------------------------------------------ what happens again
 
     async def _conduct(self) -> None:
-        """Begin each job that no other one began, at its moment, and wait for all of them."""
+        """Begin each top-level job at its recorded time, and wait for all of them."""
         started = []
         for job_id, part in self._parts.items():
             if part.delegated is None:
@@ -262,7 +263,7 @@ class ReplayedRuntime:
         lease = {name: list(found) for name, found in part.line.lease.items()}
         given = {"replayed": job_id}
         for agent, wish in ((part.line.agent, lease), (part.line.agent, None), (_NAMELESS, None)):
-            with contextlib.suppress(RequestError, ValueError):  # then in a plainer way
+            with contextlib.suppress(RequestError, ValueError):  # then in a simpler form
                 job = await self._client.submit(agent, given, lease=wish or None)
                 break
         else:
@@ -318,7 +319,8 @@ class ReplayedRuntime:
 
     async def _fail(self, event: events.Failed, line: EventLine, job: JobContext) -> None:
         if event.status == "cancelled":
-            # Whoever submitted it may cancel it: then it ends as it did. It interrupts this agent.
+            # Its submitter may cancel it, which interrupts this agent: then the job ends as
+            # cancelled.
             with contextlib.suppress(ArcpError):
                 await self._client.cancel_job(job.id, event.message or None)
                 await asyncio.Event().wait()
@@ -338,7 +340,7 @@ class ReplayedRuntime:
                 case events.Gap():
                     await job.emit("x-vendor.arcp-client.gap", _body(line))
                 case events.Metric(name="cost.budget.remaining", unit=unit) if unit in job.budget:
-                    pass  # the runtime says so by itself
+                    pass  # the runtime emits this itself
                 case events.Unknown(kind=kind, body=body):
                     shown = body if isinstance(body, dict) else {"body": body}
                     told = line.fields if line.fields is not None else {}
@@ -354,20 +356,20 @@ class ReplayedRuntime:
         self, event: events.Delegate, line: EventLine, job: JobContext, position: int
     ) -> None:
         child = self._parts.get(event.child_job_id or "")
-        if child is None or child.delegated != position:  # each began once
+        if child is None or child.delegated != position:  # each job begins once
             await job.emit("x-vendor.arcp-client.delegate", _body(line))
             return
         self._bases[child.line.job_id] = line.at
         given = {"replayed": child.line.job_id}
         try:
             await job.delegate(child.line.agent, given, delegate_id=event.delegate_id)
-        except (RequestError, JobFailed):  # its lease did not say so: then as a job of its own
+        except (RequestError, JobFailed):  # the lease does not allow it: begin it as a separate job
             await job.emit("x-vendor.arcp-client.delegate", _body(line))
             self._tasks.spawn(self._begin(child.line.job_id), name="child")
 
 
 def _without_circles(owners: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
-    """Who began whom, without what would have begun itself: a file may say anything."""
+    """Return each job's parent, without cycles, which a file may contain."""
     found, checked = dict(owners), set[str]()
     for each in owners:
         way: list[str] = []

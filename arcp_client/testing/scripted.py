@@ -1,7 +1,7 @@
 """`ScriptedRuntime`: plays a script in the dialect of any public runtime.
 
-For tests of clients. It writes frames like one of the public runtimes, or like the specification,
-and does only what its script says.
+For tests of clients. It writes frames in the forms of a public runtime or of the specification, and
+performs only the steps of its script.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def _forms_of(dialect: str) -> Forms:
     if dialect in (_SPEC, _LEGACY):
         return SPECIFICATION.forms
     if dialect not in DIALECTS:
-        raise ValueError(f"dialect is one of {', '.join([_SPEC, *DIALECTS, _LEGACY])}")
+        raise ValueError(f"dialect must be one of {', '.join([_SPEC, *DIALECTS, _LEGACY])}")
     return DIALECTS[dialect].forms
 
 
 class ScriptedRuntime:
-    """A runtime that speaks one dialect and does what a script says.
+    """A runtime that speaks one dialect and performs a script.
 
     ::
 
@@ -143,7 +143,7 @@ class ScriptedRuntime:
 
     @property
     def target(self) -> str:
-        """What a client's messages call it."""
+        """The name of the runtime."""
         return f"scripted:{self.name}"
 
     async def connect(self) -> Transport:
@@ -155,7 +155,7 @@ class ScriptedRuntime:
     def serve(
         self, host: str = "127.0.0.1", port: int = 0, *, path: str = "/arcp"
     ) -> AbstractAsyncContextManager[Server]:
-        """Accept WebSockets too; ``server.url`` is the address.
+        """Accept WebSocket connections as well, at ``server.url``.
 
         Args:
             host: the address to listen on.
@@ -164,10 +164,10 @@ class ScriptedRuntime:
         """
 
         async def on_enter() -> None:
-            """Nothing has to be prepared."""
+            """Nothing to prepare."""
 
         async def link(transport: Transport, arrival: Arrival) -> _Served:
-            arrival.welcomed()  # a script may want anything of a client before it is welcomed
+            arrival.welcomed()  # a script may require anything of a client before the welcome
             return _Served(self, transport)
 
         sockets = WebSockets(
@@ -199,20 +199,20 @@ class ScriptedRuntime:
     # ------------------------------------------------------------------ for tests
 
     def open(self, gate: str) -> None:
-        """Let the jobs continue that `Wait` for this gate, now or later."""
+        """Open a gate: jobs at a `Wait` for it continue, now or later."""
         self.gate(gate).set()
 
     def next(self, kind: str, *answers: Answer | None) -> None:
-        """Set the answers to the next requests of this type."""
+        """Set the answers for the next requests of this type."""
         self._answers.setdefault(kind, deque()).extend(answers)
 
     def drop(self) -> None:
-        """End every link without a closing message; queued frames are still sent."""
+        """End every link without a goodbye; queued frames are still sent."""
         for talk in tuple(self._talks):
             talk.drop()
 
     def send(self, frame: Mapping[str, Any] | bytes) -> None:
-        """Send a frame over every link that has a session.
+        """Send an unsolicited frame on every link with a session.
 
         A mapping gets version, id and session id unless it has its own.
         """
@@ -223,20 +223,20 @@ class ScriptedRuntime:
                 session.send({**session.frame(str(frame.get("type", "")), {}), **frame})
 
     def of(self, kind: str) -> list[Frame]:
-        """The client's frames of one type."""
+        """Return the client's frames of one type."""
         return [frame for frame in self.heard if frame.get("type") == kind]
 
     async def until(self, kind: str, count: int = 1) -> list[Frame]:
-        """Wait until the client has sent that many frames of one type, and return them."""
+        """Wait until the client has sent ``count`` frames of one type; return them."""
         await self._until(lambda: len(self.of(kind)) >= count)
         return self.of(kind)
 
     async def until_linked(self, count: int) -> None:
-        """Wait until that many links have been made."""
+        """Wait until ``count`` links were opened."""
         await self._until(lambda: self.links >= count)
 
     async def until_left(self, up: int = 0) -> None:
-        """Wait until no more than ``up`` links are left."""
+        """Wait until no link is open, or at most ``up`` links."""
         await self._until(lambda: len(self._talks) <= up)
 
     async def _until(self, true: Callable[[], bool]) -> None:
@@ -254,7 +254,7 @@ class ScriptedRuntime:
     # ------------------------------------------------------------------ for its links
 
     async def _hold(self, transport: Transport) -> None:
-        """One link, from its beginning to its end."""
+        """Serve one link, from its beginning to its end."""
         talk = Talk(self, transport)
         self._talks.add(talk)
         self.links += 1
@@ -268,33 +268,33 @@ class ScriptedRuntime:
             self._tell()
 
     def gate(self, name: str) -> asyncio.Event:
-        """The gate of that name."""
+        """Return a gate by its name."""
         return self._gates.setdefault(name, asyncio.Event())
 
     def knows(self, agent: str) -> bool:
-        """Whether there is a script for this agent."""
+        """Whether the agent has a script."""
         return agent.partition("@")[0] in self._agents
 
     def accepts(self, token: str) -> bool:
-        """Whether a bearer token is good."""
+        """Whether a bearer token is valid."""
         return self._tokens is None or token in self._tokens
 
     def inventory(self) -> list[str]:
-        """The names of the agents."""
+        """Return the names of the agents."""
         return list(self._agents)
 
     def answer_to(self, kind: str) -> Answer | None:
-        """What the test wants done with the next request of this type."""
+        """Return the test's answer for the next request of this type, if any."""
         given = self._answers.get(kind)
         return given.popleft() if given else None
 
     def note(self, way: str, frame: Any) -> None:
-        """Keep what was said."""
+        """Record a frame."""
         (self.heard if way == "heard" else self.said).append(frame)
         self._tell()
 
     def object(self, why: str, frame: Mapping[str, Any]) -> None:
-        """Keep a frame that the runtime would not have understood."""
+        """Record a frame that this dialect would not have understood."""
         self.objections.append((why, frame))
 
     def start(
@@ -344,7 +344,7 @@ class ScriptedRuntime:
 
 
 class _Served:
-    """One link of a `ScriptedRuntime` that came over a WebSocket."""
+    """One WebSocket link of a `ScriptedRuntime`."""
 
     def __init__(self, runtime: ScriptedRuntime, transport: Transport) -> None:
         self._runtime = runtime

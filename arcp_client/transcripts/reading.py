@@ -39,7 +39,7 @@ class Reader:
         end: the end line, once it was read.
 
     Raises:
-        TranscriptError: it is no transcript, or one of a later version.
+        TranscriptError: the file is not a transcript, or of a later version.
     """
 
     def __init__(self, file: IO[bytes], *, name: str = "", max_line: int = MAX_LINE) -> None:
@@ -142,7 +142,7 @@ def read(path: str | os.PathLike[str], *, max_line: int = MAX_LINE) -> Reader:
     """Open a transcript; its reader closes the file.
 
     Raises:
-        TranscriptError: it is no transcript, or one of a later version.
+        TranscriptError: the file is not a transcript, or of a later version.
         OSError: the file cannot be opened.
     """
     check.a_path("path", path)

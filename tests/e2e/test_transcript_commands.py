@@ -136,7 +136,7 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(arcp: Call, tmp_path:
         (["run", "echo", "--record", "no/such/dir/t"], 2, "cannot be written"),
         (["run", "echo", "--detach", "--record", "t"], 2, "--detach"),
         (["replay", "none.jsonl"], 2, "No such file"),
-        (["replay", "/dev/null"], 2, "no transcript"),
+        (["replay", "/dev/null"], 2, "not a transcript"),
         (["replay", "/dev/null", "--speed", "fast"], 2, "--speed fast"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

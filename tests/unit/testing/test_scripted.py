@@ -201,7 +201,7 @@ async def test_what_the_dialect_would_not_take_is_kept() -> None:
         link = await runtime.connect()
         await link.send(b'{"arcp":"1.1","type":"session.hello","id":"1","payload":{"client":{}}}')
         await link.receive()
-        assert [why for why, _ in runtime.objections] == ["the id is no ULID"]
+        assert [why for why, _ in runtime.objections] == ["the id is not a ULID"]
         await link.close()
 
 
