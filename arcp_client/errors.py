@@ -132,7 +132,7 @@ class LinkError(ArcpError):
     """The connection failed. The session and its jobs may survive."""
 
     remedy: ClassVar[str] = (
-        "None while the client reconnects: it resumes its session automatically. If a call raises "
+        "No action is needed while the client reconnects and resumes its session. If a call raises "
         "it, the client has given up: look at ``__cause__``, and at ``Reconnect``."
     )
 
@@ -147,7 +147,7 @@ class LinkLost(LinkError, ConnectionError):
     """
 
     remedy: ClassVar[str] = (
-        "None while the client reconnects: it resumes its session automatically. If it happens "
+        "No action is needed while the client reconnects and resumes its session. If it happens "
         "often, look at ``close_code``, or at ``exit_code`` and ``stderr`` of a child process."
     )
 
@@ -169,8 +169,8 @@ class HeartbeatLost(LinkError, TimeoutError):
     """The peer sent nothing for two heartbeat intervals (§6.4)."""
 
     remedy: ClassVar[str] = (
-        "None while the client reconnects. If it happens often, a proxy drops idle connections, "
-        "or the event loop of one side is blocked for seconds."
+        "No action is needed while the client reconnects. If it happens often, a proxy drops idle "
+        "connections, or the event loop of one side is blocked for seconds."
     )
 
 
@@ -240,8 +240,8 @@ class RemoteProtocolError(ProtocolError):
     """
 
     remedy: ClassVar[str] = (
-        "None: the frame was skipped and the link stays up. If it recurs, report ``head`` to the "
-        "maintainers of the runtime; ``arcp-client doctor`` examines the runtime."
+        "No action is needed: the frame was skipped and the link stays up. If it recurs, report "
+        "``head`` to the maintainers of the runtime; ``arcp-client doctor`` examines the runtime."
     )
 
     event_seq: int | None = None
