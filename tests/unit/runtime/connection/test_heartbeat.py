@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from arcp_client.errors import LinkLost
 from arcp_client.runtime import JobContext
+from arcp_client.runtime._connection.heartbeat import TimedHeartbeat
 from tests.unit.runtime.jobs.test_cancel import opened, virtual
 from tests.unit.runtime.peer import Peer, seqs
 from tests.unit.runtime.sessions.test_resume import started
@@ -49,6 +51,47 @@ def test_two_silent_intervals_end_the_link_and_no_job() -> None:
         assert seqs(await fresh.follow(job_id)) == [1, 2, 3]
 
     virtual(scenario)
+
+
+class StandingLoop:
+    """The clock and the one timer of a heartbeat; time moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due = 0.0
+        self._callback: Callable[[], None] | None = None
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> StandingLoop:
+        return self.call_at(self.now + delay, callback)
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> StandingLoop:
+        self.due, self._callback = when, callback
+        return self
+
+    def wake(self, now: float) -> None:
+        """The timer fires, perhaps late."""
+        self.now = now
+        callback, self._callback = self._callback, None
+        assert callback is not None
+        callback()
+
+
+def test_a_process_that_stood_still_asks_once_more_before_it_ends_a_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = StandingLoop()
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "get_running_loop", lambda: loop)
+        TimedHeartbeat(30.0, ping=lambda: said.append("ping"), lost=lambda: said.append("lost"))
+    loop.wake(500.0)
+    assert said == ["ping"]
+    assert loop.due == 530.0
+    loop.wake(530.0)
+    assert said == ["ping", "lost"]
 
 
 def test_any_message_counts_as_life() -> None:
