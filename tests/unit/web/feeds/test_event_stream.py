@@ -61,6 +61,33 @@ async def test_a_reader_that_does_not_read_is_disconnected(monkeypatch: pytest.M
                     await asyncio.sleep(0)
 
 
+async def test_the_end_of_a_stream_does_not_wait_for_ever_for_its_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("arcp_client.web._feeds.event_stream._WRITE_TIMEOUT", 0.05)
+    transports: list[asyncio.Transport] = []
+
+    async def play(stream: EventStream, request: web.Request) -> None:
+        transport = request.transport
+        assert transport is not None
+        transports.append(transport)
+        while not transport.get_write_buffer_size():
+            await stream.send(b":" + b" " * 2000 + b"\n\n")
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return EventStream(play)
+
+    app = web.Application()
+    app.router.add_get("/", handler)
+    async with TestServer(app) as server:
+        assert server.port is not None
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(SOON):
+                while not transports or not transports[0].is_closing():
+                    await asyncio.sleep(0)
+
+
 async def test_a_reader_that_disconnects_ends_its_own_stream_only(
     dashboard: Site, other: Client, gates: Gates
 ) -> None:
