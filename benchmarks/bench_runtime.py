@@ -6,8 +6,9 @@ are interleaved, so that a busy moment of the machine falls on all of them alike
 are medians. Read the ratios, and the CPU time an event: absolute numbers are this machine's.
 
 Then the time from the call that emits an event until a peer has read it: with the SQLite log at
-half of the rate just measured, and at a thousand events a second while another session is sent all
-of its events again.
+half of the rate just measured, with the memory log at the same rate, and at a thousand events a
+second while another session is sent all of its events again. The memory log shows how much of it is
+the machine's.
 
 Then a thousand sessions that say nothing, and the same number of bare aiohttp connections.
 
@@ -258,11 +259,13 @@ def replaying(server: Served, count: int, over: threading.Event) -> None:
 
 def latency(rounds: int, limit: float) -> dict[str, Any]:
     """Percentiles in milliseconds; of several rounds the medians."""
-    results: dict[str, list[list[float]]] = {"sqlite_half_load": [], "beside_a_replay": []}
+    names = ("sqlite_half_load", "memory_same_load", "beside_a_replay")
+    results: dict[str, list[list[float]]] = {name: [] for name in names}
     with served("sqlite", "memory") as servers:
         delays(servers["sqlite"], 1000, 0.5)  # warm
         for _ in range(rounds):
             results["sqlite_half_load"].append(delays(servers["sqlite"], limit / 2, 2.0))
+            results["memory_same_load"].append(delays(servers["memory"], limit / 2, 2.0))
         over = threading.Event()
         other = threading.Thread(target=replaying, args=(servers["memory"], 99_000, over))
         other.start()

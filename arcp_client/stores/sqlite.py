@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sqlite3
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from arcp_client import _arguments as check
+from arcp_client._file_lock import FileLock
 from arcp_client._storage import storage_errors
 from arcp_client.errors import StoreLocked
 from arcp_client.models import Checkpoint, EndedJob
@@ -90,7 +90,7 @@ class SqliteStore:
         self.interval = interval
         self._thread: ThreadPoolExecutor | None = None
         self._database: sqlite3.Connection | None = None
-        self._locks: dict[tuple[str, str], _FileLock] = {}
+        self._locks: dict[tuple[str, str], FileLock] = {}
 
     async def acquire(self, target: str, key: str) -> Checkpoint | None:
         """Lock a checkpoint and return it; ``None`` if there is none yet.
@@ -100,7 +100,7 @@ class SqliteStore:
             StorageError: the file is damaged, or cannot be read or written. The checkpoint is not
                 locked then.
         """
-        lock = _FileLock(self._beside(target, key, "lock"))
+        lock = FileLock(self._beside(target, key, "lock"))
         if (target, key) in self._locks or not lock.take():
             raise StoreLocked(f"another client holds the checkpoint {key!r} of {target}")
         self._locks[target, key] = lock
@@ -280,54 +280,3 @@ def _save_ended(db: sqlite3.Connection, target: str, key: str, ended: tuple[Ende
             if job.job_id not in there
         ],
     )
-
-
-class _FileLock:
-    """A lock of the operating system on a separate file; a killed process releases it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd: int | None = None
-
-    def take(self) -> bool:
-        """Lock the file; return False if another holder has it."""
-        while True:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            if not _lock(fd):
-                os.close(fd)
-                return False
-            try:
-                same = os.path.samestat(os.fstat(fd), self._path.stat())
-            except FileNotFoundError:
-                same = False
-            if same:
-                self._fd = fd
-                return True
-            os.close(fd)  # the holder removed the file in between: lock the new one
-
-    def free(self) -> None:
-        """Unlock the file and remove it."""
-        if self._fd is not None:
-            fd, self._fd = self._fd, None
-            self._path.unlink(missing_ok=True)
-            os.close(fd)
-
-
-if sys.platform == "win32":  # pragma: no cover
-    import msvcrt
-
-    def _lock(fd: int) -> bool:
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _lock(fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

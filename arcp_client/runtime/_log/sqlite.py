@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from arcp_client import _arguments as check
+from arcp_client._file_lock import FileLock
 from arcp_client._storage import storage_errors
 from arcp_client._wire.stamp import ENVELOPE, Record
 from arcp_client.errors import StorageError, StoreLocked
@@ -40,6 +41,10 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 _VERSION = 2
 _WHAT = "event log"
+_CHECKPOINT = 1000
+"""Pages that are written before a checkpoint moves them into the main file."""
+_LARGEST_WAL = 16_384
+"""Pages after which a write does so itself: checkpoints beside writes may never catch up."""
 _VARIABLES = 900
 _UPGRADED = 256
 _HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -98,7 +103,8 @@ class SqliteEventLog:
     nothing new is taken, and the log says so at level CRITICAL (R9).
 
     One runtime at a time: the file is locked as long as it is open, also by a process that is
-    killed, no longer than it lives.
+    killed, no longer than it lives. It has to be on a local disk. Files with its name and
+    ``-wal``, ``-shm`` and ``-lock`` at the end stand beside it while it is open.
 
     Args:
         path: the file; made with access for its owner only.
@@ -127,6 +133,11 @@ class SqliteEventLog:
         self._full_sync = full_sync
         self._thread: ThreadPoolExecutor | None = None
         self._database: sqlite3.Connection | None = None
+        self._lock = FileLock(Path(f"{os.path.realpath(path)}-lock"))
+        self._checkpoints: ThreadPoolExecutor | None = None
+        self._checkpoint: asyncio.Future[None] | None = None
+        self._checkpointing: sqlite3.Connection | None = None
+        self._pages = 0
 
     def __repr__(self) -> str:
         return f"<SqliteEventLog {self.path}>"
@@ -153,12 +164,24 @@ class SqliteEventLog:
             StorageError: they could not be stored; ``permanent`` if the file is damaged.
         """
         await self._call(lambda: self._write(entries))
+        self._pages += 4 + len(entries) // 16  # about
+        if self._pages >= _CHECKPOINT and (self._checkpoint is None or self._checkpoint.done()):
+            self._pages = 0
+            if self._checkpoints is None:
+                self._checkpoints = ThreadPoolExecutor(1, thread_name_prefix="arcp checkpoints")
+            loop = asyncio.get_running_loop()
+            self._checkpoint = loop.run_in_executor(self._checkpoints, self._move)
 
     async def close(self) -> None:
         """Close the file. Idempotent."""
+        checkpoints, self._checkpoints = self._checkpoints, None
         thread, self._thread = self._thread, None
+        loop = asyncio.get_running_loop()
+        if checkpoints is not None:
+            await loop.run_in_executor(checkpoints, self._end_checkpoints)
+            checkpoints.shutdown(wait=False)
         if thread is not None:
-            await asyncio.get_running_loop().run_in_executor(thread, self._close)
+            await loop.run_in_executor(thread, self._close)
             thread.shutdown(wait=False)
 
     async def _call(self, work: Callable[[], T]) -> T:
@@ -166,10 +189,27 @@ class SqliteEventLog:
             raise RuntimeError("the event log is not open")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    # ------------------------------------------------------- in the thread of checkpoints
+
+    def _move(self) -> None:
+        """Move what was written into the main file. It waits for the disk; writes go on."""
+        with contextlib.suppress(sqlite3.Error):  # a write meets the same fault, and reports it
+            if self._checkpointing is None:
+                self._checkpointing = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+            self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _end_checkpoints(self) -> None:
+        database, self._checkpointing = self._checkpointing, None
+        if database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                database.close()
+
     # ------------------------------------------------------------- in the log's own thread
 
     def _open(self) -> Stored:
         with storage_errors(self.path, _WHAT):
+            if not self._lock.take():
+                raise StoreLocked(f"another runtime has {self.path} open")
             self.path.touch(mode=0o600)
             database = sqlite3.connect(self.path, isolation_level=None, timeout=0)
             self._database = database
@@ -188,8 +228,8 @@ class SqliteEventLog:
             return self._load(database)
 
     def _prepare(self, database: sqlite3.Connection) -> int:
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
         database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA wal_autocheckpoint = {_LARGEST_WAL}")
         database.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
         database.execute("BEGIN IMMEDIATE")
         ((version,),) = database.execute("PRAGMA user_version").fetchall()
@@ -274,6 +314,7 @@ class SqliteEventLog:
         if database is not None:
             with contextlib.suppress(sqlite3.Error):  # a damaged file is closed all the same
                 database.close()
+        self._lock.free()
 
 
 _encode = msgspec.msgpack.encode
