@@ -85,9 +85,16 @@ class Recovery:
         view: the session.
         receiver: delivers terminal messages and gaps.
         ended: called with each job that is given up.
+        unsubscribe: called with those of them of which a history may still come.
     """
 
-    def __init__(self, view: View, receiver: Receiver, ended: Callable[[str, float], None]) -> None:
+    def __init__(
+        self,
+        view: View,
+        receiver: Receiver,
+        ended: Callable[[str, float], None],
+        unsubscribe: Callable[[str, float], None],
+    ) -> None:
         self._view = view
         self._out = view.out
         self._jobs = view.jobs
@@ -95,6 +102,7 @@ class Recovery:
         self._negotiated = view.negotiated
         self._receiver = receiver
         self._ended = ended
+        self._unsubscribe = unsubscribe
         self._active: set[JobState] = set()
 
     # -- beginnings
@@ -112,12 +120,13 @@ class Recovery:
             if needs is None:
                 assert interrupted is not None
                 self._start(peer, job, interrupted.again, now, needs=before)
-                continue
-            if before is not None:
-                needs = _combined(needs, before, resumed=resumed)
-            self.begin(peer, job, needs, now)
+            else:
+                if before is not None:
+                    needs = _combined(needs, before, resumed=resumed)
+                self.begin(peer, job, needs, now)
             if interrupted is not None and job.recovering is not None:
                 job.recovering.subscribed_before = isinstance(interrupted.step, Subscribe)
+                job.recovering.only_outcome |= interrupted.only_outcome
 
     def _needs_on(self, peer: Peer, job: JobState, *, resumed: bool) -> Recover | None:
         if not job.wanted:
@@ -520,10 +529,13 @@ class Recovery:
         if job.stored_end is not None:
             self._receiver.end(*job.stored_end)
         else:
+            may_come = self._receiver.dedup.may_come(job.job_id)
             self._jobs.end(job.job_id)
             self._receiver.forget(job.job_id)
             self._out.emit(actions.JobGone(job.job_id, error, status or None))
             self._ended(job.job_id, now)
+            if may_come:
+                self._unsubscribe(job.job_id, now)
 
     def _cancel_unasked(self, job_id: str, now: float) -> None:
         """Cancel a job that the runtime started because it had forgotten the idempotency key."""

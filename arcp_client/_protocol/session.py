@@ -120,7 +120,12 @@ class Session:
             negotiated, out, self.jobs, self.peer, limit=limit, checkpoint=checkpoint
         )
         view.receiver = receiver
-        self._recovery = Recovery(view, receiver, self._job_ended)
+        self._recovery = Recovery(
+            view,
+            receiver,
+            self._job_ended,
+            lambda job_id, now: self._exchange.unsubscribe(job_id, now),
+        )
         self._exchange = Exchange(view, receiver, self._recovery)
         receiver.ended = self._job_ended
         receiver.seen = self._recovery.seen

@@ -601,7 +601,7 @@ class Play:
         marked: dict[str, bool] = {}
         ends: set[str] = set()
         wanted = self.mine | self.watched
-        # Without a heartbeat nothing says whether a watch that was not confirmed in time has ended.
+        # Without a heartbeat nothing says whether the runtime has read that a watch is over.
         asked = self.session.negotiated(names.HEARTBEAT)
         for event in self.events:
             if isinstance(event, Gap):
@@ -612,7 +612,7 @@ class Play:
                 continue
             job_id = event.job_id
             assert job_id is not None
-            if job_id not in wanted and not asked:
+            if not asked and (job_id not in wanted or job_id in self.gone):
                 continue
             assert job_id not in ends, f"{job_id}: something comes after its end"
             number = self._number(event)

@@ -132,3 +132,14 @@ def test_of_one_job_so_many_events_are_known_again(monkeypatch: pytest.MonkeyPat
     for seq, number in enumerate((1, 2, 3, 3, 2, 1), 1):
         table.event(seq, JOB, number, id=f"{JOB}.{number}")
     assert table.numbers == [1, 2, 3, 1]
+
+
+def test_copies_are_known_though_the_confirmation_of_an_ended_jobs_watch_never_comes() -> None:
+    table = Strict()
+    watch(table)
+    table.cut()
+    table.connect()
+    behind = history(table, 1)
+    table.wait(30)
+    history(table, behind)
+    assert table.numbers == [0, 1, 2, "result"]

@@ -182,3 +182,15 @@ def test_of_events_without_a_time_none_is_known_to_be_of_the_past() -> None:
         frame = {"type": names.EVENT, "job_id": A, "event_seq": seq, "payload": payload}
         table.hear(frame)
     assert table.numbers == [1, 2]
+
+
+def test_that_stays_so_over_a_lost_link() -> None:
+    table = Watcher("arcp-client", seen=0)
+    table.confirmed(table.fresh(), "success")
+    table.confirm(A, "success")
+    table.cut()
+    table.connect()
+    table.say(5, 6)  # the resume brings the rest of the history
+    table.seq += 1
+    table.result(table.seq, A)
+    assert table.numbers == ["gap", "result"]
