@@ -17,7 +17,7 @@ REFUSALS: Final = Deviation(
     "refusals",
     "§12",
     "an error does not name the request that it refuses",
-    "has one request at a time on the link, pings apart",
+    "sends one request at a time, except for pings",
 )
 
 

@@ -32,25 +32,25 @@ class CSharp(Dialect, Unnumbered, Uncorrelated, SilentResume):
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
         return envelope_id.startswith("msg_")
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
     counts_by_job: ClassVar[bool] = True  # histories start at a number of the job
 
-    # -- what is said of it
+    # -- what `doctor` says
 
     deviations: ClassVar[tuple[Deviation, ...]] = (
         Deviation(
             "running jobs",
             "§6.3",
-            "a resumed session receives what earlier jobs say with the next resume only",
+            "a resumed session receives new events of earlier jobs only at the next resume",
             "resumes every 2 to 30 seconds while they run: nothing is lost, events come in batches",
         ),
         Deviation(
             "histories",
             "§7.6",
-            "a history starts at a number of the job's own, and the job's end is not in it",
-            "asks for the whole history, and drops what it has",
+            "a history counts the job's own events, and lacks the end of the job",
+            "asks for the whole history, and drops repeated events",
         ),
         REFUSALS,
     )
@@ -59,7 +59,7 @@ class CSharp(Dialect, Unnumbered, Uncorrelated, SilentResume):
         "a key is used in a later session": "ResultUnavailable",
     }
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(
         ids="msg",

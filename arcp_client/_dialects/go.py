@@ -33,7 +33,7 @@ class Go(Dialect, MixedHistory):
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
         return bool(_UUID.fullmatch(envelope_id))
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
     accepts_acks: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class Go(Dialect, MixedHistory):
     def resume_refused(self) -> Next:
         return Next.AGAIN
 
-    # -- what is said of it
+    # -- what `doctor` says
 
     deviations: ClassVar[tuple[Deviation, ...]] = (
         Deviation(
@@ -82,7 +82,7 @@ class Go(Dialect, MixedHistory):
         "a key is used in a later session": "JobLost",
     }
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(
         ids="uuid",

@@ -39,7 +39,7 @@ class Java(Dialect, MixedHistory):
         token = text_of(welcome.get("resume_token")) or ""
         return bool(_ULID.fullmatch(envelope_id) and _RANDOM_UUID.fullmatch(token))
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
     repeats_trace: ClassVar[bool] = False  # so a repeated acceptance looks like a new one
@@ -56,13 +56,13 @@ class Java(Dialect, MixedHistory):
     def goodbye(self) -> Message | None:
         return None
 
-    # -- what is said of it
+    # -- what `doctor` says
 
     deviations: ClassVar[tuple[Deviation, ...]] = (
         Deviation(
             "histories",
             "§7.6",
-            "live events come among a history, out of order, and a job's end is not in it",
+            "live events come among a history, out of order, and the history lacks the job's end",
             "puts the events in order",
         ),
         RACING_NUMBERS,
@@ -79,7 +79,7 @@ class Java(Dialect, MixedHistory):
             "refused submit",
             "§7.5, §12",
             "comes as a `job.error` without a job",
-            "takes it as the answer to the submit whose envelope id it has",
+            "takes it as the answer to the submit with the same envelope id",
         ),
         Deviation(
             "wrong token",
@@ -100,7 +100,7 @@ class Java(Dialect, MixedHistory):
         "a key is used in a later session": "ResultUnavailable",
     }
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(
         token="",

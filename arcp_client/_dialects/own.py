@@ -27,10 +27,10 @@ class Own(Dialect):
         sdk = runtime.get("sdk") if isinstance(runtime, Mapping) else None
         return isinstance(sdk, str) and sdk.partition("/")[0] == cls.name
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     hole_patience: ClassVar[float] = 0.0
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(sdk="arcp-client/0")

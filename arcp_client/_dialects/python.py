@@ -38,7 +38,7 @@ class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
         token = text_of(welcome.get("resume_token")) or ""
         return "session_id" in welcome and token.startswith("rtk_")
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
     numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "own"  # of watched jobs
@@ -56,14 +56,14 @@ class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
     def goodbye(self) -> Message | None:
         return Bye()
 
-    # -- what is said of it
+    # -- what `doctor` says
 
     deviations: ClassVar[tuple[Deviation, ...]] = (
         Deviation(
             "running jobs",
             "§6.3",
-            "a resumed session receives nothing more of jobs that were running, and what they said"
-            " meanwhile is lost",
+            "a resumed session receives no more events of jobs that were running, and the events of"
+            " the meantime are lost",
             "subscribes again, fetches a stored outcome with the idempotency key, and reports a"
             " `Gap` whose end is unknown",
         ),
@@ -100,7 +100,7 @@ class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
         "a streamed result ends during a drop": "ResultIncomplete, one Gap",
     }
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(
         token="rtk_",

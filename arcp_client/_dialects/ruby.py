@@ -17,7 +17,7 @@ __all__ = ["Ruby"]
 
 
 class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
-    """Sends a resumed session nothing of earlier jobs, unless it subscribes to them.
+    """Sends a resumed session no events of earlier jobs, unless it subscribes to them.
 
     After a resume the client subscribes to its own jobs. Where that is refused, it resumes the
     session from time to time: each resume brings their events.
@@ -34,7 +34,7 @@ class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
         return "runtime_name" in welcome
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
     numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "submitter"  # of watched jobs
@@ -43,13 +43,13 @@ class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
     def goodbye(self) -> Message | None:
         return Bye()
 
-    # -- what is said of it
+    # -- what `doctor` says
 
     deviations: ClassVar[tuple[Deviation, ...]] = (
         Deviation(
             "running jobs",
             "§6.3",
-            "a resumed session receives nothing of earlier jobs until it subscribes to them",
+            "a resumed session receives no events of earlier jobs until it subscribes to them",
             "subscribes; where that is refused, resumes every 2 to 30 seconds while they run",
         ),
         Deviation(
@@ -75,7 +75,7 @@ class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
             "listing",
             "§6.6",
             "names its request in `reply_to`",
-            "reads that field, too",
+            "reads that field",
         ),
         Deviation(
             "close",
@@ -90,7 +90,7 @@ class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
         "a key is used in a later session": "ResultUnavailable",
     }
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(
         ids="uuid",

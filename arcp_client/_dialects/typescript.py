@@ -41,7 +41,7 @@ class TypeScript(Dialect, Unnumbered, Uncorrelated, BoundJobs):
             envelope_id.startswith("msg_") and token.startswith("rt_") and _lists_versions(welcome)
         )
 
-    # -- how the client treats it
+    # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
     session_ends_jobs: ClassVar[bool] = True
@@ -54,7 +54,7 @@ class TypeScript(Dialect, Unnumbered, Uncorrelated, BoundJobs):
     def goodbye(self) -> Message | None:
         return Bye()
 
-    # -- what is said of it
+    # -- what `doctor` says
 
     deviations: ClassVar[tuple[Deviation, ...]] = (
         Deviation(
@@ -92,7 +92,7 @@ class TypeScript(Dialect, Unnumbered, Uncorrelated, BoundJobs):
         "the session is closed": "gone",
     }
 
-    # -- its messages
+    # -- what `ScriptedRuntime` plays
 
     forms: ClassVar[Forms] = Forms(
         ids="msg",
