@@ -525,7 +525,7 @@ async def test_serve_over_stdio(env: Env) -> None:
         (["--agents", "cli_agents:runtime", "--host", "0.0.0.0"], "without a token, every client"),
         (["--agents", "nowhere"], "names no attribute"),
         (["--agents", "no_such_module:x"], "the module 'no_such_module' is neither installed"),
-        (["--agents", "cli_agents:nothing"], "there is no 'nothing'"),
+        (["--agents", "cli_agents:nothing"], "the module has no 'nothing'"),
         (["--agents", "cli_agents:number"], "is int, not a Runtime"),
         (["--agents", "cli_agents:bad"], "ValueError: no configuration"),
         (["--port", "99999"], "65535"),

@@ -73,7 +73,11 @@ def test_prompts_line_by_line_to_the_end_of_the_input(run: Call) -> None:
         (["acp", *WAITING, "--prompt", "fail"], 1, "the agent refused"),
         (["acp", sys.executable, "-c", "exit(5)", "--prompt", "x"], 3, "exited with code 5"),
         (["serve", "--acp", "nonsense"], 2, "is not an agent"),
-        (["serve", "--acp", "x=/no/such/program"], 2, "the program was not found"),
+        (
+            ["serve", "--acp", "x=/no/such/program"],
+            2,
+            "the program '/no/such/program' was not found",
+        ),
     ],
 )
 def test_what_goes_wrong_is_said(run: Call, arguments: list[str], code: int, words: str) -> None:
