@@ -1,7 +1,7 @@
 """Delays an agent that emits faster than its client reads (§6.5), or while the event log is full.
 
 A delay for a client is bounded: a handler of that client may wait for another job of the same
-session, so waiting without a bound could deadlock. The event log depends on no client; a job may
+session, so an unbounded wait could deadlock. The event log does not depend on clients, so a job may
 wait for it without a bound.
 """
 
@@ -15,11 +15,11 @@ from arcp_client.runtime.limits import Limits
 __all__ = ["Throttle"]
 
 _TURN = 64
-"""Events of one job after which others have their turn."""
+"""Events of one job before other tasks get their turn."""
 
 
 class Throttle:
-    """The emissions of one job."""
+    """Counts and delays the emissions of one job."""
 
     def __init__(self, job: ServerJob, limits: Limits) -> None:
         self._job = job
@@ -27,7 +27,7 @@ class Throttle:
         self._count = 0
 
     def due(self) -> bool:
-        """Count an emission, and tell whether the agent is to wait before it goes on."""
+        """Count an emission; return whether the agent must wait before it continues."""
         self._count += 1
         journal, session = self._job.journal, self._job.owner
         return (
@@ -37,12 +37,12 @@ class Throttle:
         )
 
     async def step(self) -> None:
-        """After an emission: wait if that is due."""
+        """Wait after an emission if that is due."""
         if self.due():
             await self.wait()
 
     async def wait(self) -> None:
-        """Let others run, wait for room in the event log, and let a slow client catch up."""
+        """Yield to others, wait for room in the event log, and let a slow client catch up."""
         job = self._job
         if job.journal is not None:
             await job.journal.room()

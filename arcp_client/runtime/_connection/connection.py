@@ -1,7 +1,7 @@
 """Serves one link: reads requests, sends answers and the events of its session.
 
-A writer task exists only while there is something to send. Frames without a number have their own
-queue and go first, except pongs, which follow the events that were emitted before them. Events are
+A writer task exists only while frames wait to be sent. Frames without a number have their own queue
+and are sent first, except pongs, which follow the events that were emitted before them. Events are
 read from the session's buffer in the order of their numbers, so none can overtake another.
 """
 
@@ -42,9 +42,9 @@ _TOGETHER = 64
 _TOGETHER_BYTES = 64 * 1024
 _FAREWELL = 1.0
 _TURN = 0.005
-"""Seconds of one client's requests after which the others have their turn."""
+"""Seconds of handling one client's requests before the other clients get their turn."""
 _STORED = 1.0
-"""Seconds that a pong waits for events before it to be stored."""
+"""Seconds that a pong waits for the storage of earlier events."""
 
 
 def _nothing() -> None:
@@ -53,11 +53,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a link reached the runtime.
+    """The way a link reached the runtime.
 
     Attributes:
-        secure: the link is private: TLS, or within this machine.
-        address: the client's, by which wrong tokens are counted; ``None`` within this machine.
+        secure: whether the link is private: TLS, or within this machine.
+        address: the client's address, for counting wrong tokens; ``None`` within this machine.
         welcomed: called when the link has a session.
     """
 
@@ -67,31 +67,31 @@ class Arrival:
 
 
 class SessionHandler(Protocol):
-    """Acts on what a connection reads: the runtime."""
+    """Handles the frames that a connection reads; implemented by the runtime."""
 
     @property
     def handshake_timeout(self) -> float:
-        """Seconds until a connection that did not authenticate is closed."""
+        """Seconds until a connection without authentication is closed."""
 
     @property
     def outbox_bytes(self) -> int:
-        """Bytes of unnumbered frames that may wait for a client to take them."""
+        """Maximum bytes of unnumbered frames that wait for a client to read."""
 
     @property
     def heartbeat_interval(self) -> float | None:
-        """Seconds, ``None`` if this runtime does not use heartbeats."""
+        """Seconds; ``None`` if this runtime does not use heartbeats."""
 
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
-        """Open or resume a session for a first frame; False if the client may try again."""
+        """Open or resume a session for a first frame; return False if the client may retry."""
 
     def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
-        """Act on a frame of an open session; raises RequestError for one that is refused."""
+        """Handle a frame of an open session; raises RequestError to refuse it."""
 
     async def answered(self) -> None:
         """Wait until every request that was read has its answer queued."""
 
     def left(self, connection: Connection, session: ServerSession) -> None:
-        """The connection of a session has ended."""
+        """Handle the end of a session's connection."""
 
 
 class Connection:
@@ -99,14 +99,14 @@ class Connection:
 
     Args:
         transport: the link; closed at the end.
-        handler: acts on what is read.
+        handler: handles the frames that are read.
         tasks: owns the writer's task.
-        on_end: told when everything of the connection is gone.
+        on_end: called when the connection has ended completely.
 
     Attributes:
-        arrival: how the link came.
-        session: the session it serves, once there is one.
-        cursor: the highest number handed to the link.
+        arrival: the way the link reached the runtime.
+        session: its session, once there is one.
+        cursor: the highest number passed to the link.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Connection:
         self.cursor = 0
         self._control: deque[bytes] = deque()
         self._in_turn: deque[tuple[int, bytes]] = deque()
-        self._unsent = ByteBudget(handler.outbox_bytes)  # both of them, and what is being sent
+        self._unsent = ByteBudget(handler.outbox_bytes)  # both queues, and the batch being sent
         self._sending = 0
         self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -141,7 +141,7 @@ class Connection:
     # ----------------------------------------------------------------------- reading
 
     async def run(self) -> None:
-        """Serve the link until it ends; returns when everything of it is gone."""
+        """Serve the link; returns when the connection has ended completely."""
         try:
             if await self._handshake():
                 await self._serve()
@@ -159,7 +159,7 @@ class Connection:
             self._on_end(self)
 
     async def _last_answers(self) -> None:
-        """Nothing more is read; a peer that closed only its own half still gets what it asked."""
+        """Send the remaining answers to a peer that closed only its sending half."""
         if self._dead or self._finishing:
             return
         with contextlib.suppress(TimeoutError):
@@ -168,7 +168,7 @@ class Connection:
         await self.drain(_FAREWELL)
 
     async def ended(self) -> None:
-        """Wait until everything of the connection is gone."""
+        """Wait until the connection has ended completely."""
         await self._over.wait()
 
     async def _handshake(self) -> bool:
@@ -183,7 +183,7 @@ class Connection:
         except TimeoutError:
             self.finish(
                 frames.refusal(
-                    request_error(names.UNAUTHENTICATED, "no session.hello came in time"),
+                    request_error(names.UNAUTHENTICATED, "session.hello was not received in time"),
                     session_id=None,
                 )
             )
@@ -197,7 +197,7 @@ class Connection:
         turn = clock()
         while True:
             if clock() - turn > _TURN:
-                await asyncio.sleep(0)  # what has arrived is received without waiting for anything
+                await asyncio.sleep(0)  # frames that have arrived are received without suspending
                 turn = clock()
             try:
                 data = await self._transport.receive()
@@ -223,7 +223,7 @@ class Connection:
                 await self._roomy()
 
     async def _next(self) -> ControlFrame | None:
-        """The first frame; ``None`` for one that is none, after which nothing is read."""
+        """Return the first frame; ``None`` if it is invalid, after which nothing is read."""
         try:
             frame = decode_control(await self._transport.receive())
         except RemoteProtocolError as error:
@@ -231,7 +231,11 @@ class Connection:
         else:
             if isinstance(frame, ControlFrame):
                 return frame
-            text = str(frame.error) if isinstance(frame, BadFrame) else "session.hello comes first"
+            text = (
+                str(frame.error)
+                if isinstance(frame, BadFrame)
+                else "the first message must be session.hello"
+            )
             self._refuse(InvalidRequest(text), frame.id)
         self.finish()
         await self._flushed()
@@ -244,7 +248,7 @@ class Connection:
     # ----------------------------------------------------------------------- refusing
 
     def refuse(self, frame: ControlFrame, error: BaseException) -> None:
-        """Answer a request with the reason why it is refused (§12)."""
+        """Answer a request with an error (§12)."""
         if not isinstance(error, RequestError):
             _log.error("a %s could not be handled", frame.type[:80], exc_info=error)
             error = request_error(
@@ -264,7 +268,7 @@ class Connection:
     # ----------------------------------------------------------------------- the session
 
     def enter(self, session: ServerSession, cursor: int, welcome: bytes) -> None:
-        """Serve a session: its welcome first, then every event above the cursor."""
+        """Serve a session: send its welcome, then every event above the cursor."""
         previous = self.session
         if previous is not None and previous is not session:
             self._leave()
@@ -289,12 +293,12 @@ class Connection:
             self._handler.left(self, session)
 
     def displace(self) -> None:
-        """Another connection serves the session now; this one ends."""
+        """End this connection, because another one serves the session now."""
         self.finish()
 
     def overrun(self) -> None:
-        """The log evicted what was not sent: going on would leave a hole, so this link ends."""
-        self._fell_behind("the connection fell behind: events it had not taken are no longer held")
+        """End the link, because the log evicted unsent events and a hole would follow."""
+        self._fell_behind("the connection fell behind: unsent events are no longer held")
 
     def _fell_behind(self, text: str) -> None:
         session = self.session
@@ -314,7 +318,7 @@ class Connection:
             return
         _log.info("session %s of %s: heartbeat lost", session.id, session.principal)
         error = request_error(
-            names.HEARTBEAT_LOST, "nothing was heard for two intervals", retryable=True
+            names.HEARTBEAT_LOST, "the client was silent for two intervals", retryable=True
         )
         self.finish(frames.refusal(error, session_id=session.id))
 
@@ -327,15 +331,15 @@ class Connection:
         self._queue(frame)
         self._start()
         if self._unsent.used > 2 * self._unsent.limit:
-            # Not its own requests, for none are read any more: what is said unasked.
-            self._fell_behind("the connection fell behind: it takes nothing that is sent to it")
+            # Not answers to its requests, since reading has stopped, but unsolicited frames.
+            self._fell_behind("the connection fell behind: the client does not read")
 
     def _queue(self, frame: bytes) -> None:
         self._control.append(frame)
         self._unsent.add(len(frame))
 
     def in_turn(self, frame: bytes) -> None:
-        """Queue a frame without a number behind the events that there are."""
+        """Queue a frame without a number after the events emitted so far."""
         session = self.session
         if session is None or session.log.last <= self.cursor:
             self.control(frame)
@@ -355,14 +359,14 @@ class Connection:
         self._start()
 
     def wake(self) -> None:
-        """Send what the session's log has to send, if there is anything."""
+        """Start sending the session's events, if there are any."""
         if self._writer is None and self._pending():
             self._start()
 
     def finish(self, frame: bytes | None = None) -> None:
-        """Send what is queued, and this last frame, then end the link; no more events.
+        """Send the queued frames and this last one, then end the link; sends no more events.
 
-        A peer that takes nothing is cut off soon after.
+        If the peer does not read, the link is aborted soon after.
         """
         if self._dead or self._finishing:
             return
@@ -374,7 +378,7 @@ class Connection:
         self._start()
 
     async def drain(self, timeout: float) -> None:
-        """Wait until all there is to send was sent, at most ``timeout`` seconds."""
+        """Wait until all frames are sent, at most ``timeout`` seconds."""
         if self._writer is not None:
             await asyncio.wait({self._writer}, timeout=timeout)
 
@@ -390,15 +394,15 @@ class Connection:
 
     async def _write(self) -> None:
         try:
-            while (batch := self._batch()) or self._control:  # an overrun leaves its refusal
+            while (batch := self._batch()) or self._control:  # an overrun has queued its refusal
                 if batch:
                     await send_many(self._transport, batch)
                     self._handed_over()
-                    await asyncio.sleep(0)  # others have their turn; then there may be more
+                    await asyncio.sleep(0)  # yield to others; then there may be more
             if self._finishing:
                 await self._transport.close(timeout=_FAREWELL)
         except LinkLost:
-            self._dead = True  # the reader learns of it by itself
+            self._dead = True  # the reader detects it too
         except LocalProtocolError as error:
             # The link cannot carry the frame, and without it the sequence would have a hole.
             _log.error("a frame is too large for its link, which is closed: %s", error)
@@ -409,7 +413,7 @@ class Connection:
             self._made_room()
 
     def _handed_over(self) -> None:
-        """The link has taken a batch."""
+        """Account for a batch that the link has accepted."""
         sent, self._sending = self._sending, 0
         self._unsent.release(sent)
         if not self._control and not self._in_turn:
@@ -420,7 +424,7 @@ class Connection:
             self.session.progress()
 
     def _batch(self) -> list[bytes]:
-        """What goes out next: some control frames, or some events."""
+        """Return the next frames to send: control frames or events."""
         control = self._control
         batch: list[bytes] = []
         size = 0
@@ -461,7 +465,7 @@ class Connection:
     # ----------------------------------------------------------------------- waiting
 
     async def _roomy(self) -> None:
-        """Wait until control frames are sent; what is not read meanwhile, TCP holds back."""
+        """Wait until control frames are sent; meanwhile the peer is not read."""
         if self._dead:
             return
         self._room = asyncio.get_running_loop().create_future()

@@ -1,1 +1,1 @@
-"""Keeps events: the replay buffers in memory, and the durable log behind them."""
+"""Stores events: replay buffers in memory, and the durable log behind them."""

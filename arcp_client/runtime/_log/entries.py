@@ -26,7 +26,7 @@ __all__ = [
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """A session as it is now. Resume tokens are kept as hashes only."""
+    """The present state of a session. Resume tokens are stored only as hashes."""
 
     id: str
     principal: str
@@ -36,7 +36,7 @@ class SessionState(msgspec.Struct, frozen=True):
 
 
 class LoggedJobState(msgspec.Struct, frozen=True):
-    """A job as it is now. Times are texts of RFC 3339, amounts texts of decimals."""
+    """The present state of a job. Times are RFC 3339 strings, amounts decimal strings."""
 
     id: str
     number: int
@@ -61,9 +61,9 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         record: the event.
-        seq: its number in the submitting session, or the last one before it if that session does
-            not get it.
-        session_id: the submitting session; ``None`` if that session does not get the event.
+        seq: its number in the submitting session, or the last number before it if that session does
+            not receive it.
+        session_id: the submitting session; ``None`` if that session does not receive the event.
     """
 
     record: Record
@@ -72,7 +72,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Numbered(msgspec.Struct, frozen=True, gc=False):
-    """The number that a job's event has in a session that subscribed to the job."""
+    """The number of a job's event in a session that subscribed to the job."""
 
     session_id: str
     seq: int
@@ -81,23 +81,23 @@ class Numbered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Freed(msgspec.Struct, frozen=True, gc=False):
-    """A session needs nothing up to a number any more."""
+    """A session no longer needs the events up to a number."""
 
     session_id: str
     floor: int
 
 
 class Trimmed(msgspec.Struct, frozen=True, gc=False):
-    """A job's history starts at an index now."""
+    """A job's history now starts at an index."""
 
     job_id: str
     floor: int
 
 
 class Watch(msgspec.Struct, frozen=True, gc=False):
-    """A session observes a job and gets the event at ``next`` next; ``None``: no longer.
+    """A subscription of a session to a job; ``next`` is its next event, ``None`` ends it.
 
-    ``first`` is the index of the first event that it was given.
+    ``first`` is the index of the first delivered event.
     """
 
     session_id: str
@@ -107,7 +107,7 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
 
 
 class KeyState(msgspec.Struct, frozen=True, gc=False):
-    """What an idempotency key stands for; ``accepted=None``: it is forgotten."""
+    """The submit that an idempotency key stands for; ``accepted=None`` removes the key."""
 
     principal: str
     key: str
@@ -117,7 +117,7 @@ class KeyState(msgspec.Struct, frozen=True, gc=False):
 
 
 class CredentialState(msgspec.Struct, frozen=True, gc=False):
-    """A credential of a job was issued, or is revoked. Its value is not kept."""
+    """A credential of a job was issued or revoked. Its value is not stored."""
 
     job_id: str
     credential_id: str
@@ -125,7 +125,7 @@ class CredentialState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False):
-    """A session or a job is forgotten."""
+    """A session or a job was removed."""
 
     session_id: str | None = None
     job_id: str | None = None
@@ -149,7 +149,7 @@ _ENTRY_BYTES = 256
 
 
 def weight(entry: Entry) -> int:
-    """About how many bytes an entry holds while it waits to be written."""
+    """Return the approximate size of an entry that waits to be written, in bytes."""
     if type(entry) is Appended:
         return entry.record.size
     if type(entry) is LoggedJobState:
@@ -162,17 +162,17 @@ def weight(entry: Entry) -> int:
 
 @dataclass(slots=True)
 class Stored:
-    """All that a log kept: what the entries written so far amount to, each list in order."""
+    """The content of a log after a restart, each list in order."""
 
     sessions: list[SessionState] = field(default_factory=list)
     jobs: list[LoggedJobState] = field(default_factory=list)
     forgotten: list[LoggedJobState] = field(default_factory=list)
-    """Jobs that are gone, with events that some session may still resume."""
+    """Removed jobs with events that a session may still resume."""
     appended: list[Appended] = field(default_factory=list)
-    """The events of all jobs, each job's in order, without the job's part of the envelope."""
+    """The events of all jobs, in order within each job, without the job's part of the envelope."""
     numbered: list[Numbered] = field(default_factory=list)
-    """The numbers that events have in all sessions, each session's in order."""
+    """The numbers of events in all sessions, in order within each session."""
     watches: list[Watch] = field(default_factory=list)
     keys: list[KeyState] = field(default_factory=list)
     credentials: list[CredentialState] = field(default_factory=list)
-    """Those that are not revoked yet."""
+    """The credentials that are not revoked yet."""

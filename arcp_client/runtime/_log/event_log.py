@@ -1,4 +1,4 @@
-"""The `EventLog` interface, and the one that keeps nothing beyond the process."""
+"""The `EventLog` interface, and its implementation in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 @runtime_checkable
 class EventLog(Protocol):
-    """Where a runtime keeps what a client may come back for."""
+    """Stores the state that clients may resume."""
 
     @property
     def max_events(self) -> int:
@@ -27,24 +27,27 @@ class EventLog(Protocol):
 
     @property
     def durable(self) -> bool:
-        """It outlives the process. Then nothing is sent before `write` has returned for it."""
+        """Whether it outlives the process. If so, an event is sent only after `write` returned for
+        it.
+        """
 
     async def open(self) -> Stored:
-        """Make it ready; what it kept."""
+        """Open the log; return its content."""
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Keep entries, all or none; called again with the same ones if it raised."""
+        """Store entries atomically; retried with the same entries if it raised."""
 
     async def close(self) -> None:
-        """Free what it holds. Idempotent."""
+        """Release its resources. Idempotent."""
 
 
 class MemoryEventLog:
     """Keeps each session's events in memory, within bounds. Nothing survives the process.
 
-    What a session must hold for a resume is freed when its client acknowledges it (§6.5), when
-    the session ends, and where a bound forces it: then the oldest go, and a resume that needs one
-    of them is refused with RESUME_WINDOW_EXPIRED (§6.3), never cut short in silence.
+    Events kept for a resume are freed when the client acknowledges them (§6.5), when the session
+    ends, and when a bound is exceeded. In the last case the oldest are freed, and a resume that
+    needs one of them is refused with RESUME_WINDOW_EXPIRED (§6.3); events are never dropped
+    silently.
 
     Args:
         max_events: events kept for one session.
@@ -60,11 +63,11 @@ class MemoryEventLog:
     durable = False
 
     async def open(self) -> Stored:
-        """Nothing was kept."""
+        """Return an empty content."""
         return Stored()
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Nothing is kept but what the runtime holds itself."""
+        """Does nothing: the runtime itself holds the events."""
 
     async def close(self) -> None:
-        """Nothing is to be freed."""
+        """Does nothing."""

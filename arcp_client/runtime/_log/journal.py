@@ -3,13 +3,13 @@
 A session numbers and logs an event in memory in one synchronous step. With a durable log the event
 may be sent once its batch is stored: the writer of a connection stops at ``log.settled``.
 
-All sessions share a batch. It holds what was put since the one before, up to a size that the log
-writes in about ten milliseconds. A batch follows the one before after three milliseconds, or as
-soon as it is large or an answer waits for it: to write one event costs as much as a hundred.
+All sessions share a batch. It holds the entries since the previous batch, up to a size that the log
+writes in about ten milliseconds. A batch follows the previous one after three milliseconds, or as
+soon as it is large or an answer waits for it: writing one event costs as much as writing a hundred.
 
-The bytes that wait to be written have a limit: agents that emit wait for room, and requests that
-would add to them are refused. A log that fails is tried again; after a second, requests that wait
-for it are refused. A damaged log is given up.
+The bytes that wait to be written have a limit. Beyond it, emitting agents wait for room, and
+requests that would add to them are refused. A failed write is retried; after a second, requests
+that wait for it are refused. A damaged log is abandoned.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _log = logging.getLogger("arcp_client.runtime")
 _FIRST_RETRY = 0.05
 _LAST_RETRY = 2.0
 _PATIENCE = 1.0
-"""Seconds of failure after which answers that wait for the log become refusals."""
+"""Seconds of failure after which requests that wait for the log are refused."""
 _BATCH_TIME = 0.01
-"""Seconds that the writing of one batch is to take at most."""
+"""Target for the time to write one batch, in seconds."""
 _GATHER_TIME = 0.003
-"""Seconds from the beginning of one batch to that of the next, unless that one is large before."""
+"""Seconds from the start of one batch to the next, unless the next one becomes large earlier."""
 _GATHER_BYTES = 128 * 1024
 _LEAST_BATCH = 64 * 1024
 _MOST_BATCH = 1024 * 1024
@@ -49,7 +49,7 @@ class _Settles(Protocol):
 
 
 class _Waiter:
-    """What is to happen once something is written, and what if it cannot be."""
+    """The callbacks for the success and the failure of a write."""
 
     __slots__ = ("failed", "written")
 
@@ -61,7 +61,7 @@ class _Waiter:
 
 
 class _Batch:
-    """Entries that are written together, and what follows from that."""
+    """Entries that are written together, and the callbacks of the write."""
 
     __slots__ = ("entries", "settles", "size", "waiters")
 
@@ -76,10 +76,10 @@ class _Batch:
 
 
 class Journal:
-    """Writes entries in the order they are put, batch by batch, again and again if that fails.
+    """Writes entries in order, in batches; retries failed writes.
 
     Args:
-        log: where to.
+        log: the log to write to.
         tasks: owns the writing task.
         limit: bytes that may wait to be written.
     """
@@ -88,11 +88,11 @@ class Journal:
         self._log = log
         self._tasks = tasks
         self._budget = ByteBudget(limit)
-        self._open = _Batch()  # entries are put into it
-        self._ready: deque[_Batch] = deque()  # full, and written before it
+        self._open = _Batch()  # the batch being filled
+        self._ready: deque[_Batch] = deque()  # full batches, written before it
         self._writing = _Batch()
         self._most = _MOST_BATCH // 4
-        self._begun = -_GATHER_TIME  # when the last batch was begun
+        self._begun = -_GATHER_TIME  # start of the last batch
         self._gathering: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failing = False
@@ -104,16 +104,16 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """Whether more waits to be written than may."""
+        """Whether the waiting bytes exceed the limit."""
         budget = self._budget
         return budget.used > budget.limit
 
     async def room(self) -> None:
-        """Wait until no more waits to be written than may."""
+        """Wait until the waiting bytes are within the limit."""
         await self._budget.room()
 
     def check(self) -> None:
-        """Refuse what would have to be written while the log takes nothing.
+        """Refuse a request that must be stored while the log fails.
 
         Raises:
             RequestError: INTERNAL_ERROR, retryable.
@@ -124,19 +124,19 @@ class Journal:
     # ---------------------------------------------------------------------- writing
 
     def put(self, entry: Entry) -> None:
-        """Write an entry soon."""
+        """Queue an entry."""
         self._put(entry, weight(entry))
 
     def append(self, entry: Appended, session: _Settles | None) -> None:
-        """Write an event soon, and settle it in the session that gets it then."""
+        """Queue an event; once written, settle it in the session that receives it."""
         self._put(entry, entry.record.size)
         if session is not None:
             self._open.settles[session] = entry.seq
-            if self._task is None:  # the log was given up: it is settled without being written
+            if self._task is None:  # the log was abandoned: settle the event without writing it
                 self._start()
 
     def number(self, session: _Settles, entry: Numbered) -> None:
-        """Write an event's number soon, and settle it in its session then."""
+        """Queue an event's number; once written, settle it in its session."""
         self.put(entry)
         self._open.settles[session] = entry.seq
         if self._task is None:
@@ -162,11 +162,11 @@ class Journal:
         written: Callable[[], None],
         failed: Callable[[RequestError], None] | None = None,
     ) -> None:
-        """Call back once all that was put so far is written.
+        """Call back once all entries queued so far are written.
 
         Args:
-            written: called then.
-            failed: called instead if the log takes nothing for a second; ``None`` waits on.
+            written: called after the write.
+            failed: called instead if the log fails for a second; ``None`` keeps waiting.
         """
         waiter = _Waiter(written, failed)
         if self._given_up or self._task is None:
@@ -179,10 +179,10 @@ class Journal:
                 self._refuse()
 
     async def flushed(self) -> None:
-        """Wait until all that was put so far is written, or the log was given up.
+        """Wait until all entries queued so far are written, or the log was abandoned.
 
         Raises:
-            RequestError: the log takes nothing at present.
+            RequestError: the log cannot be written at present.
         """
         if self._task is None:
             return
@@ -202,7 +202,7 @@ class Journal:
         await done
 
     async def drain(self, timeout: float) -> None:
-        """Wait until nothing is left to write, at most ``timeout`` seconds."""
+        """Wait until no entries are left to write, at most ``timeout`` seconds."""
         try:
             await asyncio.wait_for(self._idle.wait(), timeout)
         except TimeoutError:
@@ -220,7 +220,7 @@ class Journal:
                 if batch.entries:
                     await self._write(batch)
                 self._budget.release(batch.size)
-                # First the answers, then the events: an acceptance goes before its job's first.
+                # Answers before events: an acceptance precedes the first event of its job.
                 waiters, batch.waiters = batch.waiters, []
                 for waiter in waiters:
                     self._end(waiter)
@@ -231,7 +231,7 @@ class Journal:
             self._idle.set()
 
     async def _next(self) -> _Batch:
-        """The batch to write next; an empty one if there is nothing to do."""
+        """Return the batch to write next; an empty one if there is none."""
         loop = asyncio.get_running_loop()
         batch, due = self._open, self._begun + _GATHER_TIME
         if (
@@ -286,7 +286,7 @@ class Journal:
                 return
 
     def _adapt(self, size: int, took: float) -> None:
-        """Let batches become as large as the log writes in `_BATCH_TIME`."""
+        """Adapt the size of batches to the amount that the log writes in `_BATCH_TIME`."""
         if took > _BATCH_TIME:
             self._most = max(_LEAST_BATCH, self._most // 2)
         elif took * 2 <= _BATCH_TIME and size * 2 > self._most:
@@ -305,9 +305,9 @@ class Journal:
             batch.waiters = [waiter for waiter in batch.waiters if waiter.failed is None]
 
     def _give_up(self, error: StorageError) -> None:
-        """What runs goes on in memory and is told to its clients; nothing new is taken.
+        """Abandon the log: running work continues in memory, new work is refused.
 
-        A restart finds the file as it is: trying again cannot mend it.
+        A retry cannot repair a damaged file, so none is made.
         """
         _log.critical(
             "%s. It is given up: what runs goes on and survives no restart, and new sessions and"

@@ -1,8 +1,8 @@
-"""Keeps the recent events of each session and job in memory, for sending, resumes and subscribers.
+"""Keeps recent events of each session and job in memory, for sending, resumes and observers.
 
-A connection has no queue of events: its writer reads the session's buffer by number. So the order
-on the wire is the order of the numbers on every connection, and a slow connection costs no memory
-beyond the buffer's bounds.
+A connection has no queue of events: its writer reads the session's buffer by number. So every
+connection sends events in the order of their numbers, and a slow connection needs no memory beyond
+the buffer's bounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SessionLog:
 
     Attributes:
         floor: the highest number that is no longer held.
-        last: the highest number given.
+        last: the highest assigned number.
         settled: the highest number that may be sent.
     """
 
@@ -36,7 +36,7 @@ class SessionLog:
         self._max_bytes = max_bytes
 
     def append(self, record: Record) -> int:
-        """Give the next number. Evicts the oldest events where the bounds ask for it."""
+        """Append an event and return its number. Evicts the oldest events beyond the bounds."""
         records = self._records
         records.append(record)
         self._bytes += record.size
@@ -48,7 +48,7 @@ class SessionLog:
         return self.last
 
     def __getitem__(self, seq: int) -> Record:
-        """The event of a number in ``floor + 1 … last``."""
+        """Return the event with a number in ``floor + 1 … last``."""
         if seq <= self.floor:
             raise KeyError(seq)
         return self._records[seq - self.floor - 1]
@@ -63,17 +63,17 @@ class SessionLog:
         self.floor = self.last = self.settled = floor
 
     def free(self, upto: int) -> None:
-        """Forget what the client has acknowledged."""
+        """Drop the acknowledged events."""
         while self.floor < upto and self._records:
             self._drop()
 
     def free_older(self, moment: float, upto: int) -> None:
-        """Forget what was emitted before a moment, as far as ``upto``. Not for an empty log."""
+        """Drop events older than a moment, at most up to ``upto``. The log must not be empty."""
         while self._records[0].at < moment and self.floor < upto:
             self._drop()
 
     def bytes_after(self, seq: int) -> int:
-        """Bytes of all events above a number."""
+        """Return the bytes of all events above a number."""
         skip = max(seq - self.floor, 0)
         return sum(record.size for record in islice(self._records, skip, None))
 
@@ -83,14 +83,14 @@ class SessionLog:
 
 
 class JobHistory:
-    """One job's events for its subscribers, by index from 0, the oldest evicted beyond bounds.
+    """The recent events of one job for its subscribers, indexed from 0; the oldest are evicted.
 
-    Each is kept with its number in the submitting session, which `job.subscribe` counts in.
+    Each event has its number in the submitting session, which `job.subscribe` refers to.
 
     Attributes:
-        floor: the index of the oldest event that is held.
+        floor: the index of the oldest held event.
         end: the index of the next event.
-        bytes: about how many bytes the events have.
+        bytes: the approximate size of the events.
     """
 
     def __init__(self, max_events: int, max_bytes: int) -> None:
@@ -102,7 +102,7 @@ class JobHistory:
         self._max_bytes = max_bytes
 
     def append(self, seq: int, record: Record) -> None:
-        """Add an event and its number in the submitter's space."""
+        """Append an event and its number in the submitting session."""
         items = self._items
         items.append((seq, record))
         self.end += 1
@@ -113,7 +113,7 @@ class JobHistory:
             self.floor += 1
 
     def restore(self, index: int, seq: int, record: Record) -> None:
-        """Add an event that was stored; the history starts behind the last hole."""
+        """Restore a stored event; the history starts after the last hole."""
         if index != self.end:
             self._items.clear()
             self.bytes = 0
@@ -127,5 +127,5 @@ class JobHistory:
         return iter(self._items)
 
     def after(self, seq: int) -> int:
-        """The index of the first event above a number of the submitter's space."""
+        """Return the index of the first event above a number of the submitting session."""
         return self.floor + bisect_right(self._items, seq, key=lambda item: item[0])

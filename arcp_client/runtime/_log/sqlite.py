@@ -66,9 +66,9 @@ CREATE TABLE credentials (
 ) WITHOUT ROWID;
 """
 
-# A row holds a run: events of one job with indexes from ``idx`` on, each column the values of all
-# of them. ``seq`` has their numbers in the submitting session, negative for what it does not get,
-# and ``last`` the highest of them. ``numbers`` has the runs that other sessions got.
+# A row holds a run: consecutive events of one job from index ``idx`` on; each column has the values
+# of all of them. ``seq`` has their numbers in the submitting session, negative for events that it
+# does not receive, and ``last`` the highest. ``numbers`` has the runs of other sessions.
 _EVENTS = """
 CREATE TABLE events (
     job_id TEXT NOT NULL, idx INTEGER NOT NULL, count INTEGER NOT NULL, session_id TEXT NOT NULL,
@@ -93,24 +93,24 @@ _UNUSED = (
 class SqliteEventLog:
     """Keeps sessions, jobs and events in a file, so that they survive the runtime's process.
 
-    An event is stored before it is sent. After a restart clients resume their sessions, with the
-    tokens they have; jobs that were running then have ended with INTERNAL_ERROR, retryable.
-    What is kept in memory meanwhile has the bounds of `MemoryEventLog`.
+    An event is stored before it is sent. After a restart, clients resume their sessions with their
+    tokens; jobs that were running have ended with INTERNAL_ERROR, retryable. The events in memory
+    have the bounds of `MemoryEventLog`.
 
-    While the file cannot be written, because the disk is full say, new sessions, jobs and
-    subscriptions are refused with INTERNAL_ERROR, retryable, agents that emit wait, and writing is
-    tried again and again. A file that proves damaged is given up: what runs goes on in memory,
-    nothing new is taken, and the log says so at level CRITICAL (R9).
+    While the file cannot be written, for example because the disk is full, new sessions, jobs and
+    subscriptions are refused with INTERNAL_ERROR, retryable; emitting agents wait, and writes are
+    retried. A damaged file is abandoned: running work continues in memory, new work is refused, and
+    a CRITICAL record is logged (R9).
 
-    One runtime at a time: the file is locked as long as it is open, also by a process that is
-    killed, no longer than it lives. It has to be on a local disk. Files with its name and
-    ``-wal``, ``-shm`` and ``-lock`` at the end stand beside it while it is open.
+    One runtime at a time: the file is locked while it is open; the end of the process, also by a
+    kill, releases the lock. It has to be on a local disk. Files with its name and ``-wal``,
+    ``-shm`` and ``-lock`` at the end stand beside it while it is open.
 
     Args:
-        path: the file; made with access for its owner only.
+        path: the file; created with access for its owner only.
         max_events: events kept for one session.
         max_bytes: bytes of events kept for one session.
-        full_sync: also survive a loss of power, for some milliseconds a batch.
+        full_sync: also survive a loss of power, at a cost of some milliseconds per batch.
     """
 
     durable = True
@@ -143,12 +143,12 @@ class SqliteEventLog:
         return f"<SqliteEventLog {self.path}>"
 
     async def open(self) -> Stored:
-        """Open the file, making it if need be; what it holds.
+        """Open the file, creating it if missing; return its content.
 
         Raises:
-            StoreLocked: another runtime has it open.
-            StorageError: it is no event log, one of a newer version, or damaged; or it cannot be
-                read or written. Nothing is held then: the file can be opened again.
+            StoreLocked: another runtime has the file open.
+            StorageError: the file is not an event log, of a newer version, or damaged, or it cannot
+                be read or written. It is closed then and can be opened again.
         """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="arcp event log")
         try:
@@ -158,10 +158,10 @@ class SqliteEventLog:
             raise
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Store entries, all or none.
+        """Store entries atomically.
 
         Raises:
-            StorageError: they could not be stored; ``permanent`` if the file is damaged.
+            StorageError: the entries could not be stored; ``permanent`` if the file is damaged.
         """
         await self._call(lambda: self._write(entries))
         self._pages += 4 + len(entries) // 16  # about
@@ -251,7 +251,7 @@ class SqliteEventLog:
         )
 
         def rows(statement: str) -> list[Any]:
-            # All at once: a statement that was not read to its end holds the file open.
+            # Fetch all rows: a statement that is not exhausted keeps the file open.
             return database.execute(statement).fetchall()
 
         appended = [
@@ -294,7 +294,7 @@ class SqliteEventLog:
     def _store(self, entries: Sequence[Entry]) -> None:
         database = self._database
         assert database is not None
-        # Within one batch the kinds do not depend on each other's order, only on their own.
+        # Within one batch, order matters only among entries of the same kind.
         kinds: dict[type, list[Any]] = defaultdict(list)
         for entry in entries:
             kinds[type(entry)].append(entry)
@@ -305,14 +305,14 @@ class SqliteEventLog:
                     apply(database, kinds[kind])
             database.execute("COMMIT")
         except BaseException:
-            if database.in_transaction:  # SQLite ends it by itself when the disk is full
+            if database.in_transaction:  # SQLite ends the transaction itself when the disk is full
                 database.execute("ROLLBACK")
             raise
 
     def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
-            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed all the same
+            with contextlib.suppress(sqlite3.Error):  # a damaged file is closed too
                 database.close()
         self._lock.free()
 
@@ -330,7 +330,7 @@ S = TypeVar("S", Watch, KeyState, CredentialState)
 
 
 def _typed(kind: type[S], rows: list[Any]) -> list[S]:
-    """Rows as values whose types are checked: SQLite keeps any type in any column."""
+    """Convert rows to values with checked types, since SQLite columns hold any type."""
     names = kind.__struct_fields__
     return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
 
@@ -375,7 +375,7 @@ _decode_needs = msgspec.msgpack.Decoder(list[str | None]).decode
 
 
 def _run(run: list[Appended]) -> tuple[Any, ...]:
-    """The row of a run."""
+    """Make the row of a run."""
     first = run[0].record
     numbers = [entry.seq if entry.session_id else -entry.seq for entry in run]
     return (
@@ -393,7 +393,7 @@ def _run(run: list[Appended]) -> tuple[Any, ...]:
 
 
 def _entries(row: tuple[Any, ...]) -> Iterator[Appended]:
-    """The events of a row."""
+    """Yield the events of a row."""
     job_id, index, session_id, numbers, *columns = row
     job_id, index, session_id = msgspec.convert((job_id, index, session_id), tuple[str, int, str])
     ids, types, payloads, needs = columns
@@ -443,7 +443,7 @@ def _ranges(database: sqlite3.Connection, entries: list[Numbered]) -> None:
 def _insert(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]]) -> None:
     """Insert rows, many by one statement.
 
-    A thread gives up the interpreter at each statement, and waits for it again while others work.
+    Each statement releases the interpreter lock, and reacquiring it may take long.
     """
     most = _VARIABLES // len(rows[0])
     for start in range(0, len(rows), most):
@@ -456,13 +456,13 @@ def _insert(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]
 
 
 def _execute(database: sqlite3.Connection, script: str) -> None:
-    """Execute statements within the transaction that is open."""
+    """Execute statements within the open transaction."""
     for statement in script.split(";"):
         database.execute(statement)
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
-    """Version 1 had a row for each event and for each number."""
+    """Upgrade version 1, which had a row for each event and for each number."""
     events = database.execute(
         "SELECT id, type, payload, needs, job_id, idx, seq FROM events ORDER BY job_id, idx"
     ).fetchall()

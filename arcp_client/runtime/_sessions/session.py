@@ -20,51 +20,51 @@ from arcp_client.runtime._sessions.resume_tokens import ResumeTokens
 __all__ = ["AttachedConnection", "ServerSession", "SubscriptionFeed"]
 
 _UNSENT_HIGH = 512
-"""Unsent events from which on agents that emit wait."""
+"""Number of unsent events at which emitting agents start to wait."""
 _UNSENT_LOW = 256
-"""Unsent events at which they go on."""
+"""Number of unsent events at which waiting agents continue."""
 _ROOM_EVENTS = 1024
 _FREE_AT_ONCE = 1024
 _ROOM_BYTES = 4 * 1024 * 1024
 
 
 class AttachedConnection(Protocol):
-    """The connection that a session's stream goes out by."""
+    """The connection that sends a session's events."""
 
     cursor: int
-    """The highest number handed to the link."""
+    """The highest number passed to the link."""
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Start sending."""
 
     def control(self, frame: bytes) -> None:
-        """Queue a frame without a number, ahead of all events."""
+        """Queue a frame without a number, before all events."""
 
     def displace(self) -> None:
-        """Another connection has taken the session over."""
+        """End, because another connection has taken over the session."""
 
     def overrun(self) -> None:
-        """The log has evicted what this connection had not sent yet."""
+        """End, because the log has evicted unsent events."""
 
 
 class ServerSession:
-    """One client's session: what survives its connections.
+    """The state of a client's session, which survives its connections.
 
     Attributes:
         id: the session's id.
-        principal: whose it is.
-        features: what both sides offered in the last hello (§6.2).
-        tokens: what resumes it.
+        principal: the principal that owns it.
+        features: the features negotiated in the last handshake (§6.2).
+        tokens: its resume tokens.
         log: its numbered events.
         outlet: the attached connection, if any.
         jobs: ids of the jobs submitted in it that have not ended.
         feeds: the subscriptions, by job id.
-        acked: the highest number that the client says it has processed.
-        sent: the highest number that any connection was handed.
-        keep_for: seconds that what was sent is kept for a client that acknowledges nothing;
-            ``None`` for one that may acknowledge, whose events are never freed for their age.
-        slow: it was told that its client is behind, and has not caught up since.
-        expired: it is gone; nothing resumes it.
+        acked: the highest number that the client acknowledged.
+        sent: the highest number passed to any connection.
+        keep_for: seconds that sent events are kept for a client without `ack`; ``None`` for a
+            client with `ack`, whose events are never freed for their age.
+        slow: whether its client was notified of its lag and has not caught up since.
+        expired: whether it has ended and can no longer be resumed.
     """
 
     def __init__(
@@ -109,9 +109,10 @@ class ServerSession:
         return seq
 
     def number(self, record: Record) -> int:
-        """Number, log and queue an event. No await may ever come between these three.
+        """Number, log and queue an event. These three steps must stay synchronous.
 
-        With a journal, the caller stores the number, and the event is sent once it is settled.
+        With a journal, the caller stores the number, and the event is sent once the number is
+        settled.
         """
         log = self.log
         seq = log.append(record)
@@ -132,26 +133,26 @@ class ServerSession:
         return seq
 
     def take(self, record: Record) -> int:
-        """Append an event if the session negotiated what it needs; the last number either way."""
+        """Append an event if the session negotiated its feature; return the last number."""
         if record.needs is None or record.needs in self.features:
             return self.append(record)
         return self.log.last
 
     def settle(self, seq: int) -> None:
-        """All up to a number is stored and may be sent."""
+        """Allow sending up to a number, because all events up to it are stored."""
         self.log.settled = max(self.log.settled, seq)
         if self.outlet is not None:
             self.outlet.wake()
 
     def note(self) -> None:
-        """Store what a resume of the session needs."""
+        """Store the state that a resume needs."""
         if self._journal is not None:
             features, tokens = tuple(sorted(self.features)), tuple(self.tokens.hashes)
             state = SessionState(self.id, self.principal, features, tokens, self.log.floor)
             self._journal.put(state)
 
     def control(self, frame: bytes) -> None:
-        """Send a frame without a number, if a connection is there to take it."""
+        """Send a frame without a number, if a connection is attached."""
         if self.outlet is not None:
             self.outlet.control(frame)
 
@@ -159,22 +160,22 @@ class ServerSession:
 
     @property
     def unsent(self) -> int:
-        """Events that no connection has been handed."""
+        """Number of events that were not passed to a connection."""
         outlet = self.outlet
         return self.log.last - (self.sent if outlet is None else outlet.cursor)
 
     @property
     def lag(self) -> int:
-        """Events kept that the client has not acknowledged; 0 if it negotiated no `ack` (§6.5)."""
+        """Number of kept events that the client has not acknowledged; 0 without `ack` (§6.5)."""
         if names.ACKS not in self.features:
             return 0
         return self.log.last - max(self.acked, self.log.floor)
 
     @property
     def behind(self) -> bool:
-        """Whether its client takes or acknowledges less than is emitted: its agents wait.
+        """Whether the client reads or acknowledges too slowly, so that its agents must wait.
 
-        A client that never acknowledged anything may never do so, and is not waited for.
+        Agents do not wait for a client that has never acknowledged an event.
         """
         if self.outlet is None:
             return False
@@ -184,7 +185,7 @@ class ServerSession:
 
     @property
     def crowded(self) -> bool:
-        """Whether more is unsent or unacknowledged than usual, by a look at the numbers alone."""
+        """Whether more events than usual are unsent or unacknowledged; a cheap check."""
         outlet = self.outlet
         if outlet is None:
             return False
@@ -199,14 +200,14 @@ class ServerSession:
         return self.unsent < _ROOM_EVENTS and self._unsent_bytes < _ROOM_BYTES
 
     def sending(self, seq: int, record: Record) -> bytes:
-        """The frame of an event that is being handed to the link now."""
+        """Return the frame of an event that is being passed to the link."""
         if seq > self.sent:
             self.sent = seq
         self._unsent_bytes -= record.size
         return FRAME % (record.id, record.type, self.wire_id, record.job, seq, record.payload)
 
     def attach(self, outlet: AttachedConnection) -> None:
-        """Let a connection send from its cursor on; one that was attached is displaced."""
+        """Attach a connection, which sends from its cursor on; displace the previous one."""
         previous, self.outlet = self.outlet, outlet
         if previous is not None and previous is not outlet:
             previous.displace()
@@ -217,7 +218,7 @@ class ServerSession:
         outlet.wake()
 
     def detach(self, outlet: AttachedConnection) -> bool:
-        """Note that a connection has ended; False if another one had taken over before."""
+        """Detach an ended connection; return False if another one had taken over before."""
         if self.outlet is not outlet:
             return False
         self.outlet = None
@@ -226,7 +227,7 @@ class ServerSession:
         return True
 
     def acknowledge(self, seq: int) -> bool:
-        """Free what the client has processed (§6.5); False for a number that was never sent."""
+        """Free processed events (§6.5); return False for a number that was never sent."""
         if seq > self.sent:
             return False
         if seq > self.acked:
@@ -236,14 +237,14 @@ class ServerSession:
                 self._freed = seq
                 self._journal.put(Freed(self.id, seq))
             if self.outlet is not None and self.outlet.cursor < seq:
-                self.outlet.cursor = seq  # it has them already, from an earlier connection
+                self.outlet.cursor = seq  # the client received them over an earlier connection
             if self.slow and self.lag < self._lag_events / 2:
                 self.slow = False
             self.progress()
         return True
 
     def progress(self) -> None:
-        """Copy events from histories and release waiting agents, after the client moved on."""
+        """Copy events from histories and wake waiting agents, after the client progressed."""
         if self._hungry and self.room:
             for feed in tuple(self._hungry):
                 feed.push()
@@ -253,14 +254,14 @@ class ServerSession:
             self._waiters.clear()
 
     def _holds(self) -> bool:
-        """Whether agents that wait go on waiting."""
+        """Whether waiting agents must keep waiting."""
         return self.behind or (self.outlet is not None and self.unsent > _UNSENT_LOW)
 
     async def moved(self, timeout: float) -> None:
         """Wait until the client has caught up, at most ``timeout`` seconds.
 
-        It has when clearly fewer events are unsent than those that agents wait for: an agent is
-        woken once for many batches, and then emits many events.
+        It has caught up when the number of unsent events is well below the limit at which agents
+        wait. So an agent is woken once for many batches, and then emits many events.
         """
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -273,7 +274,7 @@ class ServerSession:
             self._waiters.discard(waiter)
 
     def watch(self, feed: SubscriptionFeed, ended: bool = False) -> None:
-        """Store that a feed has begun or ended."""
+        """Store the beginning or the end of a feed."""
         if self._journal is not None:
             following = None if ended else feed.next
             self._journal.put(Watch(self.id, feed.job_id, following, feed.first))
@@ -292,19 +293,19 @@ def _release(waiter: asyncio.Future[Any]) -> None:
 
 
 class SubscriptionFeed:
-    """One job's events on their way into a session that did not submit it (§7.6).
+    """Delivers one job's events to a session that did not submit it (§7.6).
 
-    It is pulled: an event is numbered in the session when there is room, from the job's history.
-    So history and live stream are one walk over the same list, with no border to get wrong, and a
-    slow observer holds nothing but its place. One that falls out of the history is told.
+    It pulls events from the job's history and numbers them in the session when there is room. So
+    history and live events are read from the same list, and a slow observer needs no memory besides
+    its position. If the history no longer has the next event, the subscription ends with an error.
 
     Args:
         session: the observer.
         job_id: the job.
-        history: its events.
-        start: index of the first event to give.
+        history: the job's events.
+        start: index of the first event to deliver.
         on_broken: called when the history no longer holds the next event.
-        stop: index of the first event not to give; ``None`` goes on to the terminal.
+        stop: index after the last event to deliver; ``None`` continues to the terminal.
     """
 
     __slots__ = ("_on_broken", "_stop", "ended", "first", "history", "job_id", "next", "session")
@@ -328,7 +329,7 @@ class SubscriptionFeed:
         self._on_broken = on_broken
 
     def push(self) -> None:
-        """Give the session all it has room for."""
+        """Deliver as many events as the session has room for."""
         session, history = self.session, self.history
         while self.next < history.end and not self.ended:
             if self.next == self._stop:
@@ -348,13 +349,13 @@ class SubscriptionFeed:
         session.hunger(self, False)
 
     def cut(self) -> None:
-        """The history is gone before it was given: end, and say so."""
+        """End the feed and report it, because undelivered events are no longer in the history."""
         if not self.ended:
             self.end()
             self._on_broken(self)
 
     def end(self) -> None:
-        """Give nothing more. Idempotent."""
+        """Stop delivering. Idempotent."""
         self.ended = True
         self.session.hunger(self, False)
         if self.session.feeds.get(self.job_id) is self:

@@ -250,7 +250,7 @@ async def test_a_stranger_is_hung_up_on_in_time(make: MakeRuntime, sent: bytes) 
     async with AsyncExitStack() as stack, asyncio.timeout(SOON), runtime.serve() as server:
         reader = await stranger(stack, server.port, sent)
         rest = await reader.read()
-        assert (b"no session.hello came in time" in rest) is (sent is UPGRADE)
+        assert (b"session.hello was not received in time" in rest) is (sent is UPGRADE)
 
 
 async def test_no_connection_stays_open_for_another_http_request(make: MakeRuntime) -> None:
