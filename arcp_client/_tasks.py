@@ -21,6 +21,7 @@ __all__ = [
     "TaskOwner",
     "as_exception",
     "cancel_and_wait",
+    "continue_in",
     "in_context",
     "is_elsewhere",
     "pass_on",
@@ -88,13 +89,20 @@ async def _awaited(awaitable: Awaitable[T]) -> T:
 
 @types.coroutine
 def _steps_in(context: contextvars.Context, coro: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    step: Callable[[Any], Any] = coro.send
-    value: Any = None
+    try:
+        awaited = context.run(coro.send, None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    return (yield from continue_in(context, coro, awaited))
+
+
+@types.coroutine
+def continue_in(
+    context: contextvars.Context, coro: Coroutine[Any, Any, T], awaited: Any
+) -> Generator[Any, Any, T]:
+    """As `in_context`, for a coroutine that has made its first step and waits for ``awaited``."""
+    step: Callable[[Any], Any]
     while True:
-        try:
-            awaited = context.run(step, value)
-        except StopIteration as end:
-            return cast(T, end.value)
         try:
             step, value = coro.send, (yield awaited)
         except GeneratorExit:
@@ -102,6 +110,10 @@ def _steps_in(context: contextvars.Context, coro: Coroutine[Any, Any, T]) -> Gen
             raise
         except BaseException as error:  # noqa: BLE001  # it goes to where the coroutine waits
             step, value = coro.throw, error
+        try:
+            awaited = context.run(step, value)
+        except StopIteration as end:
+            return cast(T, end.value)
 
 
 def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None:

@@ -11,7 +11,7 @@ import inspect
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
-from arcp_client._tasks import in_context, pass_on
+from arcp_client._tasks import continue_in, in_context, pass_on
 from arcp_client.acp import schema
 from arcp_client.acp._base import Update
 from arcp_client.acp._connection.calls import Outcome
@@ -92,12 +92,14 @@ class SessionInbox(Generic[S]):
                     context.run(HERE.set, inside)
                     try:
                         result = context.run(registration.handler, update)
-                        if type(result) is CoroutineType or inspect.isawaitable(result):
-                            result = in_context(context, result)
-                            if limit is None:
-                                await result
-                            else:
-                                await asyncio.wait_for(result, limit)
+                        if limit is None and type(result) is CoroutineType:
+                            try:  # most handlers end at their first step
+                                awaited = context.run(result.send, None)
+                            except StopIteration:
+                                continue
+                            await continue_in(context, result, awaited)
+                        elif inspect.isawaitable(result):
+                            await asyncio.wait_for(in_context(context, result), limit)
                     except BaseException as error:  # noqa: BLE001  # re-raised where it must be
                         pass_on(error, task)
                         self._failed(registration, update, error)
