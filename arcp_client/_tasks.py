@@ -220,10 +220,10 @@ class TaskOwner:
 
 
 def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs in another loop or thread while this loop runs.
+    """Whether the caller runs in another loop, or without a loop while this one runs.
 
-    Such a caller would not be woken, and could interleave with the loop's own code. False while the
-    loop does not run.
+    Such a caller would not be woken, and could interleave with the loop's own code. Neither is
+    possible for a caller without a loop between two runs of this one.
     """
     try:
         return asyncio.get_running_loop() is not home

@@ -135,8 +135,8 @@ class FanOut:
     def weight(self, backlog: int, limit: int) -> int:
         """Outstanding bytes of the slowest consumer, which has ``backlog`` events.
 
-        Exact only from ``limit`` on. Below it, the result is usually an upper bound, computed from
-        the number of events and the largest frame.
+        Exact from ``limit`` on. Below it, the result may be an upper bound, computed from the
+        number of events and the largest frame.
         """
         at_most = backlog * self._heaviest
         if at_most < limit:
