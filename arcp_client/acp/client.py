@@ -320,7 +320,7 @@ class AcpClient(Listening):
             raise ValueError(f"this client already serves {method}; use on_request for others")
 
         def register(function: F) -> F:
-            check.a_function("what serves a request", function)
+            check.a_function("the handler of a request", function)
             served = cast(Callable[[Any], Awaitable[Any]], function)
             registered = contextvars.copy_context()
 
@@ -339,7 +339,7 @@ class AcpClient(Listening):
         check.a_text("method", method)
 
         def register(function: F) -> F:
-            check.a_function("what is told of a notification", function, sync=True)
+            check.a_function("the handler of a notification", function, sync=True)
             self._hooks.notification[method] = Hook(function)
             return function
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from arcp_client._tasks import TaskOwner
 
-__all__ = ["Direction", "ProxiedLink", "Weather"]
+__all__ = ["Direction", "ProxiedLink", "ProxyFaults"]
 
 Direction: TypeAlias = Literal["up", "down"]
 Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -24,27 +24,27 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds
 
 
 @dataclass
-class _Fuse:
+class _CutAfter:
     direction: Direction
     left: int
 
 
-class Weather:
+class ProxyFaults:
     """The faults that currently apply to the connections of one proxy.
 
     Args:
-        passed: called with every forwarded chunk.
-        burnt: called when a byte limit was reached, before the connection is cut.
+        on_forward: called with every forwarded chunk.
+        on_cut: called when a byte limit was reached, before the connection is cut.
     """
 
     def __init__(
-        self, *, passed: Callable[[Direction, int], None], burnt: Callable[[], None]
+        self, *, on_forward: Callable[[Direction, int], None], on_cut: Callable[[], None]
     ) -> None:
-        self.passed = passed
-        self.burnt = burnt
+        self.on_forward = on_forward
+        self.on_cut = on_cut
         self.delay = 0.0
         self.rate: float | None = None
-        self.fuse: _Fuse | None = None
+        self.cut_after: _CutAfter | None = None
         self._held: dict[Direction, int] = {"up": 0, "down": 0}
         self._open: dict[Direction, asyncio.Event] = {
             "up": asyncio.Event(),
@@ -68,27 +68,27 @@ class Weather:
         """Wait until a direction is not blocked."""
         await self._open[direction].wait()
 
-    def light(self, direction: Direction, nbytes: int) -> None:
+    def set_cut(self, direction: Direction, nbytes: int) -> None:
         """Cut a connection after it has forwarded this many bytes."""
-        self.fuse = _Fuse(direction, nbytes)
+        self.cut_after = _CutAfter(direction, nbytes)
 
-    def burn(self, direction: Direction, size: int) -> tuple[int, bool]:
+    def take(self, direction: Direction, size: int) -> tuple[int, bool]:
         """Return how many of ``size`` bytes may pass, and whether the connection is then cut."""
-        fuse = self.fuse
-        if fuse is None or fuse.direction != direction:
+        cut_after = self.cut_after
+        if cut_after is None or cut_after.direction != direction:
             return size, False
-        if fuse.left > size:
-            fuse.left -= size
+        if cut_after.left > size:
+            cut_after.left -= size
             return size, False
-        self.fuse = None
-        return fuse.left, True
+        self.cut_after = None
+        return cut_after.left, True
 
 
 class ProxiedLink:
     """One proxied connection: two streams that forward to each other."""
 
-    def __init__(self, weather: Weather, *, client: Stream, server: Stream) -> None:
-        self._weather = weather
+    def __init__(self, faults: ProxyFaults, *, client: Stream, server: Stream) -> None:
+        self._faults = faults
         self._sides = (client, server)
         self._tasks = TaskOwner("proxy link")
         loop = asyncio.get_running_loop()
@@ -148,7 +148,7 @@ class ProxiedLink:
                     data = await reader.read(_CHUNK)
                 except OSError:
                     data = None
-                await on_the_way.put((loop.time() + self._weather.delay, data))
+                await on_the_way.put((loop.time() + self._faults.delay, data))
                 if not data:
                     return
 
@@ -156,7 +156,7 @@ class ProxiedLink:
         while True:
             due, data = await on_the_way.get()
             await asyncio.sleep(due - loop.time())
-            await self._weather.clear(direction)
+            await self._faults.clear(direction)
             try:
                 if not data:
                     break
@@ -173,22 +173,22 @@ class ProxiedLink:
     async def _deliver(
         self, direction: Direction, writer: asyncio.StreamWriter, data: bytes
     ) -> None:
-        weather, rest = self._weather, memoryview(data)
+        faults, rest = self._faults, memoryview(data)
         while rest:
-            rate = weather.rate
+            rate = faults.rate
             piece = rest if rate is None else rest[: max(1, int(rate / 20))]
-            size, last = weather.burn(direction, len(piece))
+            size, last = faults.take(direction, len(piece))
             if size:
                 writer.write(bytes(piece[:size]))
                 await writer.drain()
-                weather.passed(direction, size)
+                faults.on_forward(direction, size)
             if last:
-                weather.burnt()
+                faults.on_cut()
                 self.cut()
                 await asyncio.get_running_loop().create_future()  # run() cancels this task
             if rate is not None:
                 await asyncio.sleep(size / rate)
-                await weather.clear(direction)
+                await faults.clear(direction)
             rest = rest[size:]
 
     async def _linger(self, side: Stream) -> None:

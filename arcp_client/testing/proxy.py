@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 from arcp_client._tasks import TaskOwner
-from arcp_client.testing._pump import Direction, ProxiedLink, Weather
+from arcp_client.testing._pump import Direction, ProxiedLink, ProxyFaults
 
 __all__ = ["Fault", "FaultyProxy", "port_of"]
 
@@ -88,7 +88,7 @@ class FaultyProxy:
             raise TypeError("FaultyProxy needs a URL, or a host and a port")
         else:
             self._target_host, self._target_port = target, port
-        self._weather = Weather(passed=self._passed, burnt=self._burnt)
+        self._faults = ProxyFaults(on_forward=self._on_forward, on_cut=self._on_cut)
         self._tasks = TaskOwner("proxy")
         self._links: set[ProxiedLink] = set()
         self._silent: set[socket.socket] = set()
@@ -187,9 +187,9 @@ class FaultyProxy:
         """Delay all data by a time, in order."""
 
         def steps() -> Generator[None, None, None]:
-            before, self._weather.delay = self._weather.delay, seconds
+            before, self._faults.delay = self._faults.delay, seconds
             yield
-            self._weather.delay = before
+            self._faults.delay = before
 
         return Fault(steps())
 
@@ -197,9 +197,9 @@ class FaultyProxy:
         """Limit the bytes per second in each direction of a connection."""
 
         def steps() -> Generator[None, None, None]:
-            before, self._weather.rate = self._weather.rate, bytes_per_second
+            before, self._faults.rate = self._faults.rate, bytes_per_second
             yield
-            self._weather.rate = before
+            self._faults.rate = before
 
         return Fault(steps())
 
@@ -242,7 +242,7 @@ class FaultyProxy:
             if not watcher.done():
                 watcher.set_result(None)
 
-    def _passed(self, direction: Direction, size: int) -> None:
+    def _on_forward(self, direction: Direction, size: int) -> None:
         if direction == "up":
             self.bytes_up += size
         else:
@@ -252,17 +252,17 @@ class FaultyProxy:
     def _hold(self, *directions: Direction) -> Fault:
         def steps() -> Generator[None, None, None]:
             for direction in directions:
-                self._weather.hold(direction)
+                self._faults.hold(direction)
             yield
             for direction in directions:
-                self._weather.release(direction)
+                self._faults.release(direction)
 
         return Fault(steps())
 
     def _arm(self) -> None:
-        if self._armed and self._weather.fuse is None:
+        if self._armed and self._faults.cut_after is None:
             direction, nbytes = self._armed.popleft()
-            self._weather.light(direction, nbytes)
+            self._faults.set_cut(direction, nbytes)
 
     def _bind(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -317,7 +317,7 @@ class FaultyProxy:
             if isinstance(error, OSError):
                 return None  # the server is down, or the client has disconnected
             raise
-        return ProxiedLink(self._weather, client=client, server=upstream)
+        return ProxiedLink(self._faults, client=client, server=upstream)
 
     def _end(self, closed: list[asyncio.Future[None]]) -> asyncio.Task[None]:
         self.cuts += len(closed)
@@ -329,7 +329,7 @@ class FaultyProxy:
 
         return self._tasks.spawn(wait(), name="cut")
 
-    def _burnt(self) -> None:
+    def _on_cut(self) -> None:
         self.cuts += 1
         self._arm()
         self._changed()

@@ -24,7 +24,7 @@ class UpdateHistory:
         self._limit_bytes = limit_bytes
         self._kept: deque[tuple[bytes, Origin]] = deque()
         self._bytes = 0
-        self.forgotten = 0
+        self.dropped = 0
 
     def keep(self, at: tuple[bytes, Origin]) -> None:
         """Append an update; drop the oldest ones beyond the limits."""
@@ -33,7 +33,7 @@ class UpdateHistory:
         self._bytes += len(at[0])
         while len(kept) > self._limit or (self._bytes > self._limit_bytes and len(kept) > 1):
             self._bytes -= len(kept.popleft()[0])
-            self.forgotten += 1
+            self.dropped += 1
 
     def __iter__(self) -> Iterator[Update]:
         return map(update_of, tuple(self._kept))
@@ -186,8 +186,8 @@ class UpdateStreams:
         """Create an iterator."""
         queue = _Queue(kinds or (Update,), self._limit, self._limit_bytes, self._at_home)
         if history:
-            if self._history.forgotten:
-                queue.put(Gap(missed=self._history.forgotten, reason="not_retained"))
+            if self._history.dropped:
+                queue.put(Gap(missed=self._history.dropped, reason="not_retained"))
             for update in self._history:
                 queue.put(update)
         if self._ended:

@@ -43,13 +43,13 @@ def doctor(where: Place) -> Exit:
             found = await examine(connector, token=where.token, patience=where.connect_timeout)
         if found is None:
             raise CommandError(Exit.INTERRUPTED, "interrupted")
-        _say(where, found)
+        _print_findings(where, found)
         return Exit.SUCCESS if found.conforms else Exit.FAILED
 
     return execute(body)
 
 
-def _say(where: Place, found: Diagnosis) -> None:
+def _print_findings(where: Place, found: Diagnosis) -> None:
     session = found.session
     if where.output is not Output.TEXT:
         document = {

@@ -89,7 +89,11 @@ class Following:
         report.began(tree)
         try:
             async with self._interrupts.stop():
-                async with beside(report.refresh()), beside(self._adopt()), beside(self._mind(job)):
+                async with (
+                    beside(report.refresh()),
+                    beside(self._adopt()),
+                    beside(self._detect_loss(job)),
+                ):
                     await self._events(job, tree)
                 await self._deliver(job)
                 if self._holes:
@@ -138,7 +142,7 @@ class Following:
                 with contextlib.suppress(ArcpError):
                     await self._client.watch(child, history=True)
 
-    async def _mind(self, job: JobHandle) -> None:
+    async def _detect_loss(self, job: JobHandle) -> None:
         """End the stream if it will never deliver the job's end."""
         try:
             await _until_over(job)

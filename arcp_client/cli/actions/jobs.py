@@ -94,10 +94,10 @@ def _list(output: Output, found: list[JobSummary]) -> None:
             print(terminal.as_json({"schema": _SCHEMA, "jobs": rows}))
         case Output.JSONL:
             for job in found:
-                _say(output, job)
+                _print_job(output, job)
         case Output.TEXT if not console.is_terminal:
             for job in found:
-                _say(output, job)
+                _print_job(output, job)
         case Output.TEXT if not found:
             terminal.tell(terminal.err(), "no matching jobs", "dim")
         case Output.TEXT:
@@ -115,7 +115,7 @@ def _row(job: JobSummary) -> dict[str, Any]:
     }
 
 
-def _say(output: Output, job: JobSummary) -> None:
+def _print_job(output: Output, job: JobSummary) -> None:
     """Print one job on a line: JSON, or tab-separated columns for cut and awk."""
     if output is Output.JSONL:
         print(terminal.as_json({"schema": _SCHEMA, **_row(job)}), flush=True)
@@ -182,7 +182,7 @@ class _Changes:
     def show(self, found: list[JobSummary]) -> None:
         for job in found:
             if self._known.get(job.job_id) != job.status:
-                _say(self._output, job)
+                _print_job(self._output, job)
         self._known = {job.job_id: job.status for job in found}
 
     def close(self) -> None:

@@ -48,9 +48,9 @@ def login(at: ConnectionOptions) -> Exit:
 def logout(*, url: str | None, profile: str | None) -> Exit:
     """Remove the token."""
     target = settle(url=url, profile=profile).url.value
-    forgotten = keys.forget(target)
-    said = f"removed the token for {target}" if forgotten else f"no token for {target}"
-    terminal.tell(terminal.err(), said)
+    removed = keys.forget(target)
+    text = f"removed the token for {target}" if removed else f"no token for {target}"
+    terminal.tell(terminal.err(), text)
     return Exit.SUCCESS
 
 

@@ -126,7 +126,7 @@ class _Session:
             self._recording.began(view, parent_job_id=parent)
         to = "" if str(self._path) == "-" else f" to {self._path}"
         terminal.tell(terminal.err(), f"recording job {view.id} · {view.agent}{to}", "dim")
-        await stack.enter_async_context(beside(self._ending(partial(self._mind, view))))
+        await stack.enter_async_context(beside(self._ending(partial(self._detect_loss, view))))
 
     async def _look(self, stack: contextlib.AsyncExitStack) -> None:
         """Find running and new jobs."""
@@ -145,7 +145,7 @@ class _Session:
                         await self._adopt(view, stack, job.parent_job_id)
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _mind(self, view: JobView) -> None:
+    async def _detect_loss(self, view: JobView) -> None:
         """Detect that the events will never deliver a job's end."""
         try:
             async for event in view.events(events.Completed, events.Failed):

@@ -59,7 +59,7 @@ def _say_status(where: Place, found: JobFacts) -> None:
     if where.output is not Output.TEXT:
         print(terminal.as_json({"schema": SCHEMA, "type": "status", **facts}))
         return
-    shown = {**facts, **_told(found, created, ended, ran)}
+    shown = {**facts, **_readable(found, created, ended, ran)}
     for name, value in shown.items():
         if value:
             text = value if isinstance(value, str) else terminal.as_json(value)
@@ -75,7 +75,7 @@ _NAMES = {
 }
 
 
-def _told(
+def _readable(
     found: JobFacts, created: datetime | None, ended: datetime | None, ran: float | None
 ) -> dict[str, str | None]:
     """Return times and progress in readable form."""

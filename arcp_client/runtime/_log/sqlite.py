@@ -192,7 +192,7 @@ class SqliteEventLog:
     # ------------------------------------------------------- in the thread of checkpoints
 
     def _move(self) -> None:
-        """Move what was written into the main file. It waits for the disk; writes go on."""
+        """Move written pages into the main file. It waits for the disk; writes continue."""
         with contextlib.suppress(sqlite3.Error):  # a write meets the same fault, and reports it
             if self._checkpointing is None:
                 self._checkpointing = sqlite3.connect(self.path, isolation_level=None, timeout=0)
