@@ -38,21 +38,14 @@ class Barriers:
         """Whether a pong belongs to a barrier: it must not overtake the events before it."""
         return isinstance(nonce, str) and nonce in self._waiting
 
-    def passed(self, nonce: object, now: float) -> bool:
-        """Handle a pong. Returns whether it belongs to a barrier.
-
-        A pong without a nonce passes every barrier, and may answer a request as well.
-        """
+    def passed(self, nonce: object, now: float) -> None:
+        """Handle a pong. One without a nonce passes every barrier."""
         if not isinstance(nonce, str) or not nonce:
             waiting, self._waiting = self._waiting, {}
             for each in waiting.values():
                 each(now)
-            return False
-        passed = self._waiting.pop(nonce, None)
-        if passed is None:
-            return False
-        passed(now)
-        return True
+        elif (passed := self._waiting.pop(nonce, None)) is not None:
+            passed(now)
 
     def lost(self) -> None:
         """Drop the barriers of a link that has ended."""

@@ -331,8 +331,7 @@ class Exchange:
             self._answer(request, None, now)
 
     def _pong(self, frame: ControlFrame, now: float) -> None:
-        if self._barriers.passed(frame.payload.get("ping_nonce"), now):
-            return
+        self._barriers.passed(frame.payload.get("ping_nonce"), now)
         request = self._correlation.answered_by(frame)
         if request is not None:
             self._answer(request, now, now)

@@ -246,3 +246,26 @@ async def test_a_gap_of_the_session_reaches_the_iterators_of_every_open_job() ->
     world.push(gap, log(4, "job_1"))
     assert [await anext(iterator) for iterator in iterators] == [gap, gap]
     assert (await anext(iterators[0])).seq == 4
+
+
+@pytest.mark.parametrize("follower", [True, False])
+async def test_each_step_of_an_iterator_is_progress_while_the_reader_waits(
+    follower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D6: nothing else may come that would let the reader continue."""
+    world = Streams()
+    gate = world.hub.back_pressure
+    iterator = world.make("job_1").iterate(EventFilter())
+    world.push(log(1), log(2), log(3))
+    told: list[int | str | None] = []
+    monkeypatch.setattr(gate, "progress", lambda: told.append("progress"))
+    if follower:
+        gate.follower = lambda event: told.append(event and event.seq)
+    gate.watching = gate.progress_wanted = True
+    await anext(iterator)
+    await anext(iterator)
+    assert [one for one in told if one == "progress"] == ["progress"] * 2
+    assert [one for one in told if one != "progress"] == ([1] if follower else [])
+    gate.progress_wanted = False
+    await anext(iterator)
+    assert told.count("progress") == 2

@@ -143,3 +143,12 @@ def test_copies_are_known_though_the_confirmation_of_an_ended_jobs_watch_never_c
     table.wait(30)
     history(table, behind)
     assert table.numbers == [0, 1, 2, "result"]
+
+
+def test_a_history_behind_its_confirmation_is_over_with_the_end_that_it_brings() -> None:
+    table = Strict()
+    watch(table)
+    table.confirm(JOB, "success")
+    history(table, 1)
+    assert table.numbers == [0, 1, 2, "result"]
+    assert kept(table) == set()

@@ -351,3 +351,27 @@ async def test_disposing_cancels_every_running_key(clock: VirtualClock) -> None:
     await clock.settle()
     assert sorted(probe.cancelled) == list(range(50))
     assert channel.stats().outstanding == 0
+
+
+async def test_while_no_handler_ends_twice_as_many_are_started_each_time(
+    clock: VirtualClock,
+) -> None:
+    started: list[int] = []
+
+    async def handle(number: int) -> None:
+        started.append(number)
+        await asyncio.Event().wait()
+
+    channel: EventChannel[int] = EventChannel()
+    subscription = channel.observable().pipe(concat_map_async_by(lambda n: n, handle)).subscribe()
+    for number in range(40):
+        await channel.push(number)
+    counts = [len(started)]
+    while len(started) < 40:
+        await asyncio.sleep(0)
+        if len(started) > counts[-1]:
+            counts.append(len(started))
+    assert counts == [0, 1, 3, 7, 15, 31, 40]
+    subscription.dispose()
+    await clock.settle()
+    assert not drain_tasks()
