@@ -67,27 +67,32 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
     stream = client.events()
     job = await client.watch(job_id, history=True)
     seen = JobProjection.of(job)
-    async with beside(_fold(stream, seen)):
+    over = asyncio.Event()  # the job's last event is in; `seen` may know of the end before
+    async with beside(_fold(stream, seen, over)):
         entry = await entry_of(client, job_id)
         with contextlib.suppress(ArcpError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 try:
                     await client.ping()  # answered after the history
                 except FeatureNotNegotiated:
-                    await _quiet(seen)
-                while client.stats().queued and not seen.ended:  # noqa: ASYNC110 - no event tells
+                    await _quiet(seen, over)
+                while client.stats().queued and not over.is_set():  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(_LOOK)
     return JobFacts(job, seen, entry)
 
 
-async def _quiet(seen: JobProjection) -> None:
+async def _quiet(seen: JobProjection, over: asyncio.Event) -> None:
     """Wait until no event arrives for a moment, for a runtime that answers no pings."""
     before = -1
-    while before != seen.events and not seen.ended:
+    while before != seen.events and not over.is_set():
         before = seen.events
         await asyncio.sleep(_QUIET)
 
 
-async def _fold(stream: AsyncIterable[events.Event], seen: JobProjection) -> None:
+async def _fold(
+    stream: AsyncIterable[events.Event], seen: JobProjection, over: asyncio.Event
+) -> None:
     async for event in stream:
         seen.apply(event)
+        if event.terminal and event.job_id == seen.job_id:
+            over.set()
