@@ -121,9 +121,9 @@ async def test_a_second_holder_is_refused_until_the_first_lets_go(store: Checkpo
 @pytest.mark.parametrize("bad", [{"every": 0}, {"interval": 0}])
 def test_bounds_that_make_no_sense_are_refused(bad: dict[str, int], tmp_path: Path) -> None:
     (name,) = bad
-    with pytest.raises(ValueError, match=f"{name} is"):
+    with pytest.raises(ValueError, match=f"{name} must be"):
         MemoryStore(**bad)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=f"{name} is"):
+    with pytest.raises(ValueError, match=f"{name} must be"):
         SqliteStore(tmp_path / "x.db", **bad)  # type: ignore[arg-type]
 
 
