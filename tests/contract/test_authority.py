@@ -266,7 +266,7 @@ async def test_costs_are_counted_by_currency(world: World) -> None:
 async def test_a_negative_cost_is_rejected(world: World) -> None:
     peer = await world.peer()
     run = await world.job(peer, lease_request={"cost.budget": ["USD:1.00"]})
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         await run.job.metric("cost.refund", -0.5, "USD")
     run.finish()
     assert bodies(await peer.follow(run.id), "metric") == []
