@@ -202,10 +202,7 @@ class Receiver:
 
     def forget(self, job_id: str) -> None:
         """Forget a job that ended, or whose events come again from the beginning."""
-        job = self._jobs.state(job_id)
-        job.began_at = job.first_missing = None
-        job.skips_past = False
-        self.dedup.forget(job)
+        self.dedup.forget(self._jobs.state(job_id))
 
     # -- frames
 

@@ -466,3 +466,15 @@ def test_a_loss_is_announced_before_what_a_subscription_of_the_link_before_bring
     python.confirm(A, "success" if ends else "running")
     came = ["result"] if ends else [5, "gap"]  # what was said behind the 5 is gone as well
     assert python.numbers == [1, 2, "gap", *came]
+
+
+@pytest.mark.parametrize(
+    ("at", "older"), [("2026-01-01T00:00:09Z", True), ("2026-01-01T00:00:11Z", False)]
+)
+def test_a_job_that_was_accepted_before_the_welcome_is_led_back(
+    python: Table, at: str, older: bool
+) -> None:
+    python.ask(names.SUBMIT, key="mine")
+    python.accept(A, at=at)  # the welcome was at 10 seconds
+    asked = [frame["type"] for frame in python.sent]
+    assert asked == ([names.UNSUBSCRIBE, names.SUBSCRIBE] if older else [])

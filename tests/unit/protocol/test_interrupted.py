@@ -291,3 +291,17 @@ def _cut_at(play: Play, step: int, cut: str) -> None:
         while play.peer.wire:
             play.hear()
     play.cut()
+
+
+@pytest.mark.parametrize("spoken", ["python", "typescript"])
+def test_s13_a_history_is_asked_for_again_from_where_it_was_asked_for(spoken: str) -> None:
+    table = live(spoken=spoken)
+    table.event(1, JOB, 1)
+    table.event(2, JOB, 2)
+    fresh_session(table)
+    first = table.said(names.SUBSCRIBE)["payload"]
+    assert first == {"job_id": JOB, "history": True, "from_event_seq": 2}
+    table.cut()
+    table.connect()
+    (again,) = [frame for frame in table.sent if frame["type"] == names.SUBSCRIBE]
+    assert again["payload"] == first

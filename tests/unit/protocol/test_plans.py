@@ -296,3 +296,14 @@ def test_a_plan_is_over_once_it_has_given_up() -> None:
     assert given_up(run.answer(None)) == "success"
     run.answer(None)
     assert run.over
+
+
+def test_a_subscription_that_is_refused_for_now_is_sent_five_times_within_eight_seconds() -> None:
+    run = Run(recover(JobState("job_1"), WATCHED, needs=Recover(history=True)))
+    steps = []
+    while not isinstance(run.step, ListJobs):
+        steps.append(run.step)
+        busy = UnknownCode("busy", code="BUSY", retryable=True)
+        run.answer(busy if isinstance(run.step, Subscribe) else None)
+    assert steps.count(Backoff(2.0)) == 4
+    assert sum(isinstance(step, Subscribe) for step in steps) == 5

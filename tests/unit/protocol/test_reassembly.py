@@ -60,3 +60,14 @@ def test_an_abandoned_order_gives_each_hole_before_what_waited_behind_it() -> No
     assert not order.after(0)
     assert list(order.abandon()) == [LostNumbers(1, 2), 3, 4, LostNumbers(5, 6), 7, 0]
     assert order.cursor == 7
+
+
+def test_a_second_hole_is_not_given_up_before_a_link_was_resumed_for_it() -> None:
+    order: Reassembly[int] = Reassembly()
+    for seq in (2, 4):
+        order.offer(seq, seq, 0.0)
+        assert order.should_resume(10.0)
+        assert order.deadline is None
+        assert not order.expires(1000.0)
+        order.opened(1000.0)
+        assert list(order.expire(1010.0)) == [LostNumbers(seq - 1, seq - 1), seq]
