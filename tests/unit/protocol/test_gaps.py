@@ -739,3 +739,15 @@ def test_nothing_comes_of_a_job_that_was_given_up(spoken: str) -> None:
     for seq in (1, 2):
         table.event(seq, JOB, seq, id=f"{JOB}.{seq}")
     assert table.numbers == ["gap"]
+
+
+def test_java_events_without_a_time_are_known_by_their_ids_alone() -> None:
+    java = Strict(spoken="java")
+    java.ask(names.SUBSCRIBE, job_id=JOB, history=True)
+    java.confirm(JOB)
+    for seq, id in enumerate(["a", "b", "a"], 1):
+        payload = {"kind": "progress", "body": {"current": 1}}
+        frame = {"type": names.EVENT, "id": id, "job_id": JOB, "event_seq": seq}
+        java.hear({**frame, "payload": payload})
+    java.alive(0.1)
+    assert java.numbers == [1, 1]
