@@ -4,7 +4,7 @@ A session numbers and logs an event in memory in one synchronous step. With a du
 may be sent once its batch is stored: the writer of a connection stops at ``log.settled``.
 
 All sessions share a batch. It holds the entries since the previous batch, up to a size that the log
-writes in about ten milliseconds. A batch follows the previous one after three milliseconds, or as
+writes in about ten milliseconds. A batch follows the previous one after five milliseconds, or as
 soon as it is large or an answer waits for it: writing one event costs as much as writing a hundred.
 
 The bytes that wait to be written have a limit. Beyond it, emitting agents wait for room, and
@@ -37,9 +37,9 @@ _PATIENCE = 1.0
 """Seconds of failure after which requests that wait for the log are refused."""
 _BATCH_TIME = 0.01
 """Target for the time to write one batch, in seconds."""
-_GATHER_TIME = 0.003
+_GATHER_TIME = 0.005
 """Seconds from the start of one batch to the next, unless the next one becomes large earlier."""
-_GATHER_BYTES = 128 * 1024
+_GATHER_BYTES = 192 * 1024
 _LEAST_BATCH = 64 * 1024
 _MOST_BATCH = 1024 * 1024
 

@@ -355,15 +355,16 @@ def _jobs(database: sqlite3.Connection, entries: list[LoggedJobState]) -> None:
 
 
 def _appended(database: sqlite3.Connection, entries: list[Appended]) -> None:
-    latest: dict[str, list[Appended]] = {}
-    runs: list[list[Appended]] = []
+    jobs: defaultdict[str, list[Appended]] = defaultdict(list)
     for entry in entries:
-        record = entry.record
-        run = latest.get(record.job_id)
-        if run is None or run[-1].record.index + 1 != record.index:
-            run = latest[record.job_id] = []
-            runs.append(run)
-        run.append(entry)
+        jobs[entry.record.job_id].append(entry)
+    runs: list[list[Appended]] = []
+    for of_job in jobs.values():
+        first = of_job[0].record.index
+        if of_job[-1].record.index - first + 1 == len(of_job):
+            runs.append(of_job)
+        else:  # what is left of a history that was trimmed
+            runs += ([entry] for entry in of_job)
     _insert(database, "events", [_run(run) for run in runs])
 
 
