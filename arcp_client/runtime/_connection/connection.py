@@ -29,7 +29,7 @@ from arcp_client.errors import (
 )
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.heartbeat import TimedHeartbeat
-from arcp_client.runtime._sessions.session import ServerSession
+from arcp_client.runtime._sessions.session import Backlog, ServerSession
 from arcp_client.transports.base import Transport
 from arcp_client.transports.batch import send_many
 
@@ -128,7 +128,8 @@ class Connection:
         self.cursor = 0
         self._control: deque[bytes] = deque()
         self._in_turn: deque[tuple[int, bytes]] = deque()
-        self._unsent = ByteBudget(handler.outbox_bytes)  # both queues, and the batch being sent
+        self._after_histories: deque[tuple[Backlog, bytes]] = deque()
+        self._unsent = ByteBudget(handler.outbox_bytes)  # all queues, and the batch being sent
         self._sending = 0
         self._overdue: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -219,7 +220,8 @@ class Connection:
                 self._refuse(InvalidRequest(str(frame.error)), frame.id, frame.job_id)
             else:
                 self._refuse(InvalidRequest("events come from the runtime"), frame.id)
-            if self._unsent.over or len(self._control) + len(self._in_turn) > _CONTROL_HIGH:
+            queued = len(self._control) + len(self._in_turn) + len(self._after_histories)
+            if self._unsent.over or queued > _CONTROL_HIGH:
                 await self._roomy()
 
     async def _next(self) -> ControlFrame | None:
@@ -274,8 +276,10 @@ class Connection:
             self._leave()
         self.session = session
         self.cursor = cursor
-        while self._in_turn:
-            self._unsent.release(len(self._in_turn.popleft()[1]))
+        for _, frame in (*self._in_turn, *self._after_histories):
+            self._unsent.release(len(frame))
+        self._in_turn.clear()
+        self._after_histories.clear()
         self._queue(welcome)
         self.arrival.welcomed()
         session.attach(self)
@@ -341,21 +345,37 @@ class Connection:
     def in_turn(self, frame: bytes) -> None:
         """Queue a frame without a number after the events emitted so far."""
         session = self.session
-        if session is None or session.log.last <= self.cursor:
+        if session is None:
+            self.control(frame)
+            return
+        backlog = session.backlog()
+        if not backlog and not self._after_histories and session.log.last <= self.cursor:
             self.control(frame)
         elif not self._dead and not self._finishing:
-            self._in_turn.append((session.log.last, frame))
             self._unsent.add(len(frame))
-            if self._overdue is None and session.log.settled < session.log.last:
-                self._overdue = asyncio.get_running_loop().call_later(_STORED, self._let_by)
-            self.wake()
+            self._after_histories.append((backlog, frame))
+            self._place(session)
+
+    def _place(self, session: ServerSession) -> None:
+        """Give the queued frames whose histories are numbered their place among the events."""
+        waiting = self._after_histories
+        while waiting and all(feed.ended or feed.next >= end for feed, end in waiting[0][0]):
+            self._in_turn.append((session.log.last, waiting.popleft()[1]))
+        if self._overdue is None and session.log.settled < session.log.last:
+            self._overdue = asyncio.get_running_loop().call_later(_STORED, self._let_by)
+        self.wake()
 
     def _let_by(self) -> None:
         """Send overdue pongs: a slow disk must not look like a dead runtime."""
         self._overdue = None
-        settled = 0 if self.session is None else self.session.log.settled
+        settled = last = 0
+        if self.session is not None:
+            settled, last = self.session.log.settled, self.session.log.last
         while self._in_turn and self._in_turn[-1][0] > settled:
             self._control.append(self._in_turn.pop()[1])
+        if settled < last:
+            self._control.extend(frame for _, frame in self._after_histories)
+            self._after_histories.clear()
         self._start()
 
     def wake(self) -> None:
@@ -416,12 +436,14 @@ class Connection:
         """Account for a batch that the link has accepted."""
         sent, self._sending = self._sending, 0
         self._unsent.release(sent)
-        if not self._control and not self._in_turn:
+        if not self._control and not self._in_turn and not self._after_histories:
             self._made_room()
         if self._heartbeat is not None:
             self._heartbeat.sent_at = asyncio.get_running_loop().time()
         if self.session is not None:
             self.session.progress()
+            if self._after_histories:
+                self._place(self.session)
 
     def _batch(self) -> list[bytes]:
         """Return the next frames to send: control frames or events."""

@@ -17,7 +17,7 @@ from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory, SessionLog
 from arcp_client.runtime._sessions.resume_tokens import ResumeTokens
 
-__all__ = ["AttachedConnection", "ServerSession", "SubscriptionFeed"]
+__all__ = ["AttachedConnection", "Backlog", "ServerSession", "SubscriptionFeed"]
 
 _UNSENT_HIGH = 512
 """Number of unsent events at which emitting agents start to wait."""
@@ -279,6 +279,10 @@ class ServerSession:
             following = None if ended else feed.next
             self._journal.put(Watch(self.id, feed.job_id, following, feed.first))
 
+    def backlog(self) -> Backlog:
+        """The histories that are not numbered yet: each feed, and the end of its history now."""
+        return tuple((feed, feed.history.end) for feed in self._hungry)
+
     def hunger(self, feed: SubscriptionFeed, hungry: bool) -> None:
         """Note whether a feed waits for room."""
         if hungry:
@@ -361,3 +365,7 @@ class SubscriptionFeed:
         if self.session.feeds.get(self.job_id) is self:
             del self.session.feeds[self.job_id]
             self.session.watch(self, ended=True)
+
+
+Backlog = tuple[tuple[SubscriptionFeed, int], ...]
+"""Feeds whose events are not all numbered, and the index up to which they are awaited."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
+from arcp_client.errors import LinkLost
 from arcp_client.runtime import JobContext, Limits, Observation
 from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Frame, seqs
@@ -311,3 +313,36 @@ async def test_a_pong_stands_behind_what_was_emitted_before_its_ping(
     assert (await observer.read())["type"] == "session.pong", "nothing comes behind it"
     assert seqs(told) == list(range(1, 701))
     stepper.end.set()
+
+
+@pytest.mark.parametrize("count", [1000, 3000])
+async def test_a_pong_stands_behind_the_history_that_was_asked_for_before_its_ping(
+    runtime: Any, open_peer: Any, count: int
+) -> None:
+    """A history beyond the room of a session is numbered while the client reads it."""
+    owner, observer = await open_peer(runtime), await open_peer(runtime)
+    stepper, job_id = await started(runtime, owner)
+    reading = asyncio.create_task(_read_for_ever(owner))
+    await stepper.emit(count)
+    await observer.send("job.subscribe", {"job_id": job_id, "history": True})
+    for nonce in ("n", "m"):
+        await observer.send("session.ping", {"nonce": nonce})
+    told, pongs = [], []
+    while len(pongs) < 2:
+        frame = await observer.read()
+        if frame["type"] == "session.pong":
+            pongs.append((frame["payload"]["ping_nonce"], len(told)))
+        elif frame["type"] == "job.event":
+            told.append(frame)
+    assert [nonce for nonce, _ in pongs] == ["n", "m"]
+    assert all(at == len(told) for _, at in pongs)
+    assert len(told) >= count  # and a few that say that the agent waits for its client
+    stepper.end.set()
+    await owner.transport.close()
+    await reading
+
+
+async def _read_for_ever(peer: Any) -> None:
+    with contextlib.suppress(LinkLost):
+        while True:
+            await peer.read()
