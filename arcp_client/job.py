@@ -7,7 +7,6 @@ which the client updates.
 from __future__ import annotations
 
 import errno
-import json
 import secrets
 from collections.abc import AsyncIterator
 from os import PathLike
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, overload
 from reactivex import Observable
 
 from arcp_client import _arguments as check
+from arcp_client import _digits as digits
 from arcp_client._dispatch.event_filter import EventFilter, Kind
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client._jobrecord import JobRecord
@@ -31,7 +31,7 @@ E3 = TypeVar("E3", bound=Event)
 E4 = TypeVar("E4", bound=Event)
 
 
-async def _save(job: JobHandle, path: str | PathLike[str]) -> int:
+async def _save(job: JobHandle, record: JobRecord, path: str | PathLike[str]) -> int:
     target = Path(path)
     part = _beside(target)
     written = 0
@@ -42,7 +42,8 @@ async def _save(job: JobHandle, path: str | PathLike[str]) -> int:
             if not written:
                 result = await job.result()
                 if result.result_id is None:
-                    written = file.write(_as_bytes(result.value))
+                    completed = await record.outcome()
+                    written = file.write(_as_bytes(digits.value_of(completed, "value")))
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -59,7 +60,9 @@ def _beside(target: Path) -> Path:
 def _as_bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
-    return value.encode() if isinstance(value, str) else json.dumps(value, indent=2).encode()
+    if isinstance(value, str):
+        return value.encode()
+    return digits.dumps(value, ascii=True, indent=2, separators=None, allow_nan=True).encode()
 
 
 class JobHandle:
@@ -193,6 +196,8 @@ class JobHandle:
     async def save(self, path: str | PathLike[str]) -> int:
         """Write a chunked result to a file as it arrives; an inline one as text or JSON.
 
+        Numbers have the digits that the agent sent.
+
         Returns the number of bytes written. The file appears under its name only when complete.
 
         Raises:
@@ -202,7 +207,7 @@ class JobHandle:
         """
         check.a_path("path", path)
         self._record.owner.check_loop()
-        return await _save(self, path)
+        return await _save(self, self._record, path)
 
     @property
     def notifications(self) -> Observable[Event]:

@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import msgspec
 
+from arcp_client import _digits as digits
 from arcp_client.acp._repair import mend
 
-__all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Update"]
+__all__ = ["NOWHERE", "Base", "Gap", "Origin", "Unknown", "UnknownUpdate", "Update", "exact_raw"]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -84,6 +85,19 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
     def raw(self) -> Any:
         """The update as received, including members without a field here."""
         return self.notification.get("update")
+
+
+def exact_raw(update: Update) -> Any:
+    """`Update.raw`, with `Digits` for numbers that ``float`` changed (W1)."""
+    raw = update.raw
+    line: bytes = update.__dict__["at"][0] if "at" in update.__dict__ else b""
+    if not digits.has_odd_numbers(line):
+        return raw
+    try:
+        told = digits.loads(mend(line) or line)["params"]["update"]
+        return told if digits.same(raw, told) else raw
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return raw
 
 
 class UnknownUpdate(Update, frozen=True, kw_only=True):

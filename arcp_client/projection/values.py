@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from arcp_client import _digits as digits
 
 if TYPE_CHECKING:
     from arcp_client.projection.money import Meter
@@ -115,9 +116,8 @@ def as_json(value: Any) -> str:
         return ""
     if isinstance(value, str):
         value = value[: TEXT + 1]
-    pieces = islice(json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value), TEXT + 1)
     try:
-        return short("".join(pieces))
+        return short("".join(islice(digits.pieces(value), TEXT + 1)))
     except (ValueError, TypeError, RecursionError) as error:
         return f"({type(error).__name__})"
 

@@ -21,6 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from arcp_client import _arguments as check
+from arcp_client import _digits as digits
 from arcp_client import events
 from arcp_client._tasks import TaskOwner
 from arcp_client.client import Client
@@ -33,7 +34,6 @@ from arcp_client.transcripts import (
     Header,
     JobLine,
     OutcomeLine,
-    digits,
     read,
 )
 from arcp_client.transcripts.reading import line_at

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter
 
+from arcp_client import _digits as digits
 from arcp_client import errors
 from arcp_client._scrubbing import Scrubber
 from arcp_client.errors import ArcpError
 from arcp_client.events import KINDS, Event, Unknown
 from arcp_client.job import JobHandle
 from arcp_client.models import RuntimeInfo, SessionInfo
-from arcp_client.transcripts import digits
 from arcp_client.version import __version__
 
 __all__ = [

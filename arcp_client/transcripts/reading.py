@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from arcp_client import _arguments as check
+from arcp_client import _digits as digits
 from arcp_client.errors import TranscriptError
-from arcp_client.transcripts import digits
 from arcp_client.transcripts.lines import FAMILY, SCHEMA, EndLine, Header, Line, from_fields
 
 __all__ = ["MAX_LINE", "Reader", "read"]

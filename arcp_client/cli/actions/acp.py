@@ -29,6 +29,7 @@ from arcp_client.acp import (
     allow_list,
     updates,
 )
+from arcp_client.acp._base import exact_raw
 from arcp_client.cli.environment import withhold
 from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
@@ -133,7 +134,7 @@ class _Chat:
             return
         try:
             if self._json:
-                print(terminal.as_json(update.raw, cut=True), flush=True)
+                print(terminal.as_json(exact_raw(update), cut=True), flush=True)
             elif self.session is not None:
                 self._screen.show(update, self.session.state)
         except SystemExit:  # raised by rich for a pipe without a reader

@@ -12,7 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from arcp_client import ArcpError, Client, Job, JobHandle, events
+from arcp_client import _digits as digits
+from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
 from arcp_client.cli.environment import text_of
 from arcp_client.cli.errors import command_error, loses_events
 from arcp_client.cli.exit_codes import CommandError, Exit
@@ -75,6 +79,7 @@ class Following:
         self._children: asyncio.Queue[str] = asyncio.Queue(MOST)
         self._holes: list[events.Gap] = []
         self._lost: ArcpError | None = None
+        self._end: events.Event | None = None
 
     async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
         """Report a job up to its end; return the exit code for its outcome.
@@ -104,7 +109,7 @@ class Following:
             if problem.code is Exit.CONNECTION:
                 problem.remedy = f"the job may run on: {self._back} {job.id}"
             report.close()
-            report.failed(problem, error)
+            report.failed(problem, exact_error(error, self._end))
             if isinstance(error, JobError):
                 self._over()
             raise problem from error
@@ -125,6 +130,7 @@ class Following:
             _log.debug("event %s of job %s: %s", event.seq, event.job_id, event.kind)
             self._report.event(event)
             if event.terminal and event.job_id == job.id:
+                self._end = event
                 return
         if self._lost is not None:
             raise self._lost
@@ -158,7 +164,7 @@ class Following:
             await save_result(job, self._save)
             self._report.succeeded(None, str(self._save))
         else:
-            self._report.succeeded(await job.result(), None)
+            self._report.succeeded(exact_result(await job.result(), self._end), None)
         self._over()
 
     async def _interrupted(self, job: JobHandle) -> Exit:
@@ -219,8 +225,11 @@ async def _until_over(job: JobHandle) -> None:
             return
 
 
-def read_input(text: str) -> Any:
-    """Parse the JSON of ``--input``: inline, from a file with ``@``, or from stdin with ``-``."""
+def read_input(text: str) -> msgspec.Raw:
+    """Read the JSON of ``--input``: inline, from a file with ``@``, or from stdin with ``-``.
+
+    Its numbers keep their digits (W1). Of equal keys in an object the last one is kept.
+    """
     where = "--input"
     try:
         if text == "-":
@@ -229,7 +238,8 @@ def read_input(text: str) -> Any:
         elif text.startswith("@"):
             where = text[1:]
             text = text_of(Path(where).read_bytes(), where)
-        return json.loads(text, parse_constant=_no_constant)
+        json.loads(text, parse_constant=_no_constant)
+        return msgspec.Raw(digits.dumps(digits.loads(text), ascii=True).encode())
     except OSError as error:
         raise CommandError(Exit.USAGE, f"{where} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from arcp_client import ArcpError, Client, JobHandle, JobSummary, events
+from arcp_client import _digits as digits
 from arcp_client.cli.interrupts import beside
 from arcp_client.errors import FeatureNotNegotiated
-from arcp_client.projection import JobProjection
+from arcp_client.projection import Bar, JobProjection
+from arcp_client.projection.values import short
 
 __all__ = ["JobFacts", "entry_of", "job_facts"]
 
@@ -36,11 +38,25 @@ class JobFacts:
         job: the watched job.
         seen: the state folded from its events.
         entry: its entry in the runtime's listing; None if there is none.
+        progress: the progress events behind its bars, by unit.
     """
 
     job: JobHandle
     seen: JobProjection
     entry: JobSummary | None
+    progress: dict[str | None, events.Progress] = field(default_factory=dict)
+
+    def bars(self) -> list[dict[str, Any]]:
+        """The bars of its progress in JSON form, with the digits that the agent sent (W1)."""
+        return [self._bar(bar) for bar in self.seen.progress]
+
+    def _bar(self, bar: Bar) -> dict[str, Any]:
+        told = {**asdict(bar), "share": bar.share}
+        event = self.progress.get(bar.units)
+        if event is not None and event.current == bar.current:
+            numbers = ("current",) if bar.total is None else ("current", "total")
+            told |= {name: digits.value_of(event, name) for name in numbers}
+        return told
 
 
 async def entry_of(client: Client, job_id: str) -> JobSummary | None:
@@ -67,8 +83,9 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
     stream = client.events()
     job = await client.watch(job_id, history=True)
     seen = JobProjection.of(job)
+    progress: dict[str | None, events.Progress] = {}
     over = asyncio.Event()  # the job's last event is in; `seen` may know of the end before
-    async with beside(_fold(stream, seen, over)):
+    async with beside(_fold(stream, seen, progress, over)):
         entry = await entry_of(client, job_id)
         with contextlib.suppress(ArcpError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -78,7 +95,7 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
                     await _quiet(seen, over)
                 while client.stats().queued and not over.is_set():  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(_LOOK)
-    return JobFacts(job, seen, entry)
+    return JobFacts(job, seen, entry, progress)
 
 
 async def _quiet(seen: JobProjection, over: asyncio.Event) -> None:
@@ -90,9 +107,16 @@ async def _quiet(seen: JobProjection, over: asyncio.Event) -> None:
 
 
 async def _fold(
-    stream: AsyncIterable[events.Event], seen: JobProjection, over: asyncio.Event
+    stream: AsyncIterable[events.Event],
+    seen: JobProjection,
+    progress: dict[str | None, events.Progress],
+    over: asyncio.Event,
 ) -> None:
     async for event in stream:
         seen.apply(event)
+        if isinstance(event, events.Progress):
+            progress[event.units and short(event.units)] = event
+            for units in progress.keys() - {bar.units for bar in seen.progress}:
+                del progress[units]
         if event.terminal and event.job_id == seen.job_id:
             over.set()

@@ -16,6 +16,7 @@ from arcp_client import (
     JobView,
     events,
 )
+from arcp_client.cli.actions.exact_outcome import exact_error
 from arcp_client.cli.actions.jobs import list_jobs
 from arcp_client.cli.actions.transcript_file import begin, check, writing
 from arcp_client.cli.connection import Place, connected
@@ -176,7 +177,7 @@ class _Session:
             try:
                 await view.result()
             except ArcpError as failed:
-                error = failed
+                error = exact_error(failed, event)
         self._over(view.id, error)
 
     def _over(self, job_id: str, error: ArcpError | None) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
+from arcp_client import _digits as digits
+from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
 from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.errors import command_error, loses_events
 from arcp_client.cli.exit_codes import CommandError, Exit
@@ -218,22 +220,26 @@ class _Replay:
                     continue
                 own = line.job_id in (None, self._scene.root.job_id)
                 number += own
+                event = self._of_a_job(line)
                 if number < self._start:
-                    self._note(line.event, own=own)
+                    self._note(event, own=own)
                     continue
                 base = line.at if base is None else base
                 if self._speed is not None:
                     await asyncio.sleep(began + (line.at - base) / self._speed - loop.time())
                 elif number % 64 == 0:
                     await asyncio.sleep(0)  # lets signals be handled and the view be drawn
-                yield self._of_a_job(line)
-                self._note(line.event, own=own)
-                if own and line.event.terminal:
+                yield event
+                self._note(event, own=own)
+                if own and event.terminal:
                     return
 
     def _of_a_job(self, line: EventLine) -> events.Event:
-        """Return the event with its job's id, which some lines hold outside the event."""
-        event = line.event
+        """Return the event with its job's id, which some lines hold outside the event.
+
+        Its numbers have the digits of the line (W1).
+        """
+        event = line.event if line.fields is None else digits.with_fields(line.event, line.fields)
         if event.job_id is not None or line.job_id is None:
             return event
         return msgspec.structs.replace(event, job_id=line.job_id)
@@ -268,14 +274,14 @@ class _Replay:
                 details=end.details, job_id=scene.root.job_id,
             )  # fmt: skip
         if error is not None:
-            raise error
+            raise exact_error(error, end)
         if not isinstance(end, events.Completed):
             raise CommandError(
                 Exit.GAP,
                 "the recording ends before the job does",
                 "the recording was interrupted" if scene.complete else _CUT,
             )
-        self._report.succeeded(self._result(end), None)
+        self._report.succeeded(exact_result(self._result(end), end), None)
         if self._holes:
             raise CommandError(
                 Exit.GAP,

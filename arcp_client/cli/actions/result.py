@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from arcp_client import JobHandle
+from arcp_client import JobHandle, events
 from arcp_client.cli.actions import saved_runs
+from arcp_client.cli.actions.exact_outcome import exact_result
 from arcp_client.cli.actions.follow import save_result
 from arcp_client.cli.connection import Place, connected
 from arcp_client.cli.exit_codes import CommandError, Exit
@@ -31,7 +32,8 @@ def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
                     size = await save_result(view, save)
                     terminal.tell(terminal.err(), f"wrote {count(size, 'byte')} to {save}", "dim")
                 else:
-                    _say_result(where, view, (await view.result()).value)
+                    found = exact_result(await view.result(), await _end(view))
+                    _say_result(where, view, found.value)
                 saved_runs.forget(job_id)
                 return Exit.SUCCESS
             raise CommandError(
@@ -41,6 +43,14 @@ def result(where: Place, job_id: str, *, save: Path | None) -> Exit:
             )
 
     return execute(body)
+
+
+async def _end(view: JobHandle) -> events.Event | None:
+    """The event that ended the job."""
+    end: events.Event | None = None
+    async for event in view.events(events.Completed):
+        end = event
+    return end
 
 
 def _say_result(where: Place, view: JobHandle, value: Any) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -41,14 +40,22 @@ _INTERVAL = 0.1
 """After a crash, at most this many events, or the events of this many seconds, are shown again."""
 
 
+_ABSENT = (msgspec.UNSET, msgspec.Raw())
+
+
 class _Submit(msgspec.Struct, forbid_unknown_fields=True):
     """The arguments of ``Client.submit``."""
 
     agent: str
-    input: Any = msgspec.UNSET
+    input: msgspec.Raw = msgspec.Raw()
     idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
     lease: dict[str, list[str]] | msgspec.UnsetType | None = msgspec.UNSET
     max_runtime: float | msgspec.UnsetType | None = msgspec.UNSET
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that were given."""
+        given = msgspec.structs.asdict(self)
+        return {name: value for name, value in given.items() if value not in _ABSENT}
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -146,10 +153,12 @@ class SavedRun:
         fields = {each.name for each in dataclasses.fields(self)} - {"directory", "_lock"}
         record = {"schema": _SCHEMA, **{name: getattr(self, name) for name in sorted(fields)}}
         part = self.directory / f"{_RECORD}.part"
-        with contextlib.suppress(OSError):  # a full disk must not end the run
+        # A full disk must not end the run, nor a path that is not UTF-8.
+        with contextlib.suppress(OSError, ValueError):
+            data = msgspec.json.encode(record)
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(record, file)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(self.directory / _RECORD)
@@ -164,7 +173,7 @@ class SavedRun:
             return None
         fields = msgspec.structs.asdict(record)
         del fields["schema"]
-        return cls(directory=directory, **{**fields, "submit": msgspec.to_builtins(record.submit)})
+        return cls(directory=directory, **{**fields, "submit": record.submit.arguments()})
 
 
 class _ShownFirst(SqliteStore):

@@ -38,14 +38,13 @@ def _say_status(where: Place, found: JobFacts) -> None:
     ended = seen.last_at if seen.ended else None
     until = ended or (None if seen.ended else datetime.now(UTC))
     ran = None if created is None or until is None else max((until - created).total_seconds(), 0)
-    bars = [{**asdict(bar), "share": bar.share} for bar in seen.progress]
     facts: dict[str, Any] = {
         "job_id": view.id,
         "agent": view.agent,
         "status": seen.status if seen.ended else view.status,
         "phase": seen.phase,
         "message": seen.message,
-        "progress": bars,
+        "progress": found.bars(),
         "created_at": iso(created),
         "last_event_at": iso(seen.last_at),
         "ended_at": iso(ended),

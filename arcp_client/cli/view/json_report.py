@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from arcp_client import LinkState, Result, events
+from arcp_client import _digits as digits
 from arcp_client.cli.exit_codes import CommandError
 from arcp_client.cli.view import render, terminal
 from arcp_client.cli.view.job_tree import JobTree
@@ -63,7 +64,8 @@ class JsonReport:
         if isinstance(event, events.Gap):
             self._gaps.append({"first": event.first, "last": event.last, "reason": event.reason})
         if self._lines:
-            document = {"schema": SCHEMA, "type": "event", "event": event.to_dict()}
+            fields = digits.fields_of(event)
+            document = {"schema": SCHEMA, "type": "event", "event": fields}
             self._write(terminal.as_json(document, cut=True))
 
     def link(self, state: LinkState) -> None:

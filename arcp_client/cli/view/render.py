@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from rich.text import Text
 
 from arcp_client import Connecting, LinkState, Live, Reconnecting, events
+from arcp_client import _digits as digits
 from arcp_client.cli.view.terminal import harmless
 from arcp_client.projection import Call
 
@@ -29,6 +31,8 @@ __all__ = [
 
 _BAR = 12
 _LONG = 600
+_DECIMAL = re.compile(r"(-?\d{1,400})((?:\.\d+)?)")
+_THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+$)")
 _LEVELS = {"debug": "dim", "warn": "yellow", "warning": "yellow", "error": "red", "fatal": "red"}
 
 
@@ -50,8 +54,15 @@ def _short(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Format a number for people."""
+    """Format a number for people, rounded to six digits."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _exact(event: events.Event, name: str) -> str:
+    """Format a number for people, with the digits that the agent sent (W1)."""
+    text = digits.dumps(digits.value_of(event, name), allow_nan=True)
+    found = _DECIMAL.fullmatch(text)
+    return text if found is None else f"{_THOUSANDS.sub(',', found[1])}{found[2]}"
 
 
 def count(n: int, noun: str, nouns: str = "") -> str:
@@ -96,11 +107,13 @@ def iso(when: datetime | None) -> str | None:
     return None if when is None else when.isoformat()
 
 
-def _value(value: Any) -> str:
+def _field(event: events.Event, name: str) -> str:
+    """Format a value of an agent, with the digits that it sent (W1)."""
+    value = digits.value_of(event, name)
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return digits.dumps(value, separators=None, allow_nan=True)
     except RecursionError:
         return "(nested too deeply)"
 
@@ -116,7 +129,7 @@ def _thought(event: events.Thought) -> Text:
 
 
 def _tool_call(event: events.ToolCall) -> Text:
-    args = "" if event.args is None else f" {_value(event.args)}"
+    args = "" if event.args is None else f" {_field(event, 'args')}"
     return _plain(f"→ {event.tool}", "cyan").append(_short(args), style="default")
 
 
@@ -124,8 +137,8 @@ def result_text(event: events.ToolResult, call: Call | None) -> Text:
     """Describe a tool's result, with the name of the tool if its call was seen."""
     name = f"{call.tool} " if call is not None else ""
     if event.error is None:
-        return _plain(f"← {name}{_value(event.result)}", "cyan")
-    return _plain(f"← {name}{_value(event.error)}", "red")
+        return _plain(f"← {name}{_field(event, 'result')}", "cyan")
+    return _plain(f"← {name}{_field(event, 'error')}", "red")
 
 
 def _tool_result(event: events.ToolResult) -> Text:
@@ -139,7 +152,7 @@ def _status(event: events.Status) -> Text:
 
 def _metric(event: events.Metric) -> Text:
     unit = f" {event.unit}" if event.unit else ""
-    return _plain(f"{event.name} = {number(event.value)}{unit}", "magenta")
+    return _plain(f"{event.name} = {_exact(event, 'value')}{unit}", "magenta")
 
 
 def _artifact(event: events.ArtifactRef) -> Text:
@@ -196,7 +209,7 @@ def _gap(event: events.Gap) -> Text:
 
 
 def _unknown(event: events.Event) -> Text:
-    body = _value(event.body) if isinstance(event, events.Unknown) else ""
+    body = _field(event, "body") if isinstance(event, events.Unknown) else ""
     return _plain(f"{event.kind} {body}", "dim")
 
 

@@ -7,7 +7,6 @@ They are made visible.
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from arcp_client import _digits as digits
 from arcp_client.cli.exit_codes import CommandError, short_link
 from arcp_client.cli.streams import is_utf8
 
@@ -86,19 +86,25 @@ def print_error(problem: CommandError) -> None:
 def as_json(value: Any, *, cut: bool = False) -> str:
     """Encode one line of JSON for stdout, without characters that a terminal interprets.
 
+    `Digits` keep their text (W1).
+
     Args:
         value: the value.
         cut: replace a value that is nested too deeply by a string; otherwise it is an error.
     """
     plain = not is_utf8(sys.stdout)
     try:
-        text = json.dumps(value, ensure_ascii=plain)
+        text = _encoded(value, ascii=plain)
     except RecursionError:
         if not cut:
             raise
-        text = json.dumps(_shallow(value), ensure_ascii=plain)
+        text = _encoded(_shallow(value), ascii=plain)
     # JSON does not escape control characters beyond ASCII, and lone surrogates cannot be written.
     return _CONTROLS.sub(_escape, text)
+
+
+def _encoded(value: Any, *, ascii: bool) -> str:
+    return digits.dumps(value, ascii=ascii, separators=None, allow_nan=True)
 
 
 def _shallow(value: Any, depth: int = 0) -> Any:

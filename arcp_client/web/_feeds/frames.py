@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from arcp_client import Event, transcripts
-from arcp_client.transcripts import digits
+from arcp_client import _digits as digits
 
 __all__ = [
     "KEEPALIVE",

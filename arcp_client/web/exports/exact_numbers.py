@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from ag_ui.core import BaseEvent
 from pydantic import BaseModel, PrivateAttr
 
-from arcp_client.transcripts import digits
+from arcp_client import _digits as digits
 from arcp_client.web._feeds import frames
 
 __all__ = ["make_event"]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from pydantic import SecretStr
 
@@ -99,9 +100,9 @@ def test_an_input_of_any_editor_is_read(
 ) -> None:
     data = written('{"a":\n"ü"}')
     (home / "input.json").write_bytes(data)
-    assert read_input(f"@{home}/input.json") == {"a": "ü"}
+    assert read_input(f"@{home}/input.json") == msgspec.Raw(rb'{"a":"\u00fc"}')
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    assert read_input("-") == {"a": "ü"}
+    assert read_input("-") == msgspec.Raw(rb'{"a":"\u00fc"}')
 
 
 @refused

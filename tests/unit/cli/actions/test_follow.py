@@ -24,12 +24,12 @@ from arcp_client.errors import JobLost, JobNotFound
 
 
 def test_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read_input('{"a": [1, "x"]}') == {"a": [1, "x"]}
-    assert read_input("null") is None
+    assert read_input('{"a": [1, "x"]}') == msgspec.Raw(b'{"a":[1,"x"]}')
+    assert read_input("null") == msgspec.Raw(b"null")
     (tmp_path / "in.json").write_text("[1]")
-    assert read_input(f"@{tmp_path / 'in.json'}") == [1]
+    assert read_input(f"@{tmp_path / 'in.json'}") == msgspec.Raw(b"[1]")
     monkeypatch.setattr(sys, "stdin", io.StringIO('"piped"'))
-    assert read_input("-") == "piped"
+    assert read_input("-") == msgspec.Raw(b'"piped"')
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from arcp_client.cli.actions import saved_runs
 from arcp_client.models import Checkpoint
 
-SUBMIT: dict[str, Any] = {"agent": "a", "input": {"secret": 1}, "idempotency_key": "k"}
+WRITTEN: dict[str, Any] = {"agent": "a", "input": {"secret": 1}, "idempotency_key": "k"}
+SUBMIT: dict[str, Any] = {**WRITTEN, "input": msgspec.Raw(b'{"secret":1}')}
 
 RECORD: dict[str, Any] = {
-    "schema": "arcp-client.run/1", "url": "u", "submit": SUBMIT, "began": 1.0,
+    "schema": "arcp-client.run/1", "url": "u", "submit": WRITTEN, "began": 1.0,
     "profile": None, "save": None, "job_id": "j",
 }  # fmt: skip
 
@@ -162,8 +164,8 @@ def test_what_nobody_came_back_for_is_swept_away(
      json.dumps({"schema": "arcp-client.run/9", "url": "u", "submit": {}}), "[" * 100_000,
      *(json.dumps({**RECORD, **wrong}) for wrong in (
          {"began": "x"}, {"began": None}, {"began": 1e300}, {"began": -1}, {"url": 1}, {"save": 1},
-         {"job_id": 1}, {"profile": []}, {"submit": {"agent": 1}}, {"submit": {**SUBMIT, "x": 1}},
-         {"submit": {**SUBMIT, "lease": [1]}}, {"submit": {**SUBMIT, "max_runtime": "1"}},
+         {"job_id": 1}, {"profile": []}, {"submit": {"agent": 1}}, {"submit": {**WRITTEN, "x": 1}},
+         {"submit": {**WRITTEN, "lease": [1]}}, {"submit": {**WRITTEN, "max_runtime": "1"}},
      ))],
 )  # fmt: skip
 def test_what_is_no_record_is_passed_over(home: Path, record: str) -> None:
@@ -179,10 +181,10 @@ def test_what_is_no_record_is_passed_over(home: Path, record: str) -> None:
     [
         {"agent": "a"},
         SUBMIT,
-        {**SUBMIT, "input": None, "lease": {"fs.read": ["/x"]}, "max_runtime": 2.5},
+        {**SUBMIT, "input": msgspec.Raw(b"null"), "lease": {"fs.read": ["/x"]}, "max_runtime": 2.5},
         {**SUBMIT, "lease": None, "max_runtime": None},
     ],
-    ids=str,
+    ids=["agent", "input", "lease", "nulls"],
 )
 def test_what_was_submitted_is_kept_as_it_was(submit: dict[str, Any]) -> None:
     saved_runs.begin(url="u", submit=submit, profile="p").release()

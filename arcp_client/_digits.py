@@ -1,4 +1,4 @@
-"""Preserves the digits of JSON numbers that ``float`` would change, from a frame to a file or page.
+"""Preserves the digits of JSON numbers that ``float`` would change, from a frame to its reader.
 
 A peer's ``12345678901234567.89`` or ``1.50`` is shown as sent, although the event holds a
 ``float``. Integers are exact in Python; ``-0`` is not.
@@ -10,13 +10,26 @@ import json
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterator
-from decimal import Decimal
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
+
+import msgspec
 
 from arcp_client.events import Event, envelope
 
-__all__ = ["Digits", "dumps", "fields_of", "has_odd_numbers", "loads", "plain"]
+__all__ = [
+    "Digits",
+    "dumps",
+    "fields_of",
+    "has_odd_numbers",
+    "loads",
+    "pieces",
+    "plain",
+    "same",
+    "value_of",
+    "with_fields",
+]
 
 # A number with a fraction, an exponent or a negative zero, at the position of a value. A match
 # inside a string only costs a second parse.
@@ -35,20 +48,28 @@ class Digits(Decimal):
     text: str
 
     def __new__(cls, text: str) -> Digits:
-        """Make the number from its JSON text."""
-        made = super().__new__(cls, text)
+        """Make the number from its JSON text.
+
+        Raises:
+            ValueError: its exponent has more digits than any number needs.
+        """
+        try:
+            made = super().__new__(cls, text)
+        except InvalidOperation:
+            raise ValueError(f"a number is out of range: {text:.40}") from None
         made.text = text
         return made
 
 
-def loads(data: bytes) -> Any:
+def loads(data: bytes | str) -> Any:
     """Parse JSON; a number whose text Python would change becomes `Digits`.
 
     Raises:
         ValueError: the data is not JSON in UTF-8.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(data.decode("utf-8-sig"), parse_int=_whole, parse_float=_fraction)
+    text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+    return json.loads(text, parse_int=_whole, parse_float=_fraction)
 
 
 def has_odd_numbers(data: bytes, start: int = 0) -> bool:
@@ -71,21 +92,52 @@ def plain(value: Any) -> Any:
     return value
 
 
-def dumps(value: Any, *, ascii: bool = False) -> str:
+def dumps(value: Any, *, ascii: bool = False, **form: Any) -> str:
     """Encode a value as one line of JSON; `Digits` keep their text.
+
+    Args:
+        value: the value.
+        ascii: escape all other characters.
+        form: further arguments of `json.dumps`, for another form than the shortest one.
 
     Raises:
         ValueError: JSON cannot represent the value.
         RecursionError: it is nested too deeply.
     """
-    text = json.dumps(
-        value, ensure_ascii=ascii, allow_nan=False, separators=(",", ":"), default=_mark
-    )
+    form = {"allow_nan": False, "separators": (",", ":"), "default": _mark, **form}
+    text = json.dumps(value, ensure_ascii=ascii, **form)
     marked = _MARKED_ASCII if ascii else _MARKED
     return marked.sub(r"\1", text) if _MARK[1:] in text else text
 
 
+def pieces(value: Any) -> Iterator[str]:
+    """Encode a value piece by piece, for readers of the beginning; other objects become texts."""
+    for piece in json.JSONEncoder(ensure_ascii=False, default=_mark_or_text).iterencode(value):
+        yield _MARKED.sub(r"\1", piece)
+
+
 _MARKED_ASCII = re.compile(rf'"\\ue000{_MARK[1:]}([^"]*)"')
+
+
+def value_of(event: Event, name: str) -> Any:
+    """A field of an event, with `Digits` for numbers of its frame that ``float`` changed."""
+    value = getattr(event, name)
+    frame = envelope(event)
+    if not _holds_numbers(value) or not has_odd_numbers(frame):
+        return value
+    try:
+        return _found(name, value, loads(frame))
+    except (ValueError, RecursionError):  # only the tolerant decoder accepts this frame
+        return value
+
+
+def with_fields(event: Event, fields: Mapping[str, Any]) -> Event:
+    """An event with these fields in place of its frame, where `fields_of` finds their digits."""
+    try:
+        frame = dumps({"event": fields}, ascii=True)
+        return msgspec.structs.replace(event, _frame=frame.encode())
+    except (ValueError, RecursionError):
+        return event
 
 
 def fields_of(event: Event) -> dict[str, Any]:
@@ -97,18 +149,23 @@ def fields_of(event: Event) -> dict[str, Any]:
     try:
         told = loads(frame)
         for name, value in fields.items():
-            if isinstance(value, dict | list | float) or value == 0:
+            if _holds_numbers(value):
                 fields[name] = _found(name, value, told)
     except (ValueError, RecursionError):  # only the tolerant decoder accepts this frame
         return event.to_dict()
     return fields
 
 
+def _holds_numbers(value: Any) -> bool:
+    """Whether a value may hold numbers that have other digits in its frame."""
+    return isinstance(value, dict | list | float) or value == 0
+
+
 def _found(name: str, value: Any, told: Any) -> Any:
     """Return the value with its digits; the value itself if the frame has no equal one."""
     if isinstance(value, bool):
         return value
-    places = [each for each in _places(told) if _same(value, each[1])]
+    places = [each for each in _places(told) if same(value, each[1])]
     named = [each for at, each in places if at == name]
     if not named and isinstance(value, dict | list):
         named = [each for _, each in places]
@@ -127,17 +184,18 @@ def _places(told: Any) -> Iterator[tuple[str, Any]]:
                 left.append((value, depth + 1))
 
 
-def _same(value: Any, told: Any) -> bool:
+def same(value: Any, told: Any) -> bool:
+    """Whether a value equals another one that has `Digits` in place of its floats."""
     if isinstance(told, Digits):
         return isinstance(value, int | float) and float(told) == value
     if isinstance(told, dict):
         return (
             isinstance(value, dict)
             and value.keys() == told.keys()
-            and all(_same(each, told[name]) for name, each in value.items())
+            and all(same(each, told[name]) for name, each in value.items())
         )
     if isinstance(told, list):
-        return isinstance(value, list) and len(value) == len(told) and all(map(_same, value, told))
+        return isinstance(value, list) and len(value) == len(told) and all(map(same, value, told))
     return bool(value == told)
 
 
@@ -154,3 +212,7 @@ def _mark(value: Any) -> str:
     if isinstance(value, Digits):
         return f"{_MARK}{value.text}"
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _mark_or_text(value: Any) -> str:
+    return _mark(value) if isinstance(value, Digits) else str(value)

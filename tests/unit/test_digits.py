@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_client import _digits as digits
 from arcp_client._wire.build import to_event
 from arcp_client._wire.codec import EventFrame, decode
-from arcp_client.transcripts import EventLine, Scrubber, digits, encode
+from arcp_client.transcripts import EventLine, Scrubber, encode
 from tests.exact_numbers import NUMBERS
 
 
@@ -63,6 +64,23 @@ def test_secrets_are_masked_and_counts_are_not() -> None:
 def test_a_text_that_looks_like_a_mark_stays_a_text() -> None:
     value = {"a": digits.Digits(NUMBERS[1]), "b": "\ue000", "c": f'"{NUMBERS[1]}"'}
     assert digits.dumps(value) == f'{{"a":{NUMBERS[1]},"b":"\ue000","c":"\\"{NUMBERS[1]}\\""}}'
+
+
+def test_a_number_with_an_endless_exponent_is_refused_and_its_frame_is_read_without_digits() -> (
+    None
+):
+    number = b"1e1000000000000000000"
+    with pytest.raises(ValueError, match="out of range: 1e10000"):
+        digits.loads(number)
+    data = (
+        b'{"arcp":"1.1","id":"e1","type":"job.event","session_id":"s","job_id":"j","event_seq":1,'
+        b'"x":%b,"payload":{"kind":"metric","ts":"2026-01-01T12:15:15.5Z",'
+        b'"body":{"name":"m","value":1.50}}}' % number
+    )
+    frame = decode(data)
+    assert isinstance(frame, EventFrame)
+    event = to_event(frame, data)
+    assert digits.value_of(event, "value") == digits.fields_of(event)["value"] == 1.5
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
