@@ -1,10 +1,12 @@
 """Serves an aiohttp application within limits on its connections.
 
 The runtime's WebSocket server and the dashboard use it. aiohttp accepts any number of connections
-and waits for ever for the first request of each, so clients that send incomplete requests could
-occupy every file descriptor of the process. Here a connection is *opening* until its client is
-known: after a complete request to the dashboard, or after the welcome of a runtime. The number of
-opening connections, their bytes and their time are limited, and old ones are dropped for new ones.
+and waits without a limit for the first request of each, so clients that send incomplete requests
+could occupy every file descriptor of the process.
+
+A new connection is *opening*. That ends with the first complete request to the dashboard, or with
+the welcome of a runtime. Opening connections are limited in number, bytes and time, and a new one
+may replace a stalled one.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ _BACKLOG = 1024
 """Length of the listen queue. The system delays connections beyond it by a second."""
 
 FRESH = 2.0
-"""Seconds for which an opening connection is not dropped for another one of its address.
+"""Age in seconds from which an opening connection counts as stalled and may be replaced.
 
-A handshake takes milliseconds, or about a second on a server that a thousand clients reach at once.
-So a burst of clients is admitted, and only stalled connections are dropped.
+A handshake takes milliseconds, or about a second if a thousand clients connect at once. So a burst
+of clients is admitted.
 """
 
 
@@ -66,12 +68,13 @@ class ConnectionLimits:
     """Limits on the connections of a server.
 
     Attributes:
-        total: connections at a time. Further connections are answered with HTTP 503.
-        per_address: the same for one client address.
-        opening: connections at a time whose client is not known yet. A further one drops the oldest
-            ones of the address that has most of them. Connections younger than two seconds are not
-            dropped: they count only for ``total`` and ``per_address``.
-        opening_per_address: the same for one address.
+        total: connections at a time. At the limit, a further one replaces an opening one of the
+            address that has most of those, or is answered with HTTP 503.
+        per_address: connections of one client address at a time.
+        opening: opening connections at a time. At the limit, a further one replaces the oldest one
+            of the address that has most of them. If that one is younger than two seconds, only
+            ``total`` and ``per_address`` apply.
+        opening_per_address: opening connections of one address at a time, by the same rule.
         opening_bytes: bytes that an opening connection may send before its request is complete, and
             again between a WebSocket's upgrade and its welcome.
         request_timeout: seconds within which the first request must be complete.
@@ -198,7 +201,13 @@ class ConnectionTable:
         return max(self._opening, key=lambda address: len(self._opening[address]))
 
     def _drop(self, address: str, now: float, *, fresh: bool = False) -> bool:
-        """Drop the oldest opening connection of an address; False if none may be dropped."""
+        """Drop the oldest opening connection of an address; False if none may be dropped.
+
+        Args:
+            address: the address.
+            now: the loop's time.
+            fresh: whether one that is not stalled may be dropped, too.
+        """
         slot = next(iter(self._opening.get(address, ())), None)
         if slot is None or not (fresh or now - slot.since >= FRESH):
             return False
@@ -336,7 +345,7 @@ class LimitedProtocol(asyncio.Protocol):
         if inner is not None:
             inner.connection_lost(exc)
 
-    # ------------------------------------------------------------------ ending it
+    # ------------------------------------------------------------------ closing the connection
 
     def _refuse(self) -> None:
         """Answer that the client sent too much, then discard input until it disconnects.
@@ -361,7 +370,7 @@ class LimitedProtocol(asyncio.Protocol):
 
 
 def limited(transport: asyncio.BaseTransport | None, table: ConnectionTable) -> LimitedProtocol:
-    """The `LimitedProtocol` of a connection; added here if another server accepted it."""
+    """The `LimitedProtocol` of a connection; made here if another server accepted it."""
     made = LimitedProtocol(table, asyncio.Protocol)
     if transport is None:  # the connection was lost meanwhile
         return made

@@ -1,10 +1,11 @@
-"""Decides which HTTP requests a server may answer: by host name, by origin, by wrong tokens.
+"""Checks the host name and the origin of HTTP requests, and delays answers to wrong tokens.
 
 The runtime's WebSocket server and the dashboard use it; this module imports neither.
 
-Every page in a developer's browser can reach a server on the developer's machine. With DNS
-rebinding, a page's own name resolves to 127.0.0.1, and its ``Origin`` equals its ``Host``. So
-``Host`` itself must be a loopback name or a name that the operator configured.
+Every page in a developer's browser can send requests to a server on the developer's machine. With
+DNS rebinding, the page's own host name resolves to 127.0.0.1, so its ``Origin`` equals its
+``Host``, and comparing the two is not enough. ``Host`` must be a loopback name or a name that the
+operator configured.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ def on_loopback(transport: asyncio.BaseTransport | None) -> bool:
 
 
 def client_address(transport: asyncio.BaseTransport | None) -> str:
-    """The address under which a client's connections are counted.
+    """The client's address, for limits by address.
 
-    For IPv6 it is the /64 network, because one client controls all of it.
+    For IPv6 it is the /64 network, because one client controls all addresses of it.
     """
     peer = None if transport is None else transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
@@ -150,12 +151,13 @@ class _Tries:
 
 
 class WrongTokens:
-    """Delays the answers to wrong tokens; each further one of an address doubles its delay.
+    """Delays the answers to wrong tokens, so that tokens cannot be guessed.
 
-    The delay begins at 0.1 s and grows to 2 s. A minute without a wrong token resets it. At most
-    eight answers to one address wait at a time; until one of them is sent, further tokens of that
-    address are refused without a comparison (`full`). So an address can try about four tokens a
-    second. Right tokens are not delayed, and other addresses are not affected.
+    The first delay of an address is 0.1 s. Each further wrong token doubles it, up to 2 s, and a
+    minute without one resets it. At most eight answers to one address wait at a time; until one of
+    them is sent, further tokens from that address are refused without a comparison (`full`). So an
+    address can try about four tokens a second. Right tokens are not delayed, and other addresses
+    are not affected.
 
     Args:
         addresses: number of addresses to remember; the least recently active one is dropped first.
@@ -170,14 +172,14 @@ class WrongTokens:
         return len(self._tries)
 
     def full(self, address: str) -> bool:
-        """Whether eight answers to this address wait, so that no further token is compared."""
+        """Whether too many answers wait to compare a further token of this address."""
         if self._waiting >= _WAITING:
             return True
         tries = self._tries.get(address)
         return tries is not None and tries.waiting >= _AT_ONCE
 
     async def delay(self, address: str) -> None:
-        """Wait before answering a wrong token of this address."""
+        """Wait until a wrong token of this address may be answered."""
         now = asyncio.get_running_loop().time()
         tries = self._tries.setdefault(address, _Tries())
         self._tries.move_to_end(address)

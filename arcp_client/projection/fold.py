@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from arcp_client import _digits as digits
 from arcp_client._wire.names import ENDED
 from arcp_client.events import (
     Completed,
@@ -313,7 +312,7 @@ class JobProjection:
         if len(self._calls) >= CALLS:
             done = (each for each, call in self._calls.items() if not call.running)
             del self._calls[next(done, next(iter(self._calls)))]
-        args = as_json(digits.value_of(event, "args"))
+        args = as_json(event, "args")
         self._calls[key] = Call(key, short(event.tool), args, in_utc(event.ts))
 
     def _tool_result(self, event: ToolResult) -> None:
@@ -322,7 +321,7 @@ class JobProjection:
         if call is None or not call.running:
             return
         failed = event.error is not None
-        outcome = as_json(digits.value_of(event, "error" if failed else "result"))
+        outcome = as_json(event, "error" if failed else "result")
         ended = in_utc(event.ts)
         self._calls[key] = replace(call, ended=ended, outcome=outcome, failed=failed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from arcp_client import _digits as digits
+from arcp_client.events import Event
 
 if TYPE_CHECKING:
     from arcp_client.projection.money import Meter
@@ -32,6 +34,8 @@ TEXT = 240
 """Maximum number of characters kept of a text."""
 
 _MOST = 10**15
+_CHANGED = re.compile(r"\d[.e]|(?<![\d.])0(?![\d.])")
+"""A number that may have had another text: a float, or a zero that was negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def short(text: str) -> str:
     return text if len(text) <= TEXT else f"{text[: TEXT - 1]}…"
 
 
-def as_json(value: Any) -> str:
+def _beginning(value: Any) -> str:
     """Encode the beginning of a value; the rest is not evaluated."""
     if value is None:
         return ""
@@ -120,6 +124,13 @@ def as_json(value: Any) -> str:
         return short("".join(islice(digits.pieces(value), TEXT + 1)))
     except (ValueError, TypeError, RecursionError) as error:
         return f"({type(error).__name__})"
+
+
+def as_json(event: Event, name: str) -> str:
+    """Encode the beginning of a field, with the digits that the agent sent (W1)."""
+    text = _beginning(getattr(event, name))
+    # Reading the frame takes time in proportion to its size, so only if the text may differ.
+    return _beginning(digits.value_of(event, name)) if _CHANGED.search(text) else text
 
 
 def number(value: float | None) -> float | None:

@@ -114,7 +114,7 @@ async def _fold(
 ) -> None:
     async for event in stream:
         seen.apply(event)
-        if isinstance(event, events.Progress):
+        if isinstance(event, events.Progress) and event.job_id == seen.job_id:
             progress[event.units and short(event.units)] = event
             for units in progress.keys() - {bar.units for bar in seen.progress}:
                 del progress[units]
