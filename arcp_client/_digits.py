@@ -169,7 +169,7 @@ def _found(name: str, value: Any, told: Any) -> Any:
     named = [each for at, each in places if at == name]
     if not named and isinstance(value, dict | list):
         named = [each for _, each in places]
-    return named[0] if named else value
+    return _merged(value, named[0]) if named else value
 
 
 def _places(told: Any) -> Iterator[tuple[str, Any]]:
@@ -196,7 +196,25 @@ def same(value: Any, told: Any) -> bool:
         )
     if isinstance(told, list):
         return isinstance(value, list) and len(value) == len(told) and all(map(same, value, told))
+    if isinstance(told, str):
+        # In results, an unpaired surrogate of the frame is U+FFFD.
+        return bool(value == told or value == _without_surrogates(told))
     return bool(value == told)
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _merged(value: Any, told: Any) -> Any:
+    """Return the value with the `Digits` of an equal one."""
+    if isinstance(told, Digits):
+        return told
+    if isinstance(told, dict):
+        return {name: _merged(each, told[name]) for name, each in value.items()}
+    if isinstance(told, list):
+        return [_merged(each, other) for each, other in zip(value, told, strict=True)]
+    return value
 
 
 def _whole(text: str) -> int | Digits:

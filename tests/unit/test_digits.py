@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from arcp_client import _digits as digits
 from arcp_client._wire.build import to_event
 from arcp_client._wire.codec import EventFrame, decode
+from arcp_client.events import Completed
 from arcp_client.transcripts import EventLine, Scrubber, encode
 from tests.exact_numbers import NUMBERS
 
@@ -81,6 +83,13 @@ def test_a_number_with_an_endless_exponent_is_refused_and_its_frame_is_read_with
     assert isinstance(frame, EventFrame)
     event = to_event(frame, data)
     assert digits.value_of(event, "value") == digits.fields_of(event)["value"] == 1.5
+
+
+def test_a_result_with_half_a_surrogate_pair_has_its_digits_and_the_replacement() -> None:
+    frame = rb'{"payload":{"result":{"half":"\ud800","n":[1.50,-0]}}}'
+    done = Completed(value={"half": "\ufffd", "n": [1.5, 0]})
+    event = msgspec.structs.replace(done, _frame=frame)
+    assert digits.dumps(digits.value_of(event, "value")) == '{"half":"\ufffd","n":[1.50,-0]}'
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
