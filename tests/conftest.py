@@ -88,7 +88,7 @@ def traced_where_it_matters(request: pytest.FixtureRequest) -> Iterator[None]:
     where = request.path.relative_to(ROOT).as_posix()
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         if where.startswith(UNTRACED):
-            stack.enter_context(_not_measured())
+            stack.enter_context(_not_measured(request.config))
         if not where.startswith(TRACED):
             for name in COVERAGE:
                 patch.delenv(name, raising=False)
@@ -96,17 +96,20 @@ def traced_where_it_matters(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def untraced() -> Iterator[None]:
+def untraced(request: pytest.FixtureRequest) -> Iterator[None]:
     """For floods, which take three times as long while coverage looks at every line of them.
 
     Each line that they run is run by other tests as well.
     """
-    with _not_measured():
+    with _not_measured(request.config):
         yield
 
 
 @contextlib.contextmanager
-def _not_measured() -> Iterator[None]:
+def _not_measured(config: pytest.Config) -> Iterator[None]:
+    if config.getoption("cov_context", None):  # it asks which test runs a line: no test is left out
+        yield
+        return
     stopped = []
     while (measuring := coverage.Coverage.current()) is not None:  # a worker has two, one stacked
         measuring.stop()
