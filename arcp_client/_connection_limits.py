@@ -307,6 +307,22 @@ class LimitedProtocol(asyncio.Protocol):
         for data in early:
             inner.data_received(data)
 
+    def pass_early(self) -> None:
+        """Pass data that was received before TLS began to the protocol that TLS has put in place.
+
+        uvloop reads even though `connection_made` has paused the transport.
+        """
+        assert self._transport is not None
+        early, self._early = b"".join(self._early), []
+        self._room += len(early)
+        while early:
+            tls = cast(asyncio.BufferedProtocol, self._transport.get_protocol())
+            buffer = memoryview(tls.get_buffer(len(early)))
+            size = min(len(buffer), len(early))
+            buffer[:size] = early[:size]
+            tls.buffer_updated(size)
+            early = early[size:]
+
     def data_received(self, data: bytes) -> None:
         """Pass data on to the HTTP protocol, within ``opening_bytes``."""
         if self._opening:
@@ -318,7 +334,7 @@ class LimitedProtocol(asyncio.Protocol):
                 return
         if self._inner is not None:
             self._inner.data_received(data)
-        else:  # the first bytes may arrive together with the end of the TLS handshake
+        else:  # before TLS begins, or together with the end of its handshake
             self._early.append(data)
 
     def eof_received(self) -> bool | None:
@@ -461,8 +477,12 @@ class Listener:
     async def _start_tls(self, transport: asyncio.Transport, protocol: LimitedProtocol) -> None:
         assert self._ssl is not None
         secured = None
+        loop = asyncio.get_running_loop()
         try:
-            secured = await asyncio.get_running_loop().start_tls(
+            if transport.is_closing():
+                return
+            loop.call_soon(protocol.pass_early)  # before start_tls resumes reading
+            secured = await loop.start_tls(
                 transport,
                 protocol,
                 self._ssl,

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -256,6 +257,47 @@ async def test_tls_connections_count_before_their_handshake(
         assert (len(server.table), server.table.opening) == (3, 2)
         writer.close()
         await server.changed(2)
+
+
+def read_before_tls(monkeypatch: pytest.MonkeyPatch, *, closed: bool) -> None:
+    """Make TLS begin after data has arrived, or the client has gone, as it may on uvloop."""
+    begin: Any = Listener._start_tls
+
+    async def late(self: Listener, transport: asyncio.Transport, protocol: Any) -> None:
+        transport.resume_reading()
+        while not (transport.is_closing() if closed else protocol._early):
+            await asyncio.sleep(0)
+        await begin(self, transport, protocol)
+
+    monkeypatch.setattr(Listener, "_start_tls", late)
+
+
+async def test_what_arrives_before_tls_begins_belongs_to_the_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_before_tls(monkeypatch, closed=False)
+    context = server_context(tmp_path)
+    async with listening(context, opening_bytes=2000) as server, AsyncExitStack() as stack:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=trusting(tmp_path), server_hostname="localhost"
+        )
+        stack.enter_context(closing(writer))
+        writer.write(ASK[:-2] + b"X: " + b"y" * 1900 + b"\r\n\r\n")  # less than opening_bytes
+        assert (await reader.readuntil(b"\r\n\r\nx")).startswith(b"HTTP/1.1 200")
+
+
+async def test_no_handshake_begins_after_its_client_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_before_tls(monkeypatch, closed=True)
+    begun = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", begun.append)
+    async with listening(server_context(tmp_path)) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await server.changed(1)
+        writer.close()
+        await server.changed(0)
+    assert not begun
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=str)
