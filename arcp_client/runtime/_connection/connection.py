@@ -371,8 +371,10 @@ class Connection:
         settled = last = 0
         if self.session is not None:
             settled, last = self.session.log.settled, self.session.log.last
+        overdue: list[bytes] = []
         while self._in_turn and self._in_turn[-1][0] > settled:
-            self._control.append(self._in_turn.pop()[1])
+            overdue.append(self._in_turn.pop()[1])
+        self._control.extend(reversed(overdue))
         if settled < last:
             self._control.extend(frame for _, frame in self._after_histories)
             self._after_histories.clear()

@@ -25,8 +25,10 @@ class Link:
         self._clock = clock
         self.frames = 0
         self.turns: list[int] = []
+        self.sent: list[bytes] = []
 
     async def send(self, frame: bytes) -> None:
+        self.sent.append(frame)
         self.frames += 1
         self.turns.append(self._clock.now)
 
@@ -141,6 +143,25 @@ def test_no_writer_runs_for_events_that_are_not_stored_and_one_does_for_those_th
         while len(writers):
             await asyncio.sleep(0)
         assert link.frames == 201
+        await tasks.close()
+
+    VirtualClock().run(scenario())
+
+
+def test_overdue_pongs_keep_their_order() -> None:
+    async def scenario() -> None:
+        tasks, writers = TaskOwner("journal"), TaskOwner("writers")
+        log, link = Gated(), Link(Turns())
+        journal = Journal(log, tasks, 1_000_000)
+        session, connection = connected("sess_1", link, writers, journal)
+        connection.enter(session, 0, b"welcome")
+        event = record()
+        journal.append(Appended(event, session.number(event), session.id), session)
+        pongs = [b"pong %d" % number for number in range(5)]
+        for pong in pongs:
+            connection.in_turn(pong)
+        await asyncio.sleep(2.0)  # the log does not write for longer than a pong waits for it
+        assert link.sent == [b"welcome", *pongs]
         await tasks.close()
 
     VirtualClock().run(scenario())
