@@ -238,6 +238,7 @@ class ServerSession:
                 self._journal.put(Freed(self.id, seq))
             if self.outlet is not None and self.outlet.cursor < seq:
                 self.outlet.cursor = seq  # the client received them over an earlier connection
+                self._unsent_bytes = self.log.bytes_after(seq)
             if self.slow and self.lag < self._lag_events / 2:
                 self.slow = False
             self.progress()

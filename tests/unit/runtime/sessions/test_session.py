@@ -76,3 +76,18 @@ async def test_an_acknowledgement_that_says_nothing_new_releases_nobody(
     assert session.acknowledge(moves) is (moves == 1)
     await waits
     assert loop.time() - began == pytest.approx(60.0)
+
+
+async def test_events_that_a_client_acknowledges_without_a_replay_take_no_room() -> None:
+    session = ServerSession("sess_1", "alice", SessionLog(100, 100_000_000))
+    session.attach(Outlet())
+    for _ in range(5):
+        record = Record(b"m", b"job.event", b"", b"{}", size=1_000_000)
+        seq = session.append(record)
+        session.sending(seq, record)
+    again = Outlet()
+    session.attach(again)  # the client resumed with a number below what it had received
+    assert not session.room
+    assert session.acknowledge(5)
+    assert again.cursor == 5
+    assert session.room
