@@ -416,7 +416,8 @@ def _numbered(database: sqlite3.Connection, entries: list[Numbered]) -> None:
     _ranges(database, entries)
     latest = {(e.session_id, e.job_id): e.index + 1 for e in entries}
     database.executemany(
-        "UPDATE watches SET next = ? WHERE session_id = ? AND job_id = ?",
+        # A later request for earlier history numbers events below `next`.
+        "UPDATE watches SET next = max(next, ?) WHERE session_id = ? AND job_id = ?",
         [(following, *watch) for watch, following in latest.items()],
     )
 

@@ -102,6 +102,27 @@ async def test_a_job_that_ran_ends_with_a_retryable_error_that_the_session_finds
     await runtime.close()
 
 
+async def test_history_that_was_requested_later_repeats_no_events_after_a_restart(
+    path: Path,
+) -> None:
+    runtime = Runtime(event_log=SqliteEventLog(path))
+    owner, observer = await connected(runtime), await connected(runtime)
+    stepper, job_id = await started(runtime, owner)
+    await stepper.emit(3)
+    await observer.ask("job.subscribe", {"job_id": job_id, "history": False})
+    await stepper.emit(2)
+    live = [await observer.read() for _ in range(2)]
+    await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    earlier = [await observer.read() for _ in range(3)]
+    assert seqs([*live, *earlier]) == [1, 2, 3, 4, 5]
+    await asyncio.to_thread(crash_copy, path)
+    async with Runtime(event_log=SqliteEventLog(path.with_suffix(".copy"))) as again:
+        watching = await resumed(again, observer, observer.last)
+        assert len(await watching.follow(job_id)) == 1  # the terminal
+    stepper.end.set()
+    await runtime.close()
+
+
 def crash_copy(path: Path) -> None:
     """The file as a killed process would leave it: what was written, nothing flushed at an end."""
     for suffix in ("", "-wal"):
