@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from arcp_client import _arguments as check
 from arcp_client._client.commands import Commands
-from arcp_client._client.jobs import JobTable
+from arcp_client._client.job_table import JobTable
 from arcp_client._client.submission import Submission
 from arcp_client._wire.ids import is_trace_id
 from arcp_client.job import Job, JobHandle, JobView

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from arcp_client._client.engine import SessionEngine
-from arcp_client._client.jobs import JobTable
+from arcp_client._client.job_table import JobTable
 from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.submission import Submission, is_own_key
 from arcp_client._protocol.pending import Request

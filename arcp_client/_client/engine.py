@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from arcp_client._client.consumers import Consumers
-from arcp_client._client.jobs import JobTable
+from arcp_client._client.job_table import JobTable
 from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
 from arcp_client._deadline import Deadline

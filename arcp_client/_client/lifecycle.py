@@ -12,7 +12,7 @@ import logging
 
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.engine import GRACE, SessionEngine
-from arcp_client._client.jobs import JobTable
+from arcp_client._client.job_table import JobTable
 from arcp_client._client.states import LOOP_ENDED, States
 from arcp_client._deadline import SLACK, Deadline
 from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere, pass_on

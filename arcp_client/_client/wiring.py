@@ -15,7 +15,7 @@ from __future__ import annotations
 from arcp_client._client.commands import Commands
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.engine import SessionEngine
-from arcp_client._client.jobs import JobTable
+from arcp_client._client.job_table import JobTable
 from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.settings import Settings
 from arcp_client._client.states import States

@@ -12,7 +12,7 @@ Rust           speaks the older family of messages (``session.open``, ``tool.inv
                same version; the handshake refuses it with a RemoteProtocolError that says so
 Kotlin, Swift  the same family as Rust
 PHP            older releases: as Rust; newer ones open sessions as the specification says, and
-               have not been examined: they are taken at its word
+               have not been examined: the client assumes that they conform
 .NET           the C# runtime has a file; the F# one has not been examined
 ============== ===================================================================================
 """

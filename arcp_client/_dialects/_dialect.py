@@ -40,8 +40,8 @@ class Dialect(Peer):
         title: its name in prose.
         mark: how its welcome is recognised, in words; `wrote` decides.
         deviations: what it does differently.
-        outcomes: what an application gets where it gets something else from a runtime that keeps
-            to the specification, by probe (the rows of the page on interoperability).
+        outcomes: for each probe (a row of the interoperability page) whose result differs from
+            that of a conforming runtime: what the application gets.
         forms: its messages.
     """
 

@@ -60,8 +60,8 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
         follows: a resumed session receives the events of jobs that were submitted before.
         takes_subscriber: whether the submitting session may subscribe to its own job.
         doubles_own: whether a subscription to an own job delivers each event twice.
-        acks_free: what an acknowledgement frees: what a resume could bring, or also what histories
-            are made of.
+        acks_free: the stored events that the runtime deletes on an acknowledgement: none, those of
+            the session's replay buffer, or those of job histories too.
         watched: how events of watched jobs are numbered.
         renames_copies: watchers receive events under new envelope ids.
         history_first: whether the history is sent before the confirmation.

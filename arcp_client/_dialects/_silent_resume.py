@@ -31,7 +31,7 @@ _BUSY: Final = 1.0
 
 
 class ResumePolling:
-    """Decides when to resume for jobs whose events do not come by themselves.
+    """Decides when to resume for jobs whose events the runtime sends only at a resume.
 
     Attributes:
         deadline: when `due` must be called; ``None`` if there are no such jobs.

@@ -9,13 +9,13 @@ from arcp_client._dialects._dialect import Deviation, Dialect
 from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._silent_resume import SilentResume
 from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
-from arcp_client._dialects._unnumbered import Unnumbered
+from arcp_client._dialects._unreliable_numbers import UnreliableNumbers
 from arcp_client._wire import names
 
 __all__ = ["CSharp"]
 
 
-class CSharp(Dialect, Unnumbered, Uncorrelated, SilentResume):
+class CSharp(Dialect, UnreliableNumbers, Uncorrelated, SilentResume):
     """Keeps the events of a job whose link is gone, and sends them with the next resume only.
 
     While such a job runs, the client resumes the session from time to time.

@@ -10,7 +10,7 @@ from arcp_client._dialects._dialect import DROPS, EARLY_RESUMES, Deviation, Dial
 from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._stored_outcomes import StoredOutcomes
 from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
-from arcp_client._dialects._unnumbered import Unnumbered
+from arcp_client._dialects._unreliable_numbers import UnreliableNumbers
 from arcp_client._protocol.peer import Incoming
 from arcp_client._wire import names
 from arcp_client._wire.messages import Bye, Message
@@ -19,7 +19,7 @@ from arcp_client._wire.names import text_of
 __all__ = ["Python"]
 
 
-class Python(Dialect, StoredOutcomes, Unnumbered, Uncorrelated, BoundJobs):
+class Python(Dialect, StoredOutcomes, UnreliableNumbers, Uncorrelated, BoundJobs):
     """Binds a job, and a subscription, to the link over which it was asked for.
 
     After a resume the client ends each subscription, subscribes anew and announces a gap. It

@@ -9,14 +9,14 @@ from arcp_client._dialects._dialect import Deviation, Dialect
 from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._lease_names import LeaseNames
 from arcp_client._dialects._silent_resume import SilentResume
-from arcp_client._dialects._unnumbered import Unnumbered
+from arcp_client._dialects._unreliable_numbers import UnreliableNumbers
 from arcp_client._wire import names
 from arcp_client._wire.messages import Bye, Message
 
 __all__ = ["Ruby"]
 
 
-class Ruby(Dialect, Unnumbered, LeaseNames, SilentResume):
+class Ruby(Dialect, UnreliableNumbers, LeaseNames, SilentResume):
     """Sends a resumed session no events of earlier jobs, unless it subscribes to them.
 
     After a resume the client subscribes to its own jobs. Where that is refused, it resumes the

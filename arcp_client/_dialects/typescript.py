@@ -9,7 +9,7 @@ from arcp_client._dialects._bound_jobs import BoundJobs
 from arcp_client._dialects._dialect import DROPS, Deviation, Dialect
 from arcp_client._dialects._forms import Forms
 from arcp_client._dialects._uncorrelated import REFUSALS, Uncorrelated
-from arcp_client._dialects._unnumbered import Unnumbered
+from arcp_client._dialects._unreliable_numbers import UnreliableNumbers
 from arcp_client._protocol.peer import Next
 from arcp_client._wire import names
 from arcp_client._wire.messages import Bye, Message
@@ -18,7 +18,7 @@ from arcp_client._wire.names import text_of
 __all__ = ["TypeScript"]
 
 
-class TypeScript(Dialect, Unnumbered, Uncorrelated, BoundJobs):
+class TypeScript(Dialect, UnreliableNumbers, Uncorrelated, BoundJobs):
     """Ends a job at the first event that it cannot send: with the link, or with the session.
 
     After a resume the client subscribes to each job again, which tells whether it still runs, and

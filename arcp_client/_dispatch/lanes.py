@@ -113,9 +113,9 @@ class Lane:
 class SessionLane(Lane):
     """The lane of a registration under `Order.SESSION`, and the inbox of its operator.
 
-    It is also the delivery token: the operator releases it after each handler. So an event costs
-    one ``popleft`` and one call. `done` and the batches, which all consumers share, identify the
-    current event.
+    The lane itself serves as the token that the operator releases when a handler has ended, so no
+    object is created for each event. `done` and the batches, which all consumers share, identify
+    the current event.
     """
 
     __slots__ = ("_batches", "_idle", "_sink", "queue", "take")

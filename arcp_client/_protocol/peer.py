@@ -175,13 +175,13 @@ class Peer:
         max_frame: bytes of the longest frame that the runtime accepts over a WebSocket.
         max_line: bytes of the longest line that the runtime accepts over stdio, without line end.
         may_lose_events: the runtime may drop events that a job emits while the link is down.
-        accepts_acks: acknowledgements are sent (§6.5); not to a runtime that frees with them what
-            other clients may ask for.
+        accepts_acks: whether to send acknowledgements (§6.5). False if the runtime deletes
+            acknowledged events that other clients may still request.
         repeats_trace: a repeated acceptance has the trace id of the submit that started the job
             (§7.2), not that of the submit that it answers.
         recognises_by_id: repeated events may have new numbers and must be recognised by their ids.
         doubts_acceptances: an acceptance under the caller's key may be of an earlier job whose
-            events do not come by themselves.
+            events come only on request.
         may_fall_silent: after a lost link, the runtime may send no events of a job that it reports
             as running.
         exact_sizes: ``result_size`` is the length of a streamed result in bytes (§8.4); else it may
@@ -324,7 +324,7 @@ class Peer:
     def after_acceptance(
         self, job: JobState, acceptance: AcceptanceContext, now: float
     ) -> Recover | None:
-        """After an acceptance of a job whose events may not come by themselves (S6).
+        """After an acceptance of a job whose events may need a subscription (S6).
 
         Args:
             job: the accepted job.

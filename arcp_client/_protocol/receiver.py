@@ -366,7 +366,7 @@ class Receiver:
             reason: the reason.
             job_id: the job of the events; any job by default.
             doubt: check the jobs that may be concerned (S4).
-            after: the cursor, if the numbers have no place in the order.
+            after: the last received number, for a gap outside the sequence, without ``seq``.
         """
         self.gaps += 1
         self._out.emit(
@@ -407,7 +407,7 @@ class Receiver:
             self._out.emit(to_event(frame, data, again))
 
     def _is_new(self, frame: EventFrame) -> bool:
-        """Whether to deliver an event: it is no repeat, and not older than the watch of its job."""
+        """Whether to deliver an event: it is new, and not older than the subscription."""
         job = self._table.get(frame.job_id)
         if job is None:
             return True
@@ -419,7 +419,7 @@ class Receiver:
         return not job.from_now_on or not self._is_past(job, frame, of_result)
 
     def _is_past(self, job: JobState, frame: EventFrame, of_result: bool) -> bool:
-        """Whether an event is older than the watch of its job, which then wants only the result."""
+        """Whether an event is older than the subscription to its job; then only chunks count."""
         moment = frame.payload.ts
         if moment is None:
             return False

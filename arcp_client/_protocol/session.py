@@ -253,7 +253,7 @@ class Session:
 
         Args:
             now: the time.
-            refusal: the reason, if a frame of the runtime was refused by this side or in between.
+            refusal: the reason, if this client or a proxy refused a frame of the runtime.
         """
         before = self.state
         self._move("lost")

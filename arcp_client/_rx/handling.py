@@ -196,8 +196,8 @@ class HandlerSink(Emitter[T, R]):
         """Handle the items from ``take`` until the sink stops or ``dry`` returns False.
 
         All lanes share this function. It is long because every event passes through it, and a
-        function call costs as much as the rest of the loop. It limits its slice of the loop's time
-        itself, unless ``after`` is given, which does that.
+        function call costs as much as the rest of the loop. It yields to the event loop after
+        its time slice, unless `after` is given; then `after` decides.
         """
         options, here = self.options, self.here
         handler: Any = self.isolated if options.isolate else options.handler

@@ -48,10 +48,10 @@ METERS = 16
 CALLS = 64
 CHILDREN = 64
 HOLES = 32
-KINDS = 64
+MOST_KINDS = 64
 
 OTHER = "other"
-"""The name that counts events of further kinds, once there are `KINDS` kinds."""
+"""The name that counts events of further kinds, once there are `MOST_KINDS` kinds."""
 
 _REMAINING = "cost.budget.remaining"
 _COST = "cost."
@@ -175,7 +175,7 @@ class JobProjection:
         if self.status == "pending" and not isinstance(event, Gap):
             self.status = "running"
         kind = short(event.kind)
-        if kind not in self.counts and len(self.counts) >= KINDS:
+        if kind not in self.counts and len(self.counts) >= MOST_KINDS:
             kind = OTHER
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.events += 1

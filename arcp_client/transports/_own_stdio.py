@@ -15,8 +15,8 @@ from typing import Any
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
-from arcp_client.transports._inbox import FrameInbox
 from arcp_client.transports._lines import LineSplitter, one_line
+from arcp_client.transports._pipe_inbox import FrameInbox
 from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["StdioServerTransport"]

@@ -18,9 +18,9 @@ from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import ConnectFailed, LinkLost
 from arcp_client.transports._ending import Ending, again, closed_here
-from arcp_client.transports._inbox import FrameInbox
 from arcp_client.transports._lines import LineSplitter, one_line
 from arcp_client.transports._own_stdio import StdioServerTransport
+from arcp_client.transports._pipe_inbox import FrameInbox
 from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["StdioConnector", "StdioServerTransport", "StdioTransport"]

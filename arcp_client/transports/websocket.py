@@ -101,7 +101,7 @@ class WebSocketTransport:
         """Pass one frame to the link, as a text message.
 
         Frames are sent in call order. The call waits while the peer does not read; a call that is
-        cancelled then still sends the frame.
+        cancelled while it waits still sends the frame.
 
         Raises:
             LinkLost: the link has ended.
@@ -175,7 +175,7 @@ class WebSocketTransport:
                 self._vacated.set_result(None)
 
     async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
-        """Like `receive` up to ``limit`` times, passing each frame to ``take``, at half the cost.
+        """Like `receive` up to ``limit`` times, passing each frame to ``take``, at less cost.
 
         Returns early after a frame larger than `LARGE`.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from arcp_client import Buffer
-from arcp_client._client import jobs as client_jobs
+from arcp_client._client import job_table as client_jobs
 from arcp_client._dispatch import assembler, early_events, hooks, replay_buffer
 from arcp_client._link import ended_jobs
 from arcp_client._protocol import dedup, exchange, jobs, pending, reassembly

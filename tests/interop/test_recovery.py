@@ -19,7 +19,7 @@ from arcp.client import ARCPClient, JobHandle
 from tenacity import wait_fixed
 
 from arcp_client import Client, Job, Reconnect, Timeouts, events
-from arcp_client._protocol.handshake import REFUSALS
+from arcp_client._protocol.resume import REFUSALS
 from arcp_client.errors import JobCancelled, JobFailed, JobTimedOut, ResultIncomplete
 from arcp_client.testing import FaultyProxy, ScriptedRuntime, VirtualClock
 from arcp_client.testing.scripted import Emit, Finish, Wait

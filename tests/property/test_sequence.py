@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arcp_client._dialects._unnumbered import TolerantReassembly
+from arcp_client._dialects._unreliable_numbers import TolerantReassembly
 from arcp_client._protocol.reassembly import (
     AGREEING,
     SETTLE,

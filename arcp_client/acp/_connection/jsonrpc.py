@@ -82,7 +82,7 @@ class JsonRpcPeer:
                 call, now or later. By default the call completes at once.
             nested: whether a handler of updates makes the call, so that the reader must not wait
                 for it.
-            serving: whether a service makes the call; likewise.
+            serving: whether a service makes the call; the reader must not wait for it either.
             abandon: if the wait is cancelled, send ``$/cancel_request`` and ignore a later answer.
                 Otherwise ``arrive`` is still called with it.
 

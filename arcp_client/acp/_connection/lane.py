@@ -120,7 +120,8 @@ class UpdateLane:
         """Start a request: in order, or at once if the lane may be waiting for the request itself.
 
         While a handler of this lane waits for a call, the agent may need the answer to this request
-        first. Held updates of a new session have no handlers to wait for.
+        first. It also starts at once while the updates of a new session are held, because no
+        handler runs then.
         """
         if self.nested or self._held is not None:
             action()

@@ -1,4 +1,4 @@
-"""Gives the outcome of a job the digits that its agent sent (W1).
+"""Restores the numbers of a job's outcome exactly as the agent wrote them (W1).
 
 The client returns an outcome with ``int`` and ``float``; the event that ended the job has the
 digits.

@@ -53,7 +53,7 @@ class Following:
             written, so undelivered events are replayed to the next process.
         interrupts: the signals that stop it.
         report: shows events and outcome.
-        back: the command that returns to a job.
+        back: the command line with which the user can follow the job again.
         save: the file for the result.
         over: called when the job is finished and needs no return.
     """

@@ -89,7 +89,7 @@ class _Running:
     Args:
         where: the runtime.
         submit: the arguments of ``Client.submit``.
-        kept: the saved run, if it is saved.
+        kept: the saved state of the run; ``None`` if it is not saved.
         save: the file for the result.
         detach: whether to exit after the submit.
         again: whether another process began the run.

@@ -174,7 +174,7 @@ class ServerJob:
 
     @property
     def ended(self) -> bool:
-        """Whether its terminal was emitted."""
+        """Whether its terminal event was emitted."""
         return self.status in names.ENDED
 
     # ---------------------------------------------------------------------- emitting
@@ -261,7 +261,7 @@ class ServerJob:
         )
 
     def end(self, outcome: Success | Failure) -> None:
-        """Emit the terminal. Only the first call has an effect."""
+        """Emit the terminal event. Only the first call has an effect."""
         if self.ended:
             return
         type, payload = self._terminal(outcome)

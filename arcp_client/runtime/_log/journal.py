@@ -8,8 +8,8 @@ writes in about ten milliseconds. A batch follows the previous one after five mi
 soon as it is large or an answer waits for it: writing one event costs as much as writing a hundred.
 
 The bytes that wait to be written have a limit. Beyond it, emitting agents wait for room, and
-requests that would add to them are refused. A failed write is retried; after a second, requests
-that wait for it are refused. A damaged log is abandoned.
+requests that would add to them are refused. A failed write is retried; if it still fails after one
+second (1 s), the requests that wait for it are refused. A damaged log is abandoned.
 """
 
 from __future__ import annotations

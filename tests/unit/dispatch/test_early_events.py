@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from arcp_client import JobHandle
-from arcp_client._client.jobs import JobTable
+from arcp_client._client.job_table import JobTable
 from arcp_client._wire.replies import Accepted
 from arcp_client.events import Completed, Event, Gap
 from arcp_client.models import Lease, LeaseConstraints

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from arcp_client._dialects import DIALECTS
 from arcp_client._protocol import actions
-from arcp_client._protocol.handshake import CUTS, REFUSALS
+from arcp_client._protocol.resume import CUTS, REFUSALS
 from arcp_client._protocol.session import Session
 from arcp_client._wire import names
 from arcp_client.errors import RemoteProtocolError, RequestError, ResumeExpired

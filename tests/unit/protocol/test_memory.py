@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arcp_client._dialects import _unnumbered
+from arcp_client._dialects import _unreliable_numbers
 from arcp_client._wire import names
 from tests.dialects import ALL
 from tests.unit.protocol.scripted import Table
@@ -102,7 +102,7 @@ class Small(Table):
 def test_what_is_remembered_of_ended_jobs_is_bounded(
     spoken: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_unnumbered, "REMEMBERED", 50)
+    monkeypatch.setattr(_unreliable_numbers, "REMEMBERED", 50)
     table = Small(spoken)
     do: Any = getattr(table, kind)
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from arcp_client._dialects import DIALECTS
-from arcp_client._protocol.handshake import CUTS, REFUSALS, ResumeState
 from arcp_client._protocol.peer import Next, Peer
+from arcp_client._protocol.resume import CUTS, REFUSALS, ResumeState
 from arcp_client._protocol.session import Session
 from arcp_client._wire import names
 from arcp_client._wire.replies import ErrorReply, Welcome

@@ -20,7 +20,7 @@ from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame, fingerprint
 from arcp_client._wire.messages import Message
 
-__all__ = ["TolerantReassembly", "Unnumbered"]
+__all__ = ["TolerantReassembly", "UnreliableNumbers"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class _JobMemory(msgspec.Struct):
         self.left = None
 
 
-class Unnumbered(Peer):
+class UnreliableNumbers(Peer):
     """A runtime whose event numbers do not identify events.
 
     Attributes:

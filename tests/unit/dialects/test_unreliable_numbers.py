@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._dialects import _unnumbered
-from arcp_client._dialects._unnumbered import TolerantReassembly
+from arcp_client._dialects import _unreliable_numbers
+from arcp_client._dialects._unreliable_numbers import TolerantReassembly
 from arcp_client._protocol import actions
 from arcp_client._protocol.reassembly import SETTLE, LostNumbers, Verdict
 from arcp_client._wire import names
@@ -139,7 +139,7 @@ def test_s2_a_watched_job_with_numbers_of_its_own_has_none_here() -> None:
 def test_the_number_of_remembered_ids_is_bounded(
     table: Strict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_unnumbered, "REMEMBERED", 2)
+    monkeypatch.setattr(_unreliable_numbers, "REMEMBERED", 2)
     for seq, name in enumerate("abcab", 1):
         table.event(seq, JOB, seq, id=name)
     assert table.numbers == [1, 2, 3, 4, 5]
@@ -218,7 +218,7 @@ def test_a_frame_may_be_heard_now_and_read_later() -> None:
 def test_the_number_of_ended_jobs_that_are_known_to_be_numbered_apart_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_unnumbered, "PARTED", 1)
+    monkeypatch.setattr(_unreliable_numbers, "PARTED", 1)
     table = Strict(spoken="python")
     for job_id in ("job_w", "job_x"):
         table.ask(names.SUBSCRIBE, job_id=job_id, history=True)
