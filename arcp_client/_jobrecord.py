@@ -6,6 +6,7 @@ The session and the job's events update it.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from typing import Any
@@ -229,7 +230,11 @@ class JobRecord(JobStream):
         await self.owner.gate.wait_for(news, result=True)
 
     async def outcome(self) -> Completed:
-        """Wait until the job has ended and the handlers of its earlier events have run (D9)."""
+        """Wait until the job has ended and the handlers of its earlier events have run (D9).
+
+        Raises:
+            HandlerFailed: a handler with ``on_error="stop"`` failed, so they do not run.
+        """
         self.owner.check_loop()
         what = f"the result of job {self.job_id}"
         if self._outcome is None:
@@ -239,6 +244,12 @@ class JobRecord(JobStream):
         if not isinstance(outcome, Event):
             raise outcome()
         await self.owner.wait_graph.wait_for(self.barriers, what)
+        for lane, count in self.barriers:
+            failure = lane.registration.failure
+            if failure is not None and lane.done < count:
+                stopped = copy.copy(failure)  # one object raised twice would collect tracebacks
+                stopped.__cause__ = failure.__cause__
+                raise stopped
         if isinstance(outcome, Failed):
             raise self._error(outcome)
         return outcome

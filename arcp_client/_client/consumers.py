@@ -163,9 +163,9 @@ class Consumers:
         else:
             _log.error("%s", failure, exc_info=error)
         if registration.on_error == "stop":
-            registration.freeze()
             stopped = HandlerFailed(str(failure))
             stopped.__cause__ = error
+            registration.freeze(stopped)
             self._failed(stopped)
         return None
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from arcp_client._wait_graph import waits_for
-from arcp_client.errors import WouldDeadlock
+from arcp_client.errors import ArcpError, WouldDeadlock
 from arcp_client.events import Event
 
 __all__ = [
@@ -37,10 +37,12 @@ class LaneOwner(Protocol):
     Attributes:
         name: the handler's name, for messages.
         barrier: results of jobs wait for its handlers.
+        failure: the error that stopped its handlers for good, if any.
     """
 
     name: str
     barrier: bool
+    failure: ArcpError | None
 
     def drains(self, task: asyncio.Task[Any] | None) -> bool:
         """Whether this task runs the handlers itself."""

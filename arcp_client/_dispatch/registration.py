@@ -24,6 +24,7 @@ from arcp_client._rx.handling import HandlerSink, Options, name_of
 from arcp_client._rx.keyed import Keyed
 from arcp_client._rx.serial import Serial
 from arcp_client._rx.sink import Downstream
+from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap
 from arcp_client.policy import Order
 
@@ -97,6 +98,7 @@ class HandlerRegistration(Registration):
         self._sink: HandlerSink[Event, Any] | None = None
         self._disposed = False
         self._frozen = False
+        self.failure: ArcpError | None = None
         self._lane = SessionLane(self, gate) if order is Order.SESSION else None
         self._by_job: dict[str | None, JobLane] = {}
         self._taken = 0
@@ -123,10 +125,11 @@ class HandlerRegistration(Registration):
         self._done = self._taken
         self._gate.progress()
 
-    def freeze(self) -> None:
-        """Run no more handlers; outstanding events stay unprocessed."""
+    def freeze(self, failure: ArcpError | None = None) -> None:
+        """Run no more handlers; outstanding events stay unprocessed, because of ``failure``."""
         if not self._frozen:
             self._frozen = True
+            self.failure = failure
             self._halt()
             for lane in self.lanes:
                 lane.stop()

@@ -252,6 +252,36 @@ async def test_a_handler_registered_with_stop_closes_the_client_when_it_fails(
     assert isinstance(client.state.cause.__cause__, RuntimeError)
 
 
+async def test_result_raises_when_a_handler_of_an_earlier_event_stopped_the_client(
+    runtime: Runtime,
+) -> None:
+    """D9: the job succeeded, and the handlers of its events did not run to the end."""
+    failing = asyncio.Event()
+    handled: list[str] = []
+    client = Client(runtime)
+
+    @client.on(events.Log, on_error="stop")
+    async def handle(event: events.Log) -> None:
+        await failing.wait()
+        handled.append(event.message)
+        raise RuntimeError("broken")
+
+    async with client:
+        job = await client.submit("say", ["one", "two"])
+        async for event in job:
+            if isinstance(event, events.Completed):
+                break
+        waiting = asyncio.create_task(job.result())
+        await asyncio.sleep(0)
+        failing.set()
+        for attempt in (waiting, job.result()):
+            with pytest.raises(HandlerFailed) as caught:
+                await attempt
+            assert isinstance(caught.value.__cause__, RuntimeError)
+        assert isinstance(client.state, Closed)
+    assert handled == ["one"]
+
+
 # -- authentication and failure to connect
 
 
