@@ -95,7 +95,9 @@ def to_token(text: str, what: str) -> SecretStr:
         CommandError: the text is not a valid token; ``what`` names its source.
     """
     text = tidy(text)
-    if not text or len(text.split()) != 1 or not text.isprintable():
+    if not text:
+        raise CommandError(Exit.USAGE, f"{what} is empty", "give the token")
+    if len(text.split()) != 1 or not text.isprintable():
         raise CommandError(
             Exit.USAGE,
             f"{what} must contain one token and nothing else",

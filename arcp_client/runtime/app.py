@@ -187,6 +187,8 @@ class Runtime:
             TypeError: the name or version is not a string, or the decorated object is not a
                 function.
         """
+        if callable(name):
+            raise TypeError('write @runtime.agent("name"), with the name of the agent')
         check.a_text("name", name)
         check.a_text("version", version, none=True)
         check.a_flag("default", default)

@@ -25,7 +25,7 @@ _ADVICE = {
     " user and password",
     403: "the server forbids this path or this host name to the client; check the URL and headers=,"
     " and a runtime's allowed_hosts=",
-    404: "there is no such path; runtimes usually listen at /arcp",
+    404: "no runtime answers there; check port and path: runtimes usually listen at /arcp",
     407: "the proxy refused the credentials; check proxy=",
 }
 

@@ -524,6 +524,7 @@ async def test_serve_over_stdio(env: Env) -> None:
         (["--host", "0.0.0.0"], "without a token, every client that reaches 0.0.0.0 could run"),
         (["--agents", "cli_agents:runtime", "--host", "0.0.0.0"], "without a token, every client"),
         (["--agents", "nowhere"], "names no attribute"),
+        (["--agents", "agents.py:x"], "write the module's name: agents:x"),
         (["--agents", "no_such_module:x"], "the module 'no_such_module' is neither installed"),
         (["--agents", "cli_agents:nothing"], "the module has no 'nothing'"),
         (["--agents", "cli_agents:number"], "is int, not a Runtime"),

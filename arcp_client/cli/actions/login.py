@@ -63,4 +63,4 @@ def _typed(url: str) -> SecretStr:
             raise CommandError(Exit.INTERRUPTED, "no token was given") from None
     else:
         text = sys.stdin.readline(1024 * 1024)
-    return to_token(text, "what was given")
+    return to_token(text, "the token")

@@ -150,6 +150,12 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
 
 
 def _imported(path: str, name: str) -> Any:
+    if name.endswith(".py"):
+        raise CommandError(
+            Exit.USAGE,
+            f"--agents {path!r} names a file",
+            f"write the module's name: {path.replace('.py:', ':').replace('/', '.')}",
+        )
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -212,7 +212,7 @@ def test_what_is_no_token_is_refused_in_one_sentence_that_does_not_show_it(
         return settle(url=URL).token()
 
     for ask in (of_variable("ARCP_TOKEN"), of_variable("ARCP_WEB_TOKEN"), of_settings, of_keyring):
-        with pytest.raises(CommandError, match="must contain one token and nothing else") as caught:
+        with pytest.raises(CommandError, match="must contain one token|is empty") as caught:
             ask()
         assert caught.value.code is Exit.USAGE
         assert "ken" not in str(caught.value).replace("token", "")
@@ -340,3 +340,8 @@ def test_a_token_file_in_a_home_that_nobody_knows_is_said(
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     with pytest.raises(CommandError, match="cannot be read: Could not determine home directory"):
         environment.read_token(Path("~/token"))
+
+
+def test_an_empty_token_is_called_empty() -> None:
+    with pytest.raises(CommandError, match="the token is empty"):
+        environment.to_token(" \n", "the token")

@@ -169,3 +169,10 @@ async def test_what_an_agent_calls_says_which_argument_is_wrong(call: str, name:
     assert {type(error) for error in said} <= {TypeError, ValueError}
     assert all(name in str(error) for error in said), said
     assert set(seen) <= {"status", "result"}  # nothing of it was emitted
+
+
+def test_the_decorator_without_parentheses_says_how_it_is_written() -> None:
+    async def work(input: Any, job: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"write @runtime\.agent\(\"name\"\)"):
+        Runtime().agent(work)  # type: ignore[arg-type, type-var]
