@@ -70,7 +70,6 @@ class _ByClass(dict[type[Event], bool]):
     """Caches for each class whether its events can match."""
 
     def __init__(self, event_filter: EventFilter) -> None:
-        super().__init__()
         self._event_filter = event_filter
 
     def __missing__(self, cls: type[Event]) -> bool:

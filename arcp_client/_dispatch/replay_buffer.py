@@ -53,8 +53,6 @@ class ReplayMemory:
         kept = sorted(self._buffers, key=lambda one: one.touched)
         self._at_most = sum(one.weigh() for one in kept)
         for replay_buffer in kept:
-            if self._at_most <= self._limit * 3 // 4:
-                break
             self._at_most -= replay_buffer.drop(self._at_most - self._limit * 3 // 4)
 
 
@@ -128,7 +126,10 @@ class ReplayBuffer:
         return sum(sizes(self._kept))
 
     def drop(self, bytes_: int) -> int:
-        """Drop the oldest events until that many bytes are freed; return the freed bytes."""
+        """Drop the oldest events until that many bytes are freed; return the freed bytes.
+
+        With 0 or less, it drops none.
+        """
         freed = 0
         while self._kept and freed < bytes_:
             freed += self._kept.popleft().size

@@ -48,7 +48,7 @@ class SlowConsumers:
         report: Callable[[Episode], None],
     ) -> None:
         self._soft = soft
-        self._low = max(soft // 2, 1)
+        self._low = soft // 2
         self._registrations = registrations
         self._report = report
         self._slow: list[HandlerRegistration] = []

@@ -210,3 +210,56 @@ async def test_code_knows_its_handler_in_every_call_and_in_no_other() -> None:
     gate.set()
     assert [await task for task in late] == [None] * 5
     assert registration.lag == 0
+
+
+async def test_a_count_that_a_lane_has_reached_is_no_wait(clock: VirtualClock) -> None:
+    """D10: not for the own lane of a handler either."""
+    hub = hub_of()
+    passed: list[int] = []
+
+    async def handle(event: events.Event) -> None:
+        (lane,) = mine.lanes
+        await hub.wait_graph.wait_for([(lane, lane.done)], "itself")
+        passed.append(lane.done)
+
+    mine = hub.subscribe(handle)
+    hub.publish(log(1), log(2))
+    await turns()
+    assert passed == [0, 1]
+
+
+async def test_without_a_handler_there_is_no_own_lane_to_leave_out(clock: VirtualClock) -> None:
+    hub = hub_of()
+    release = asyncio.Event()
+
+    async def handle(event: events.Event) -> None:
+        await release.wait()
+
+    mine = hub.subscribe(handle)
+    hub.publish(log(1))
+    barriers = [(lane, lane.taken) for lane in mine.lanes]
+    waiting = asyncio.create_task(hub.wait_graph.wait_for(barriers, "it", but_own=True))
+    await turns()
+    assert not waiting.done()
+    release.set()
+    await waiting
+
+
+async def test_a_handler_may_leave_out_its_own_lane_alone(clock: VirtualClock) -> None:
+    """D10: the lanes of other handlers are waited for."""
+    hub = hub_of()
+    passed: list[str] = []
+
+    async def handle(event: events.Event) -> None:
+        barriers = [(lane, lane.taken) for each in (mine, other) for lane in each.lanes]
+        await hub.wait_graph.wait_for(barriers, "the others", but_own=True)
+        passed.append("mine")
+
+    async def slow(event: events.Event) -> None:
+        await asyncio.sleep(1)
+        passed.append("other")
+
+    mine, other = hub.subscribe(handle), hub.subscribe(slow)
+    hub.publish(log(1))
+    await clock.advance(2)
+    assert passed == ["other", "mine"]

@@ -212,3 +212,17 @@ async def test_a_registration_knows_since_when_its_oldest_event_waits(
         tape.let_go(seq)
         await clock.settle()
     assert hub.fan_out.since() is None
+
+
+async def test_a_disposed_registration_keeps_no_lane_of_a_job() -> None:
+    hub = Hub(order=Order.JOB)
+
+    async def handle(event: events.Event) -> None:
+        await asyncio.Event().wait()
+
+    registration = hub.subscribe(handle)
+    hub.publish(log(1, "job_1"), log(2, "job_2"))
+    await turns()
+    assert len(list(registration.lanes)) == 2
+    registration.dispose()
+    assert list(registration.lanes) == []

@@ -1,0 +1,27 @@
+"""Replay buffers that share a limit, and which of their events are dropped."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
+from tests.unit.dispatch.test_streams import sized
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "kept"),
+    [(6, 3, (3, 3)), (6, 0, (6, 0)), (7, 0, (6, 0)), (2, 7, (0, 6)), (4, 4, (2, 4))],
+)
+def test_buffers_that_exceed_their_limit_drop_the_oldest_quarter(
+    older: int, newer: int, kept: tuple[int, int]
+) -> None:
+    size = sized(1, 1000).size
+    memory = ReplayMemory(8 * size)
+    buffers = [ReplayBuffer(memory), ReplayBuffer(memory)]
+    for buffer, count in zip(buffers, (older, newer), strict=True):
+        for seq in range(count):
+            buffer.extend([sized(seq + 1, 1000)], size)
+    memory.add(8 * size)  # an upper bound of what they keep
+    assert [buffer.weigh() // size for buffer in buffers] == [older, newer]
+    memory.add(1)
+    assert tuple(buffer.weigh() // size for buffer in buffers) == kept

@@ -1,0 +1,83 @@
+"""Where consumers count as behind, and where as caught up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from arcp_client import Buffer
+from arcp_client._dispatch.back_pressure import BackPressure
+from arcp_client._dispatch.slow_consumers import SLOW_AFTER, Episode, SlowConsumers
+from arcp_client.testing import VirtualClock
+
+
+class Behind:
+    """A consumer with a number of outstanding events, the oldest of which arrived at 0.0."""
+
+    def __init__(self) -> None:
+        self.outstanding = 0
+
+    def since(self) -> float:
+        return 0.0
+
+    def backlog(self) -> int:
+        return self.outstanding
+
+    def weight(self, backlog: int, limit: int) -> int:
+        return 0
+
+    def iterators(self) -> tuple[()]:
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("soft", "low"), [(1, 1), (2, 1), (3, 1), (8, 4), (9, 4)], ids=lambda n: str(n)
+)
+async def test_a_paused_reader_continues_at_half_of_the_soft_limit(soft: int, low: int) -> None:
+    consumer = Behind()
+    pressure = BackPressure(
+        Buffer(soft=soft),
+        consumer,
+        request_pending=lambda: False,
+        stall=60.0,
+        check_slow=lambda: None,
+        check_loop=lambda: None,
+    )
+    reader = asyncio.create_task(pressure.caught_up())
+    await asyncio.sleep(0)
+    for outstanding in range(2 * soft + 1, low, -1):
+        consumer.outstanding = outstanding
+        pressure.progress()
+        await asyncio.sleep(0)
+        assert not reader.done(), f"it continued at {outstanding}"
+    consumer.outstanding = low
+    pressure.progress()
+    await reader
+
+
+@pytest.mark.parametrize(
+    ("soft", "low"), [(1, 0), (2, 1), (3, 1), (8, 4), (9, 4)], ids=lambda n: str(n)
+)
+async def test_an_episode_ends_at_half_of_the_soft_limit(
+    clock: VirtualClock, soft: int, low: int
+) -> None:
+    consumer = Behind()
+    found: list[Episode] = []
+    slow = SlowConsumers(soft, cast(Any, [consumer]), found.append)
+    await clock.advance(SLOW_AFTER)
+
+    def check(outstanding: int) -> int:
+        consumer.outstanding = outstanding
+        slow.check()
+        return len(found)
+
+    assert check(soft - 1) == 0
+    assert check(soft) == 1
+    assert check(soft) == 1
+    assert check(low + 1) == 1
+    assert check(soft) == 1, "the episode has not ended"
+    assert check(low) == 1
+    assert check(soft) == 2
+    assert found[0].events == soft
