@@ -266,6 +266,8 @@ class SqliteEventLog:
         ]
         for row in rows("SELECT session_id, seq, job_id, idx, count FROM numbers"):
             session_id, seq, job_id, index, count = msgspec.convert(row, _Range)
+            if not 1 <= count <= len(appended):
+                raise ValueError("a run of numbers is longer than the stored events")
             numbered += [Numbered(session_id, seq + n, job_id, index + n) for n in range(count)]
         numbered.sort(key=lambda number: (number.session_id, number.seq))
         return Stored(
@@ -472,11 +474,16 @@ def _upgrade(database: sqlite3.Connection) -> None:
         "SELECT session_id, seq, job_id, idx FROM numbers ORDER BY session_id, seq"
     ).fetchall()
     _execute(database, "DROP TABLE events; DROP TABLE numbers;" + _EVENTS)
-    for start in range(0, len(events), _UPGRADED):
-        entries = [
-            Appended(Record(id, type, b"", payload, 0.0, needs, job_id, index), seq, None)
-            for id, type, payload, needs, job_id, index, seq in events[start : start + _UPGRADED]
-        ]
+    entries: list[Appended] = []
+    size = 0
+    for id, type, payload, needs, job_id, index, seq in events:
+        if len(entries) == _UPGRADED or size >= MIB:
+            _appended(database, entries)
+            entries, size = [], 0
+        record = Record(id, type, b"", payload, 0.0, needs, job_id, index)
+        entries.append(Appended(record, seq, None))
+        size += len(payload)
+    if entries:
         _appended(database, entries)
     if numbers:
         _ranges(database, [Numbered(*number) for number in numbers])

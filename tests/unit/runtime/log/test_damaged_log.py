@@ -105,6 +105,8 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "an event's payload is a text": changed("UPDATE events SET payload = 'x'"),
     "no UTF-8": changed("UPDATE keys SET principal = CAST(x'ff' AS TEXT)"),
     "an acceptance that is no JSON": changed("UPDATE keys SET accepted = x'7b'"),
+    "a run of numbers that is longer than all events": changed("UPDATE numbers SET count = 10000"),
+    "a run of no numbers": changed("UPDATE numbers SET count = 0"),
     "a watch of nothing": changed("INSERT INTO watches VALUES ('s', 'j', x'00', 0)"),
 }
 

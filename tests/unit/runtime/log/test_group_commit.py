@@ -27,6 +27,7 @@ from arcp_client.runtime._log.entries import (
 )
 from arcp_client.runtime._log.event_log import MemoryEventLog
 from arcp_client.runtime._log.journal import Journal
+from arcp_client.runtime._log.sqlite import _upgrade
 from arcp_client.testing import VirtualClock
 
 MIB = 1024 * 1024
@@ -427,3 +428,18 @@ async def test_a_file_of_the_first_version_is_read_and_written_on(tmp_path: Path
     await log.write([event(1600)])
     await log.close()
     assert (await read(path)).appended[-1].record.index == 1600
+
+
+async def test_large_events_of_the_first_version_are_spread_over_rows(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "runtime.db", isolation_level=None)
+    database.executescript(VERSION_1)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 3 * MIB)  # the default is a thousand million
+    database.executemany(
+        "INSERT INTO events VALUES ('job_1', ?, ?, x'41', x'42', zeroblob(?), NULL)",
+        [(index, index + 1, MIB) for index in range(5)],
+    )
+    database.execute("BEGIN")
+    _upgrade(database)
+    database.execute("COMMIT")
+    assert database.execute("SELECT sum(count) FROM events").fetchall() == [(5,)]
+    database.close()
