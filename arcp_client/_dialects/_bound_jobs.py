@@ -58,8 +58,13 @@ class BoundJobs(Peer):
         return not self.session_ends_jobs
 
     def after_new_session(self, job: JobState) -> Recover | None:
+        # The history has what was kept of the job: what was lost comes behind it.
         history = self.wants_history(job)
-        return Recover(history=history, after=job.resume_after if history else None)
+        return Recover(
+            history=history,
+            after=job.resume_after if history else None,
+            may_have_lost_events=self._loses_events and job.submitted,
+        )
 
     def after_acceptance(
         self, job: JobState, acceptance: AcceptanceContext, now: float

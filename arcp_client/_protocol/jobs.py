@@ -27,7 +27,11 @@ class Recovering(msgspec.Struct, eq=False):
         needs: the `Recover` from which the peer chose the plan, if any.
         step: the step whose answer the plan waits for.
         may_have_lost_events: events may be lost, and the `Gap` is not delivered yet.
-        subscribed_before: the subscription was requested on an earlier link, which was lost.
+        behind_gap: no event of the job was delivered since the `Gap` of a session that is gone.
+        unconfirmed: a subscription was requested, and it was neither confirmed nor refused.
+        welcomed_at: the time of the welcome of its link, by the runtime's clock.
+        subscribed_before: that time of each earlier link on which such a subscription was
+            requested, and which was lost; None where the time is not known.
         only_outcome: only events of the result are delivered.
         deadline: when the step times out; None while an answer is awaited.
         came: an event of the job arrived during this step.
@@ -41,7 +45,10 @@ class Recovering(msgspec.Struct, eq=False):
     needs: Any = None
     step: Any = None
     may_have_lost_events: bool = False
-    subscribed_before: bool = False
+    behind_gap: bool = False
+    unconfirmed: bool = False
+    welcomed_at: datetime | None = None
+    subscribed_before: tuple[datetime | None, ...] = ()
     only_outcome: bool = False
     deadline: float | None = None
     came: bool = False
@@ -60,6 +67,7 @@ class JobState(msgspec.Struct, eq=False):
         subscribed: this session subscribed to it.
         from_now_on: subscribed without its history: only later events are wanted.
         announced: the runtime announced it; its events come without a subscription.
+        early: events of it arrived in this session before its acceptance, and were not asked for.
         origin_session: the session that submitted it, where known; its numbers are the job's.
         resume_after: the last number received in the origin session, once that session is gone.
         agent: name or name@version, once known.
@@ -87,6 +95,7 @@ class JobState(msgspec.Struct, eq=False):
     subscribed: bool = False
     from_now_on: bool = False
     announced: bool = False
+    early: bool = False
     origin_session: str = ""
     resume_after: int | None = None
     agent: str = ""
@@ -120,6 +129,8 @@ class JobState(msgspec.Struct, eq=False):
 
 REMEMBERED: Final = 4096
 """Ended jobs that are remembered, so that a second terminal message is recognised."""
+EARLY: Final = 256
+"""Jobs that are remembered because their events arrived before their acceptance."""
 
 
 class Jobs:
@@ -135,6 +146,7 @@ class Jobs:
     def __init__(self, *, remember: int = REMEMBERED) -> None:
         self.table: Final[dict[str | None, JobState]] = {}
         self._ended: OrderedDict[str, JobState] = OrderedDict()
+        self._early: dict[JobState, None] = {}
         self.remember = remember
 
     def __iter__(self) -> Iterator[JobState]:
@@ -164,6 +176,29 @@ class Jobs:
         self._ended.pop(job_id, None)
         job.open = True
         return job
+
+    def came_early(self, job_id: str) -> None:
+        """Note that an event of an unknown job arrived."""
+        job = self.state(job_id)
+        job.early = True
+        self._early[job] = None
+        if len(self._early) > EARLY:
+            self._forget_early(next(iter(self._early)))
+
+    def take_early(self, job: JobState) -> bool:
+        """Whether events of an accepted job arrived before; true once."""
+        early, job.early = job.early, False
+        self._early.pop(job, None)
+        return early
+
+    def restarted(self) -> None:
+        """Forget which events arrived before their job: a new session began."""
+        for job in tuple(self._early):
+            self._forget_early(job)
+
+    def _forget_early(self, job: JobState) -> None:
+        self.take_early(job)
+        self.tidy(job)
 
     def resume(self, open_job: OpenJob, *, origin: str) -> None:
         """Take over a job that was open at the checkpoint; its submit is not repeated."""
@@ -195,7 +230,9 @@ class Jobs:
 
     def tidy(self, job: JobState) -> None:
         """Drop the state of a job if it is no longer needed."""
-        if not job.open and job.job_id not in self._ended and job.plain and job.peer is None:
+        if job.open or job.early or job.job_id in self._ended:
+            return
+        if job.plain and job.peer is None:
             self.table.pop(job.job_id, None)
 
     def has_ended(self, job_id: str) -> bool:

@@ -56,7 +56,7 @@ class Receiver:
     """
 
     holds: Callable[[JobState | None, ControlFrame, bytes], bool]
-    seen: Callable[[JobState, float], None]
+    seen: Callable[[JobState, Incoming, float], None]
     ended: Callable[[str, float], None]
 
     def __init__(
@@ -158,6 +158,7 @@ class Receiver:
             self.reserved = 0
             self._processed = Ranges()
             self.dedup.restarted()
+            self._jobs.restarted()
         if not resumed or peer is not self.peer:
             self.peer = peer
             repeated = self._reassembly.repeated
@@ -212,10 +213,11 @@ class Receiver:
         if not self._plain or seq is None:
             return None
         job = self._table.get(frame.job_id)
-        if job is not None and (  # `not job.plain`, without the call: this runs for each event
-            job.recovering is not None or job.delivered is not None or job.unsubscribing
-        ):
-            return None
+        if job is None:
+            if frame.job_id is not None:
+                return None
+        elif job.recovering is not None or job.delivered is not None or job.unsubscribing:
+            return None  # `not job.plain`, without the call: this runs for each event
         payload = frame.payload
         kind = type(payload)
         if kind is StatusPayload and rotates(payload):
@@ -239,7 +241,7 @@ class Receiver:
         job = self._table.get(frame.job_id)
         if job is not None:
             if job.recovering is not None:
-                self.seen(job, now)
+                self.seen(job, frame, now)
             if job.unsubscribing:
                 frame = ControlFrame(type="", event_seq=frame.event_seq)
         seq = frame.event_seq
@@ -410,13 +412,19 @@ class Receiver:
         """Whether to deliver an event: it is new, and not older than the subscription."""
         job = self._table.get(frame.job_id)
         if job is None:
+            if frame.job_id is not None:
+                self._jobs.came_early(frame.job_id)
             return True
         if job.delivered is not None and self.dedup.repeats(job, self.peer.identities(frame)):
             return False
         of_result = type(frame.payload) is ChunkPayload
         if job.recovering is not None and job.recovering.only_outcome and not of_result:
             return False
-        return not job.from_now_on or not self._is_past(job, frame, of_result)
+        if job.from_now_on and self._is_past(job, frame, of_result):
+            return False
+        if job.recovering is not None:
+            job.recovering.behind_gap = False
+        return True
 
     def _is_past(self, job: JobState, frame: EventFrame, of_result: bool) -> bool:
         """Whether an event is older than the subscription to its job; then only chunks count."""

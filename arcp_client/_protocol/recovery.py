@@ -8,6 +8,7 @@ plan that a lost link interrupted is restarted from its first step on the next l
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,7 @@ import msgspec
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.jobs import JobState, Recovering
-from arcp_client._protocol.peer import AcceptanceContext, Peer, View
+from arcp_client._protocol.peer import AcceptanceContext, Incoming, Peer, View
 from arcp_client._protocol.pending import Request
 from arcp_client._protocol.plans import (
     PATIENCE,
@@ -43,13 +44,14 @@ from arcp_client._protocol.plans import (
 )
 from arcp_client._protocol.receiver import Receiver
 from arcp_client._wire import names
-from arcp_client._wire.codec import ControlFrame
+from arcp_client._wire.codec import ControlFrame, EventFrame
 from arcp_client._wire.messages import Cancel, ListJobsMessage, SubscribeMessage
 from arcp_client._wire.replies import Accepted, JobPage, Subscribed
 from arcp_client.errors import (
     ArcpError,
     JobLost,
     RequestError,
+    RequestTimeout,
     ResultUnavailable,
     job_error,
     request_error,
@@ -122,10 +124,13 @@ class Recovery:
                 self._start(peer, job, interrupted.again, now, needs=before)
             else:
                 if before is not None:
-                    needs = _combined(needs, before, resumed=resumed)
+                    needs = _combined(needs, before, job, resumed=resumed)
                 self.begin(peer, job, needs, now)
+            if job.recovering is not None:
+                job.recovering.behind_gap = not resumed
             if interrupted is not None and job.recovering is not None:
-                job.recovering.subscribed_before = isinstance(interrupted.step, Subscribe)
+                before_this = (interrupted.welcomed_at,) if interrupted.unconfirmed else ()
+                job.recovering.subscribed_before = interrupted.subscribed_before + before_this
                 job.recovering.only_outcome |= interrupted.only_outcome
 
     def _needs_on(self, peer: Peer, job: JobState, *, resumed: bool) -> Recover | None:
@@ -170,11 +175,14 @@ class Recovery:
             before = accepted.accepted_at < welcomed_at
         else:
             before = len(request.ids) > 1
-        elsewhere = elsewhere or (before and request.session_id != self._negotiated.session_id)
+        # Events that came unasked show that the job is of this session, and that none is missing.
+        early = self._jobs.take_early(job)
+        moved = before and request.session_id != self._negotiated.session_id
+        elsewhere = elsewhere or (moved and not early)
         if elsewhere and self._is_unreachable(peer, job, now):
             return
         traced = request.own_trace and accepted.job_trace == request.trace_id
-        fresh = request.fresh or (peer.repeats_trace and traced)
+        fresh = request.fresh or early or (peer.repeats_trace and traced)
         needs = peer.after_acceptance(
             job,
             AcceptanceContext(
@@ -241,7 +249,13 @@ class Recovery:
             job.recovering.plan.close()
         plan = (first or again)(job, peer.means(job))
         may_have_lost_events = needs is not None and needs.may_have_lost_events
-        job.recovering = Recovering(plan, again, needs, may_have_lost_events=may_have_lost_events)
+        job.recovering = Recovering(
+            plan,
+            again,
+            needs,
+            may_have_lost_events=may_have_lost_events,
+            welcomed_at=self._negotiated.welcomed_at,
+        )
         self._active.add(job)
         self._go_on(job, now)
 
@@ -258,6 +272,7 @@ class Recovery:
             if job is None or job.recovering is None or job.recovering.step is not step:
                 continue
             if isinstance(value, Subscribed):
+                job.recovering.unconfirmed = False
                 self._go_on(job, now, value.status)
             elif isinstance(value, Accepted):
                 self._go_on(job, now, value.job_id)
@@ -284,19 +299,23 @@ class Recovery:
         for job_id, step in request.token.steps:
             job = self._jobs.get(job_id)
             if job is not None and job.recovering is not None and job.recovering.step is step:
+                if isinstance(step, Subscribe) and not isinstance(error, RequestTimeout):
+                    job.recovering.unconfirmed = False
                 self._go_on(job, now, StepRefused(error))
 
     # -- events
 
-    def seen(self, job: JobState, now: float) -> None:
+    def seen(self, job: JobState, frame: Incoming, now: float) -> None:
         """Note a frame of a job that has a plan."""
         running = job.recovering
         assert running is not None
         if running.may_have_lost_events and running.subscribed_before:
-            # It may come by the subscription of the link before: from behind what is gone, and
-            # what followed it may be gone, too.
-            running.subscribed_before = False
-            self._receiver.events_lost(job.job_id)
+            # It may come by a subscription of an earlier link: from behind what was lost before
+            # that link, and what followed it may be lost, too.
+            later = _later_links(running.subscribed_before, frame)
+            if later != running.subscribed_before:
+                running.subscribed_before = later
+                self._receiver.events_lost(job.job_id)
         if isinstance(running.step, AwaitTerminal):
             running.deadline = now + PATIENCE
         elif isinstance(running.step, AwaitSilence):
@@ -378,6 +397,8 @@ class Recovery:
             if isinstance(running.step, Subscribe) and running.step.hold_terminal:
                 # The resume may bring its stored end, which must not look like the whole of it.
                 if running.may_have_lost_events:
+                    # What its subscription brings is behind this gap.
+                    running.unconfirmed, running.subscribed_before = False, ()
                     self._receiver.events_lost(job.job_id)
                 if running.held is not None:
                     self._receiver.end(*running.held)
@@ -422,7 +443,8 @@ class Recovery:
             case EventsLost():
                 if running.may_have_lost_events:
                     running.may_have_lost_events = False
-                    self._receiver.events_lost(job.job_id)
+                    if not running.behind_gap:
+                        self._receiver.events_lost(job.job_id)
                 return False
             case ReleaseTerminal():
                 if running.held is not None:
@@ -442,6 +464,7 @@ class Recovery:
                 running.step = step
             case _:
                 running.step = step
+                running.unconfirmed |= isinstance(step, Subscribe)
                 self._pending.add(self._request(job, step, now))
         return True
 
@@ -545,18 +568,34 @@ class Recovery:
         self._out.control(names.CANCEL, cancel.wire(), now, job_id=job_id)
 
 
-def _combined(needs: Recover, before: Recover, *, resumed: bool) -> Recover:
-    """The needs of a job whose plan was interrupted on the previous link (S13)."""
+def _combined(needs: Recover, before: Recover, job: JobState, *, resumed: bool) -> Recover:
+    """The needs of a job whose plan was interrupted on the previous link (S13).
+
+    The history of another client's job has the events that this link missed; that of a job of this
+    client does not.
+    """
     history = before.history if resumed else needs.history
     return msgspec.structs.replace(
         needs,
         history=history,
         after=before.after if resumed else needs.after,
-        may_have_lost_events=needs.may_have_lost_events and not history,
+        may_have_lost_events=needs.may_have_lost_events and (job.submitted or not history),
         hold_terminal=before.hold_terminal,
         only_outcome=before.only_outcome,
         list_first=before.list_first and resumed,
     )
+
+
+def _later_links(
+    welcomes: tuple[datetime | None, ...], frame: Incoming
+) -> tuple[datetime | None, ...]:
+    """The welcomes that are later than a frame. All of them for the place of a repeated event."""
+    if isinstance(frame, ControlFrame) and not frame.type:
+        return welcomes
+    moment = frame.payload.ts if isinstance(frame, EventFrame) else None
+    if moment is None:
+        return ()
+    return tuple(each for each in welcomes if each is not None and each > moment)
 
 
 def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:

@@ -116,7 +116,11 @@ class Log:
 
 @dataclass(repr=False)
 class Job:
-    """One job: its events by number, with the number that each has in the session of its submit."""
+    """One job: its events by number, with the number that each has in the session of its submit.
+
+    Attributes:
+        times: when each event was emitted.
+    """
 
     name: str
     key: str
@@ -127,6 +131,7 @@ class Job:
     end: int = 0
     gone: bool = False
     seqs: dict[int, int] = field(default_factory=dict)
+    times: dict[int, str] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -342,6 +347,7 @@ class Peer:
             job.gone = True
             return
         job.count += 1
+        job.times[job.count] = self._time()
         if end:
             job.end = job.count
         if attached or traits.away == "kept":
@@ -399,7 +405,7 @@ class Peer:
         else:
             kind, payload = names.EVENT, {"kind": "progress", "body": {"current": number}}
             if self.spoken != "ruby":
-                payload["ts"] = f"2026-01-02T00:{number // 60:02d}:{number % 60:02d}Z"
+                payload["ts"] = job.times[number]
         return {
             "type": kind,
             "id": f"{job.name}.{number}",

@@ -16,7 +16,7 @@ from arcp_client.errors import (
 )
 from arcp_client.events import Gap
 from tests.interop.rules import rule
-from tests.unit.protocol.scripted import Table
+from tests.unit.protocol.scripted import Table, fresh
 
 A, B = "job_a", "job_b"
 
@@ -333,8 +333,48 @@ def test_a_session_that_is_gone_is_started_anew_and_its_jobs_go_on(python: Table
     python.event(1, A, 4)
     python.confirmed(subscribe)
     python.event(2, A, 5)
-    assert python.numbers == [1, 2, 3, "gap", 4, 5]
-    assert [event.reason for event in python.events if isinstance(event, Gap)] == ["unknown_end"]
+    assert python.numbers == [1, 2, 3, "gap", 4, "gap", 5]  # the history lacks what was lost
+    gaps = [(event.reason, event.job_id) for event in python.events if isinstance(event, Gap)]
+    assert gaps == [("unknown_end", None), ("lost", A)]
+
+
+def test_s22_a_new_session_whose_history_brings_nothing_has_one_gap(python: Table) -> None:
+    running(python)
+    _new_session(python)
+    python.confirm(A)
+    python.event(1, A, 5)
+    assert python.numbers == [1, 2, "gap", 5]
+
+
+def test_s13_a_loss_between_a_cut_history_and_what_followed_it_has_its_gap_there(
+    python: Table,
+) -> None:
+    running(python)
+    _new_session(python, accepted_at="2026-01-01T00:01:06Z")
+    python.said(names.SUBSCRIBE)
+    python.event(1, A, 3)
+    python.wait(31)  # the confirmation never comes, and the job is looked up
+    python.cut()
+    python.connect(accepted_at="2026-01-01T00:01:30Z")
+    python.event(1, A, 3, id=fresh())
+    python.event(2, A, 4)  # of the history: older than the welcome of the link that was lost
+    python.event(3, A, 7)  # of the subscription: 5 and 6 went nowhere
+    python.event(4, A, 8)
+    assert python.numbers == [1, 2, "gap", 3, 4, "gap", 7, 8]
+    python.said(names.UNSUBSCRIBE)
+    python.confirm(A)
+    python.event(5, A, 10)
+    assert python.numbers[8:] == ["gap", 10]
+
+
+def _new_session(python: Table, **fields: str) -> None:
+    """The session is gone, and there is a new one."""
+    for _ in range(3):
+        python.cut()
+        python.hello()
+        python.error(names.PERMISSION_DENIED)
+    python.cut()
+    python.connect(session_id="sess_new", **fields)
 
 
 def test_a_strict_runtime_brings_its_jobs_along() -> None:
@@ -447,7 +487,7 @@ def test_a_loss_that_is_to_be_announced_is_announced_when_the_link_is_lost(pytho
     python.said(names.UNSUBSCRIBE)
     python.event(1, A, 1)
     python.confirm(A)
-    assert python.numbers == ["gap", 1]
+    assert python.numbers == ["gap", 1, "gap"]  # what the job said between the links is gone
 
 
 @pytest.mark.parametrize("ends", [True, False])

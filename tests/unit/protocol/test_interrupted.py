@@ -141,6 +141,39 @@ def test_a_step_about_a_job_that_a_step_before_it_ended_is_not_taken() -> None:
 # ------------------------------------------------------------------ at most once
 
 
+@pytest.mark.parametrize("spoken", ["java", "go", "arcp-client"])
+def test_s6_a_job_whose_events_come_before_its_acceptance_is_of_this_session(spoken: str) -> None:
+    table = Strict(spoken=spoken)
+    table.ask(names.SUBMIT)
+    fresh_session(table)
+    table.cut()  # the acceptance has no number: no resume brings it
+    table.connect()
+    for number in (1, 2):
+        table.event(number, JOB, number)
+    table.sent = [frame for frame in table.sent if frame["type"] == names.SUBMIT]
+    table.accept(JOB)
+    table.event(3, JOB, 3)
+    assert table.sent == []  # a history would bring all of it again
+    assert table.numbers == ["gap", 1, 2, 3]
+
+
+def test_s6_a_job_under_a_callers_key_is_not_doubted_once_its_events_came() -> None:
+    java = Strict(spoken="java")
+    java.ask(names.SUBMIT, key="mine")
+    java.event(1, JOB, 1)
+    java.accept(JOB)
+    assert java.sent == []
+
+
+def test_s6_events_of_the_session_before_say_nothing_of_a_job_in_the_next_one() -> None:
+    java = Strict(spoken="java")
+    java.ask(names.SUBMIT)
+    java.event(1, JOB, 1)
+    fresh_session(java)
+    java.accept(JOB)
+    assert java.said(names.SUBSCRIBE)["payload"] == {"job_id": JOB, "history": True}
+
+
 @pytest.mark.parametrize("spoken", RENAMING)
 def test_s13_a_history_that_the_next_resume_brings_repeats_nothing(spoken: str) -> None:
     table = Strict(spoken=spoken)
