@@ -283,15 +283,21 @@ def _compiles(mutant: Mutant, source: bytes) -> bool:
 
 
 class Equivalents:
-    """Changes that alter nothing a test could see, each by its file and its changed lines."""
+    """Changes that alter nothing a test could see, each by its file and its changed lines.
+
+    ``was``, the lines before the change, is for changes whose result other lines have too.
+    """
 
     def __init__(self, path: Path) -> None:
         entries = tomllib.loads(path.read_text()).get("mutant", []) if path.exists() else []
-        self._known = {(entry["file"], _squeezed(entry["becomes"])) for entry in entries}
+        self._known = {
+            (entry["file"], _squeezed(entry.get("was", "")), _squeezed(entry["becomes"]))
+            for entry in entries
+        }
 
-    def __contains__(self, found: tuple[str, str]) -> bool:
-        path, after = found
-        return (path, _squeezed(after)) in self._known
+    def __contains__(self, found: tuple[str, str, str]) -> bool:
+        path, before, after = found[0], _squeezed(found[1]), _squeezed(found[2])
+        return (path, "", after) in self._known or (path, before, after) in self._known
 
 
 def _squeezed(text: str) -> str:
@@ -477,7 +483,7 @@ class Judge:
 
     def of(self, mutant: Mutant, copy: Copy) -> Judged:
         source = (self._root / mutant.path).read_bytes()
-        if (mutant.path, mutant.difference(source)[1]) in self._known:
+        if (mutant.path, *mutant.difference(source)) in self._known:
             return Judged(mutant, "equivalent", "")
         reaching = self._reach.of(mutant)
         if not reaching:

@@ -95,6 +95,16 @@ def test_a_planted_survivor_is_shown_and_the_rest_is_noticed(
     assert (tree / "arcp_client" / "planted.py").read_text() == PACKAGE
 
 
+def test_an_equivalent_may_name_the_line_before_the_change(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    listed = tmp_path / "named.toml"
+    listed.write_text(f'{EQUIVALENT}was = "return  True"')
+    known = script.Equivalents(listed)
+    assert ("arcp_client/planted.py", "return True", " return False") in known
+    assert ("arcp_client/planted.py", "return bool()", "return False") not in known
+
+
 def test_the_exit_code_says_whether_all_was_noticed(script: ModuleType, tree: Path) -> None:
     (of_bound, *_) = script.sampled(tree, ["arcp_client"], 0, 1)
     for verdict, fine in (

@@ -91,6 +91,18 @@ def test_the_terminal_event_says_what_is_the_end_and_not_the_last_chunk() -> Non
     assert joined(text(0, "é"), size=1) == "é"
 
 
+@pytest.mark.parametrize(("stated", "missing"), [(1, ()), (3, (1,)), (300, (1,))])
+def test_a_result_that_is_shorter_than_stated_lacks_its_next_chunk(
+    stated: int, missing: tuple[int, ...]
+) -> None:
+    assembler = Assembler("job_1", exact=lambda: True)
+    assembler.add(text(0, "ab"))
+    assembler.finish("res_1", stated)
+    assert assembler.missing() == missing
+    with pytest.raises(ResultIncomplete):
+        assembler.value()
+
+
 def test_chunks_of_another_result_make_it_incomplete() -> None:
     with pytest.raises(ResultIncomplete, match="two results"):
         joined(text(0, "a"), text(1, "b", result="res_2"))

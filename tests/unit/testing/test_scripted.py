@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -258,3 +260,51 @@ async def test_acknowledgements_free_what_histories_are_made_of_where_they_do() 
             view = await other.watch(job.id, history=True)
             runtime.open("go")
             assert [event.current async for event in view.events(events.Progress)] == left
+
+
+def said(runtime: ScriptedRuntime, kind: str) -> list[dict[str, Any]]:
+    """The payloads of the frames of one type that the runtime has sent."""
+    frames = [frame for frame in runtime.said if isinstance(frame, dict)]
+    return [frame["payload"] for frame in frames if frame["type"] == kind]
+
+
+@pytest.mark.parametrize(("dialect", "jobs"), [("go", None), ("spec", [])])
+async def test_an_empty_listing_is_null_where_it_is(dialect: str, jobs: object) -> None:
+    async with made(dialect) as runtime, quick(runtime) as client:
+        assert [job async for job in client.jobs()] == []
+        assert [payload["jobs"] for payload in said(runtime, "session.jobs")] == [jobs]
+
+
+@pytest.mark.parametrize(("dialect", "told"), [("go", False), ("spec", True)])
+async def test_an_empty_lease_is_left_out_where_it_is(dialect: str, told: bool) -> None:
+    async with made(dialect) as runtime, quick(runtime) as client:
+        await (await client.submit("count")).result()
+        assert ["lease" in payload for payload in said(runtime, "job.accepted")] == [told]
+
+
+@pytest.mark.parametrize(("dialect", "copies"), [("csharp", 0), ("ruby", 1)])
+async def test_the_submitter_subscribes_where_it_may(dialect: str, copies: int) -> None:
+    async with made(dialect) as runtime, quick(runtime) as client:
+        job = await client.submit("gated")
+        played, session = runtime.jobs[job.id], runtime.sessions[client.session.id]
+        played.watch(session, history=False, after=0)
+        assert len(played.watchers) == copies
+        runtime.open("go")
+        await job.result()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "followed"), [("csharp", False), ("python", False), ("spec", True)]
+)
+async def test_events_follow_a_resumed_session_where_they_do(dialect: str, followed: bool) -> None:
+    async with made(dialect) as runtime, quick(runtime) as client:
+        job = await client.submit("gated")
+        links = runtime.links
+        runtime.drop()
+        while runtime.links == links or runtime.sessions[client.session.id].link is None:
+            await asyncio.sleep(0)
+        played = runtime.jobs[job.id]
+        before = len(said(runtime, "job.event"))
+        played.tell("job.event", {"kind": "progress", "body": {"current": 9}})
+        await asyncio.sleep(0)
+        assert (len(said(runtime, "job.event")) > before) is followed
