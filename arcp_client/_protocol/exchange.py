@@ -373,6 +373,9 @@ class Exchange:
             return pending.submitting() and self._peer.refuses_submit(code)
         if self._peer.ends_by_number(frame):
             return False  # numbered, and an end: the job's own, whatever else is being asked
+        if code == names.JOB_NOT_FOUND and about is None:
+            # A resume may bring the refusal of a subscription, which waits to be sent again.
+            return any(request.job_id == job_id for request in self._pending.waiting())
         return code in _REFUSALS and about is not None
 
 

@@ -423,6 +423,27 @@ def test_a_dead_job_is_lost_and_not_taken_for_a_failed_one() -> None:
     assert typescript.session.received == 3
 
 
+def test_s14_a_replayed_refusal_of_a_subscription_is_not_the_end_of_its_job() -> None:
+    typescript = Table("typescript")
+    for job_id in (A, B):
+        typescript.ask(names.SUBMIT)
+        typescript.accept(job_id)
+    typescript.cut()
+    typescript.connect()
+    first = typescript.said(names.SUBSCRIBE)["payload"]["job_id"]
+    waits = B if first == A else A  # one request at a time
+    refusal = {"code": names.JOB_NOT_FOUND, "message": "no"}
+    typescript.hear({"type": names.JOB_ERROR, "job_id": waits, "event_seq": 1, "payload": refusal})
+    assert typescript.events == []
+    assert typescript.of(actions.JobGone) == []
+    typescript.hear({"type": names.JOB_ERROR, "job_id": first, "event_seq": 2, "payload": refusal})
+    typescript.sent = [frame for frame in typescript.sent if frame["type"] == names.SUBSCRIBE]
+    assert typescript.said(names.SUBSCRIBE)["payload"]["job_id"] == waits
+    typescript.hear({"type": names.JOB_ERROR, "job_id": waits, "event_seq": 3, "payload": refusal})
+    gone = typescript.of(actions.JobGone)
+    assert [type(each.error) for each in gone] == [JobLost, JobLost]
+
+
 def test_an_accepted_job_of_which_nothing_comes_is_asked_for() -> None:
     typescript = Table("typescript")
     typescript.ask(names.SUBMIT, key="mine")
