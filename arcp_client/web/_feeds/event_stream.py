@@ -161,18 +161,20 @@ class EventStream(web.StreamResponse):
                 if self._end is not None:
                     self._end.cancel()
         await super().write_eof(data)
-        unsent = self._unsent()
-        if unsent:
-            loop = asyncio.get_running_loop()
-            loop.call_later(_WRITE_TIMEOUT, self._abort_if_stalled, unsent)
+        self._abort_unless_read(0)
 
     def _unsent(self) -> int:
         transport = self._request.transport if self._request is not None else None
         return transport.get_write_buffer_size() if transport is not None else 0
 
-    def _abort_if_stalled(self, unsent: int) -> None:
-        if self._unsent() == unsent:  # the reader has read nothing since the end
+    def _abort_unless_read(self, before: int) -> None:
+        """After the end, abort the connection once its reader reads nothing for half a minute."""
+        unsent = self._unsent()
+        if unsent and unsent == before:
             self.abort()
+        elif unsent:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_WRITE_TIMEOUT, self._abort_unless_read, unsent)
 
     async def send(self, data: bytes) -> None:
         """Write; returns when the reader has read most of the data.

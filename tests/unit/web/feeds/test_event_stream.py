@@ -6,12 +6,14 @@ import asyncio
 import json
 import socket
 from typing import Any
+from unittest import mock
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import TestServer, make_mocked_request
 
 from arcp_client import Client, events
+from arcp_client.testing import VirtualClock
 from arcp_client.web._feeds import frames
 from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
 from arcp_client.web._feeds.job_feed import JobFeed
@@ -86,6 +88,42 @@ async def test_the_end_of_a_stream_does_not_wait_for_ever_for_its_reader(
             async with asyncio.timeout(SOON):
                 while not transports or not transports[0].is_closing():
                     await asyncio.sleep(0)
+
+
+class Unsent(asyncio.Transport):
+    """A connection with unsent data."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.size
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+async def test_a_reader_of_the_end_of_a_stream_that_stops_later_is_disconnected_too(
+    clock: VirtualClock,
+) -> None:
+    async def play(stream: EventStream, _: web.Request) -> None: ...
+
+    transport = Unsent(3000)
+    protocol = mock.Mock(transport=transport, _reading_paused=False)
+    request = make_mocked_request("GET", "/", transport=transport, protocol=protocol)
+    stream = EventStream(play)
+    with mock.patch.object(EventStream, "send"):
+        await stream.prepare(request)
+        await stream.write_eof()
+    for size in (2000, 1000):
+        await asyncio.sleep(28.0)
+        transport.size = size
+        await asyncio.sleep(2.0)
+        assert not transport.aborted
+    await asyncio.sleep(60.0)
+    assert transport.aborted
 
 
 async def test_a_reader_that_disconnects_ends_its_own_stream_only(
