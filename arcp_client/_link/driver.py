@@ -1,7 +1,7 @@
 """Carries out the actions of a session: sends frames, sets timers, publishes events.
 
-The driver owns the session, its timer and the current link. It never awaits: a frame passes from
-the link through the session to the fan-out in one synchronous step.
+The driver runs the session that the engine owns, with its timer and the current link. It never
+awaits: a frame passes from the link through the session to the fan-out in one synchronous step.
 """
 
 from __future__ import annotations

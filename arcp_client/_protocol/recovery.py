@@ -1,4 +1,4 @@
-"""Runs recovery plans, which bring jobs to their outcome after lost links and gaps.
+"""Runs the plans that bring jobs to their outcome after a lost link, a gap or a new session.
 
 The session reports events, the `Peer` chooses the jobs that need a plan, and `plans` has the plans.
 This module sends the request of each step and continues the plan with its answer (S4, S5, S6). A

@@ -1,7 +1,7 @@
 """Handles items with one lane for each key: one handler at a time in a lane, lanes concurrently.
 
 A key with work is in ``_lanes``; its next item waits in ``_ready``. Workers take items from there.
-There are as many workers as are suspended in handlers, plus the one that runs. The callback
+Each suspended handler occupies one worker; at most one more worker is running. The callback
 ``_tick`` runs once in each iteration of the loop and starts another worker when keys are ready and
 no worker is awake, because then all of them are suspended.
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "data-flow.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = [
-    *("back-pressure", "checkpoint", "early event", "event", "fan-out", "frame", "job", "job feed"),
-    *("lane", "lease", "link", "notification", "peer", "replay buffer", "session", "transcript"),
-    "watermark",
+    *("back-pressure", "checkpoint", "consumer", "early event", "event", "fan-out", "frame", "gap"),
+    *("job", "job feed", "lane", "lease", "link", "notification", "peer", "registration"),
+    *("replay buffer", "runtime", "session", "transcript", "watermark"),
 ]
 
 

@@ -1,9 +1,8 @@
 """Decides which requests the dashboard answers, and sets the security headers of its responses.
 
 Every page in a developer's browser can send requests to a dashboard on the developer's machine. The
-dashboard therefore answers a request only if the host name is allowed (a name on the internet could
-be made to point here), if it does not come from another site and, without a token, if it comes from
-this machine.
+dashboard therefore answers a request only if its host name is allowed (against DNS rebinding) and
+it does not come from another site; a dashboard without a token answers this machine only.
 """
 
 from __future__ import annotations
