@@ -244,7 +244,7 @@ class RequestHandler:
                 session, job.id, job.history, start, broken, stop=known.first
             )
             known.first = start
-            session.watch(known)
+            session.watch(earlier)  # a restart continues there until `earlier` has ended
             return [earlier]
         feed = SubscriptionFeed(session, job.id, job.history, start, broken)
         if not job.ended or start < job.history.end:

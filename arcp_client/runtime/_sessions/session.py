@@ -363,9 +363,12 @@ class SubscriptionFeed:
         """Stop delivering. Idempotent."""
         self.ended = True
         self.session.hunger(self, False)
-        if self.session.feeds.get(self.job_id) is self:
+        current = self.session.feeds.get(self.job_id)
+        if current is self:
             del self.session.feeds[self.job_id]
             self.session.watch(self, ended=True)
+        elif current is not None:  # this one delivered the history before it
+            self.session.watch(current)
 
 
 Backlog = tuple[tuple[SubscriptionFeed, int], ...]

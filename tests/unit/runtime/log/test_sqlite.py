@@ -123,6 +123,26 @@ async def test_history_that_was_requested_later_repeats_no_events_after_a_restar
     await runtime.close()
 
 
+async def test_history_that_was_cut_off_by_a_restart_goes_on_after_it(path: Path) -> None:
+    runtime = Runtime(event_log=SqliteEventLog(path))
+    owner, observer = await connected(runtime), await connected(runtime)
+    stepper, job_id = await started(runtime, owner)
+    for _ in range(30):
+        await stepper.emit(100)
+        for _ in range(100):
+            await owner.read()
+    await observer.ask("job.subscribe", {"job_id": job_id, "history": False})
+    await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    await asyncio.to_thread(crash_copy, path)
+    async with Runtime(event_log=SqliteEventLog(path.with_suffix(".copy"))) as again:
+        watching = await resumed(again, observer, 0)
+        frames = await watching.follow(job_id)
+        assert len({frame["id"] for frame in frames}) == len(frames)
+        assert len([frame for frame in frames if frame["payload"].get("kind") == "log"]) == 3000
+    stepper.end.set()
+    await runtime.close()
+
+
 def crash_copy(path: Path) -> None:
     """The file as a killed process would leave it: what was written, nothing flushed at an end."""
     for suffix in ("", "-wal"):
