@@ -133,6 +133,15 @@ class SilentResume(Peer):
         """Whether this session submitted it."""
         return job.submitted and job.origin_session == self.view.negotiated.session_id
 
+    def settled(self, request: Request, *, confirmed: bool, late: bool = False) -> None:
+        super().settled(request, confirmed=confirmed, late=late)
+        if request.kind != names.SUBSCRIBE or request.owner is not None or not confirmed or late:
+            return
+        if len(request.ids) > 1 and request.job_id is not None and not self.hears_by_subscribing:
+            # The subscription may be bound to the lost link on which it was sent first.
+            now = self.view.out.heartbeat.heard_at
+            self._polling.add(self.view.jobs.state(request.job_id), now)
+
     def history_start(self, job: JobState) -> int | None:
         return None if self.counts_by_job else super().history_start(job)
 

@@ -126,6 +126,24 @@ def test_a_job_that_was_accepted_again_is_bound_to_the_link_before(csharp: Table
     assert causes(csharp) == [LinkLost]
 
 
+def test_a_watch_that_was_sent_on_two_links_may_be_bound_to_the_first_and_is_polled(
+    csharp: Table,
+) -> None:
+    csharp.ask(names.SUBSCRIBE, job_id=A, history=False)
+    resume(csharp)
+    csharp.confirmed(csharp.said(names.SUBSCRIBE))
+    csharp.wait(FIRST_PAUSE)
+    assert causes(csharp) == [LinkLost]
+
+
+def test_a_watch_that_was_sent_on_this_link_is_not_polled(csharp: Table) -> None:
+    resume(csharp)
+    csharp.ask(names.SUBSCRIBE, job_id=A, history=False)
+    csharp.confirmed(csharp.said(names.SUBSCRIBE))
+    csharp.wait(FIRST_PAUSE)
+    assert causes(csharp) == []
+
+
 @rule("accept-22")
 def test_where_a_session_may_subscribe_to_its_own_job_it_hears_of_it_at_once(ruby: Table) -> None:
     running(ruby)
