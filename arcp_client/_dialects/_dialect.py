@@ -1,8 +1,8 @@
 """Describes a runtime: how it is recognised, what it does differently, and how it writes messages.
 
-Each public module of this package holds one `Dialect`. The protocol uses it as its `Peer` and reads
-nothing of the description. ``arcp-client doctor``, the page on interoperability and
-`arcp_client.testing.ScriptedRuntime` read nothing else.
+Each public module of this package holds one `Dialect`. A `Dialect` has two parts. The protocol uses
+only its behaviour, as a `Peer`. ``arcp-client doctor``, the interoperability page and
+`ScriptedRuntime` use only its descriptive fields.
 """
 
 from __future__ import annotations

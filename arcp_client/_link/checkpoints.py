@@ -4,9 +4,10 @@ Two numbers are written. A *reservation* is written ahead of delivery: no handle
 above it. After a crash, unprocessed events up to the reservation may have been seen; those above it
 were not. A *checkpoint* is the number up to which all events were processed.
 
-A reservation reaches ``every`` events beyond the last event that the fastest consumer has
-processed. Events above it wait here. A slow consumer does not delay it. So a crash repeats at most
-``every`` events of a lane, and marks at most ``every`` events that no handler has seen.
+Let N be the parameter ``every``. A reservation ends N events after the last event that the fastest
+consumer has processed; later events wait here. A slow consumer does not hold the reservation back.
+So after a crash at most N events of a lane are handled again, and at most N that no handler has
+seen are marked as redelivered.
 
 ======  ================================================  =======
 events  on                                                next

@@ -91,7 +91,7 @@ def test_a_token_can_be_piped_to_login(arcp: Call) -> None:
     assert "removed the token" in arcp("logout").stderr
     assert "no token for" in arcp("logout").stderr
     empty = arcp("login", input="")
-    assert (empty.returncode, "one token" in empty.stderr) == (2, True)
+    assert (empty.returncode, "the token is empty" in empty.stderr) == (2, True)
 
 
 def test_login_sends_nothing_to_where_somebody_elses_file_says(arcp: Call, tmp_path: Path) -> None:

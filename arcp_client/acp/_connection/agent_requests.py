@@ -1,6 +1,7 @@
 """Runs the services that the agent requests, and answers each request exactly once.
 
-Requests run concurrently with the session's lane, which only decides when they start. The bytes of
+A request starts when its turn comes in the session's lane; from then on it runs concurrently, and
+the lane moves on. The bytes of
 open requests and of unread answers are counted; a request whose answer may be large starts when
 there is room for it.
 """
