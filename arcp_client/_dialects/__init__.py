@@ -56,7 +56,7 @@ DIALECTS: Final[dict[str, type[Dialect]]] = {
 def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> type[Dialect]:
     """The dialect of the runtime that wrote a welcome, by its shape; else the specification.
 
-    The runtime's name is no mark: whoever deploys a runtime chooses it.
+    The name in the welcome is not used: the operator of a runtime chooses it.
     """
     for kind in DIALECTS.values():
         if kind.wrote(welcome, envelope_id):

@@ -58,7 +58,7 @@ class BoundJobs(Peer):
         return not self.session_ends_jobs
 
     def after_new_session(self, job: JobState) -> Recover | None:
-        # The history has what was kept of the job: what was lost comes behind it.
+        # The history has the retained events of the job; the lost ones follow it.
         history = self.wants_history(job)
         return Recover(
             history=history,

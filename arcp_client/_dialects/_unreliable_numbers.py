@@ -162,7 +162,7 @@ class UnreliableNumbers(Peer):
         return skipped(frame) if self._came(frame) else received
 
     def counts_apart(self, frame: Incoming) -> bool:
-        """Whether the number of a frame is none of this session's."""
+        """Whether a frame is numbered outside of this session's sequence."""
         job = self.view.jobs.table.get(frame.job_id)
         return job is not None and job.peer is not None and job.peer.apart
 

@@ -84,7 +84,7 @@ class Correlation:
             sent = [request for request in sent if request.trace_id is None]
         job = self._jobs.get(_job_of(frame))
         if job is not None and job.submitted and job.key is not None:
-            sent = [request for request in sent if request.key == job.key]  # it is told once more
+            sent = [request for request in sent if request.key == job.key]  # a repeated acceptance
         agent = names.text_of(frame.payload.get("agent"))
         if agent:
             sent = [r for r in sent if _runs(r.payload, agent)] or sent

@@ -293,7 +293,7 @@ class Exchange:
             )
         )
         if self._jobs.has_ended(accepted.job_id):
-            job = JobState(accepted.job_id)  # its end was delivered: nothing is to come of it
+            job = JobState(accepted.job_id)  # its end was delivered before
         else:
             job = self._jobs.learn(accepted.job_id)
         job.agent = accepted.agent
@@ -366,7 +366,7 @@ class Exchange:
             return True
         code = frame.payload.get("code")
         if code == names.DUPLICATE_KEY and pending.submitting():
-            return True  # it names the job that has the key, and that goes on
+            return True  # it names the running job that has the key
         about = pending.about(job_id)
         if self._jobs.get(job_id) is None and not self._jobs.has_ended(job_id) and about is None:
             # A made-up id.

@@ -239,7 +239,7 @@ class Reassembly(Generic[T]):
             self.cursor += 1
             yield item
         self._top = 0
-        self._replaying = False  # what came live, ahead of the replay, has been reached
+        self._replaying = False  # the replay has reached the live events
         if self._unnumbered:
             waiting, self._unnumbered = self._unnumbered, []
             yield from waiting

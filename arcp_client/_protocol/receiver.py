@@ -186,7 +186,7 @@ class Receiver:
     def unsubscribed(self, job_id: str, *, late: bool) -> None:
         """Note a subscription that was refused, or timed out (``late``): its history may come."""
         if late and self._jobs.has_ended(job_id):
-            return  # what is still to come of its history is known
+            return  # the rest of its history is recognised
         job = self._jobs.state(job_id)
         if not late:
             self.dedup.answered(job)

@@ -87,7 +87,7 @@ class Recovery:
         view: the session.
         receiver: delivers terminal messages and gaps.
         ended: called with each job that is given up.
-        unsubscribe: called with those of them of which a history may still come.
+        unsubscribe: called with each such job whose history may still come.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Recovery:
             before = accepted.accepted_at < welcomed_at
         else:
             before = len(request.ids) > 1
-        # Events that came unasked show that the job is of this session, and that none is missing.
+        # Events before the acceptance show that the job is of this session, and none is missing.
         early = self._jobs.take_early(job)
         moved = before and request.session_id != self._negotiated.session_id
         elsewhere = elsewhere or (moved and not early)
@@ -310,8 +310,8 @@ class Recovery:
         running = job.recovering
         assert running is not None
         if running.may_have_lost_events and running.subscribed_before:
-            # It may come by a subscription of an earlier link: from behind what was lost before
-            # that link, and what followed it may be lost, too.
+            # The frame may answer a subscription of an earlier link. Events before that link was
+            # lost precede it, and events after it may be lost as well.
             later = _later_links(running.subscribed_before, frame)
             if later != running.subscribed_before:
                 running.subscribed_before = later
@@ -334,9 +334,8 @@ class Recovery:
         if not running.step.hold_terminal:
             return False
         if running.step.history and frame.session_id == self._negotiated.session_id:
-            running.may_have_lost_events = (
-                False  # sent in a history of this session: nothing is missing
-            )
+            # It was sent in a history of this session, so no event is missing.
+            running.may_have_lost_events = False
         running.held = frame, data
         return True
 
@@ -397,7 +396,7 @@ class Recovery:
             if isinstance(running.step, Subscribe) and running.step.hold_terminal:
                 # The resume may bring its stored end, which must not look like the whole of it.
                 if running.may_have_lost_events:
-                    # What its subscription brings is behind this gap.
+                    # The events of its subscription follow this gap.
                     running.unconfirmed, running.subscribed_before = False, ()
                     self._receiver.events_lost(job.job_id)
                 if running.held is not None:

@@ -105,7 +105,7 @@ class Journal:
     @property
     def full(self) -> bool:
         """Whether the waiting bytes exceed the limit."""
-        budget = self._budget
+        budget = self._budget  # not `over`: this runs for each event
         return budget.used > budget.limit
 
     async def room(self) -> None:
@@ -310,8 +310,8 @@ class Journal:
         A retry cannot repair a damaged file, so none is made.
         """
         _log.critical(
-            "%s. It is given up: what runs goes on and survives no restart, and new sessions and"
-            " jobs are refused. %s",
+            "%s. It is abandoned: running work continues and survives no restart, and new sessions"
+            " and jobs are refused. %s",
             error,
             error.remedy,
         )
