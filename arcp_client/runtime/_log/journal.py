@@ -310,7 +310,7 @@ class Journal:
         A retry cannot repair a damaged file, so none is made.
         """
         _log.critical(
-            "%s. It is abandoned: running work continues and survives no restart, and new sessions"
+            "%s. It is given up: running work continues and survives no restart, and new sessions"
             " and jobs are refused. %s",
             error,
             error.remedy,
