@@ -133,6 +133,7 @@ async def test_history_that_was_cut_off_by_a_restart_goes_on_after_it(path: Path
             await owner.read()
     await observer.ask("job.subscribe", {"job_id": job_id, "history": False})
     await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    await owner.submit("stepper")  # accepted once all entries before it are stored
     await asyncio.to_thread(crash_copy, path)
     async with Runtime(event_log=SqliteEventLog(path.with_suffix(".copy"))) as again:
         watching = await resumed(again, observer, 0)
