@@ -55,9 +55,9 @@ class _Connection(Protocol):
 class RequestHandler:
     """Answers the requests of all sessions.
 
-    Handlers take effect before they return, so the answers of a session have the order of its
-    requests. Only a submit may wait: for another submit with the same key, or for credentials. Then
-    a separate task answers it, and the reader continues.
+    Handlers take effect before they return. Submits and subscriptions are answered once they are
+    stored, other requests at once. A submit may also wait for another submit with the same key, or
+    for credentials; then a separate task answers it, and the reader continues.
     """
 
     def __init__(
@@ -219,15 +219,22 @@ class RequestHandler:
         payload["replayed"] = any(feed.next < job.history.end for feed in feeds)
         if frame.id:
             payload["request_id"] = frame.id
-        line.control(
-            frames.control(
-                names.SUBSCRIBED,
-                payload,
-                session_id=session.id,
-                job_id=job.id,
-                trace_id=job.trace_id,
-            )
+        confirmation = frames.control(
+            names.SUBSCRIBED,
+            payload,
+            session_id=session.id,
+            job_id=job.id,
+            trace_id=job.trace_id,
         )
+
+        def unwritten(error: RequestError) -> None:
+            for feed in feeds:
+                feed.end()
+            line.refuse(frame, error)
+
+        # A restart continues only stored subscriptions. The batch of the confirmation also settles
+        # the first events of the feeds, so that they follow it.
+        self._then(lambda: line.control(confirmation), unwritten)
         for feed in feeds:
             feed.push()
 

@@ -133,7 +133,6 @@ async def test_history_that_was_cut_off_by_a_restart_goes_on_after_it(path: Path
             await owner.read()
     await observer.ask("job.subscribe", {"job_id": job_id, "history": False})
     await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
-    await owner.submit("stepper")  # accepted once all entries before it are stored
     await asyncio.to_thread(crash_copy, path)
     async with Runtime(event_log=SqliteEventLog(path.with_suffix(".copy"))) as again:
         watching = await resumed(again, observer, 0)
@@ -224,6 +223,46 @@ class Failing(SqliteEventLog):
             self.failed.set()
             raise OSError("disk full")
         await super().write(entries)
+
+
+class Held(SqliteEventLog):
+    """A log whose writes wait for a gate."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = asyncio.Event()
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        self.waiting.set()
+        await self.gate.wait()
+        await super().write(entries)
+
+
+@pytest.mark.parametrize("history", [False, True])
+async def test_a_subscription_is_confirmed_once_it_is_stored_and_before_its_events(
+    path: Path, history: bool
+) -> None:
+    """A restart continues only stored subscriptions."""
+    log = Held(path)
+    async with Runtime(event_log=log) as runtime:
+        owner, observer = await connected(runtime), await connected(runtime)
+        stepper, job_id = await started(runtime, owner)
+        await stepper.emit(3)
+        for _ in range(3):
+            await owner.read()
+        log.waiting.clear()
+        log.gate.clear()
+        await observer.send("job.subscribe", {"job_id": job_id, "history": history})
+        await log.waiting.wait()
+        await observer.send("session.list_jobs")
+        assert (await observer.read())["type"] == "session.jobs"  # and no confirmation before it
+        log.gate.set()
+        assert (await observer.read())["type"] == "job.subscribed"
+        if history:
+            assert seqs([await observer.read() for _ in range(3)]) == [1, 2, 3]
+        stepper.end.set()
 
 
 async def test_an_event_that_cannot_be_stored_is_not_sent_until_it_is(
