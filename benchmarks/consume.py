@@ -6,14 +6,13 @@ It runs in a process of its own, so that its peak memory is its own. The clock s
 event and stops when the last one was handled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 JOBS = 100
@@ -63,6 +62,48 @@ async def bare(url: str, events: int, meter: Meter, read: Callable[[str], Any]) 
             if meter.count == events + 1:
                 return
             message = await ws.receive()
+
+
+async def typed(url: str, events: int, meter: Meter) -> None:
+    """What a careful author writes by hand: one typed pass a frame, and an awaited handler.
+
+    It promises nothing else: no order, resume, acknowledgement or limit.
+    """
+    import aiohttp
+    import msgspec
+
+    class Payload(msgspec.Struct, gc=False):
+        kind: str = ""
+        ts: datetime | None = None
+        body: dict[str, Any] = {}
+
+    class Event(msgspec.Struct, gc=False):
+        type: str
+        id: str
+        session_id: str = ""
+        job_id: str | None = None
+        event_seq: int | None = None
+        trace_id: str | None = None
+        payload: Payload | None = None
+
+    decode = msgspec.json.Decoder(Event).decode
+
+    async def handle(event: Event) -> None:
+        if not meter.count:
+            meter.first()
+        meter.count += 1
+
+    submit = {"agent": "load", "input": {"events": events}}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, compress=0, max_msg_size=0, decode_text=False) as ws,
+    ):
+        await ws.send_json({"arcp": "1.1", "id": "01J1", "type": "session.hello", "payload": {}})
+        await ws.receive()
+        await ws.send_json({"arcp": "1.1", "id": "01J2", "type": "job.submit", "payload": submit})
+        await ws.receive()
+        while meter.count <= events:  # and the end of the job
+            await handle(decode((await ws.receive()).data))
 
 
 async def reference(url: str, events: int, meter: Meter) -> None:
@@ -147,6 +188,7 @@ async def with_rx(client: Any, events: int, meter: Meter, jobs: int) -> None:
 WAYS: dict[str, Callable[..., Awaitable[None]]] = {
     "aiohttp": lambda url, events, meter: bare(url, events, meter, lambda data: None),
     "aiohttp + json.loads": lambda url, events, meter: bare(url, events, meter, json.loads),
+    "aiohttp, typed by hand": typed,
     "reference client": reference,
     "arcp-client, on": ours(with_on),
     "arcp-client, async for": ours(with_async_for),
