@@ -1,8 +1,8 @@
-"""Runs one session on its links: delivers events to consumers, and answers to requests.
+"""Runs one session on its links: passes events to consumers, and answers to the waiting callers.
 
 The engine owns the session, its link and its checkpoint. A frame goes from the link's reader
-through the session to the fan-out in one synchronous step; after that, consumers run independently.
-See the page "How an event travels" in the docs.
+through the session to the fan-out (`FanOut`) without an ``await``; after that, consumers run
+independently. See the page "How an event travels" in the docs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class SessionEngine:
         consumers: get the events.
         jobs: gets the announced jobs and their ends.
         states: gets the state of the link.
-        ended: called when the session has ended, with the error unless this client ended it.
+        ended: called when the session has ended: with ``None`` if this client ended it, else with
+            the error.
 
     Attributes:
         resumed: whether the present link resumed an earlier session.
@@ -147,7 +148,7 @@ class SessionEngine:
         return self._carrier
 
     def _recall(self, checkpoint: Checkpoint, durability: Durability) -> None:
-        """Restore the open jobs and the last ended jobs of an earlier process."""
+        """Restore the jobs of an earlier process: the open ones, and those that ended last."""
         for job in checkpoint.jobs:
             self._jobs.resume(job, durability.log_for(job.job_id) or ())
         for ended in checkpoint.ended:
@@ -161,13 +162,13 @@ class SessionEngine:
         return self._carrier is not None
 
     def stop(self, cause: ArcpError) -> None:
-        """End the session without further acknowledgements: a handler or the store failed."""
+        """End the session because a handler or the store failed; acknowledge no more events."""
         if self._carrier is not None:
             self._carrier.acks.stop()
         self.finish(cause)
 
     def finish(self, cause: ArcpError | None) -> None:
-        """End the session, with an error unless this client ends it."""
+        """End the session; ``cause`` is ``None`` if this client ends it."""
         self._session.end(cause)
         if self._carrier is not None:
             self._carrier.driver.carry_out()
@@ -175,11 +176,12 @@ class SessionEngine:
             self._ended(cause)
 
     async def say_goodbye(self, deadline: Deadline, *, tell: bool) -> bool:
-        """Acknowledge processed events; then send the goodbye, or only flush the link.
+        """Acknowledge processed events; then end the session, or leave it open on the runtime.
 
         Args:
-            deadline: the end of the whole close, the link's own end included.
-            tell: tell the runtime that the session ends.
+            deadline: when the whole close must be complete, the end of the link included.
+            tell: send the runtime a goodbye, which ends the session. Otherwise save the checkpoint
+                and flush the link.
 
         Returns:
             Whether an answer of the runtime is expected.
@@ -201,7 +203,7 @@ class SessionEngine:
         return False
 
     def halt(self) -> None:
-        """Stop all timers after the end, and freeze the number of processed events."""
+        """Stop all timers after the end of the session, and freeze the watermark."""
         if self._carrier is not None:
             self._carrier.acks.stop()
             self._carrier.driver.stop()
@@ -221,7 +223,7 @@ class SessionEngine:
 
         Args:
             forget: delete the checkpoint.
-            deadline: the end of the whole close.
+            deadline: when the whole close must be complete.
         """
         if self._durability is not None:
             await self._durability.close(forget=forget, deadline=deadline)
@@ -229,7 +231,7 @@ class SessionEngine:
     # ------------------------------------------------------------------ requests
 
     async def ask(self, request: Request) -> Any:
-        """Send a request, now or over the next link, and wait for its answer (S7)."""
+        """Send a request, over the next link if there is none now, and wait for its answer (S7)."""
         assert self._carrier is not None
         driver = self._carrier.driver
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -302,7 +304,7 @@ class SessionEngine:
             await self._back_pressure.wait_for(passed)
 
     def stats(self) -> Stats:
-        """Counters since the client was made."""
+        """Counts since the client was made."""
         if self._carrier is None:
             return Stats()
         session, fan_out, carrier = self._session, self._fan_out, self._carrier

@@ -1,8 +1,9 @@
 """Publishes the events of a session, in arrival order, to every consumer whose filter matches.
 
-A consumer is a lane of handlers, an iterator, or the observers of ``client.notifications``. The
-fan-out tracks the progress of all of them: an event is *processed* when it is outstanding in none
-(D3).
+A consumer is a registration (`HandlerRegistration`), an iterator, or the observers of
+``client.notifications``. An event is *outstanding* in a consumer from `Consumer.accept` until the
+consumer has finished with it, and *processed* when it is outstanding in no consumer (D3). The
+watermark is the number up to which all events are processed.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _log = logging.getLogger("arcp_client.dispatch")
 
 
 class Consumer(Protocol):
-    """A consumer of the fan-out."""
+    """The interface of a consumer."""
 
     def accept(self, events: list[Event], now: float, largest: int, /) -> None:
-        """Accept the events that match; must not block, raise, or change the list.
+        """Accept the events that match its filter. Must not block, raise, or change the list.
 
         Args:
             events: the events, in order.
@@ -32,17 +33,17 @@ class Consumer(Protocol):
         """
 
     def takes(self, gap: Gap, /) -> bool:
-        """Whether `accept` passes this gap to user code."""
+        """Whether `accept` would pass this gap to user code."""
 
     @property
     def outstanding(self) -> int:
         """The number of outstanding events."""
 
     def waiting(self) -> Iterator[Event]:
-        """The outstanding events, in each lane oldest first."""
+        """The outstanding events, oldest first; those of a registration lane by lane."""
 
     def oldest(self, session_id: str) -> int | None:
-        """The lowest number of that session among the outstanding events."""
+        """The lowest ``event_seq`` of that session among the outstanding events."""
 
     def since(self) -> float | None:
         """Arrival time of the oldest outstanding event."""
@@ -52,7 +53,7 @@ class FanOut:
     """Publishes batches of events to the consumers, in arrival order.
 
     Args:
-        activity: called at the first batch after `quiet` was set.
+        activity: called with the first batch after the caller has set `quiet`.
 
     Attributes:
         published: number of events published.
@@ -70,12 +71,12 @@ class FanOut:
         self._weighed = (0, 0)
 
     def attach(self, consumer: Consumer, *, first: bool = False) -> None:
-        """Publish all later events to a consumer. Idempotent.
+        """Publish all events from now on to a consumer. Idempotent.
 
         Args:
             consumer: the consumer.
-            first: publish to it before the other consumers. Handler lanes come first, so that at
-                a job's end they contain the job's earlier events.
+            first: publish to this consumer before the others. Registrations come first: when the
+                end of a job reaches the others, the lanes already contain the job's earlier events.
         """
         group = self._lanes if first else self._others
         if consumer not in group:
@@ -83,7 +84,7 @@ class FanOut:
             self._consumers = (*self._lanes, *self._others)
 
     def detach(self, consumer: Consumer) -> None:
-        """Publish no later event to a consumer, and ignore its outstanding events."""
+        """Publish no more events to a consumer, and ignore its outstanding events."""
         for group in (self._lanes, self._others):
             if consumer in group:
                 group.remove(consumer)
@@ -133,9 +134,9 @@ class FanOut:
         return backlog
 
     def weight(self, backlog: int, limit: int) -> int:
-        """Outstanding bytes of the slowest consumer, which has ``backlog`` events.
+        """Bytes of the events that are outstanding in the slowest consumer.
 
-        Exact from ``limit`` on. Below it, the result may be an upper bound, computed from the
+        A result of ``limit`` or more is exact. A lower one may be an upper bound, computed from the
         number of events and the largest frame.
         """
         at_most = backlog * self._heaviest
@@ -170,7 +171,7 @@ class FanOut:
         return oldest - 1
 
     def processed_above(self, session_id: str, received: int) -> tuple[tuple[int, int], ...]:
-        """Ranges above the watermark that every consumer has processed, out of order."""
+        """The ranges of processed events above the watermark."""
         waiting = sorted(
             {
                 event.seq

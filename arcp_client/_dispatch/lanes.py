@@ -1,8 +1,10 @@
 """Queues events for handlers and tracks which of them are processed.
 
-There is one lane class for each `Order`. `SessionLane` is the inbox of its operator, so that an
-event waits in one queue only. `JobLane` counts the events of one job for an operator with its own
-queues.
+Under `Order.SESSION`, a registration has one lane, a `SessionLane`. The Rx operator that calls the
+handlers takes events directly from this lane, which is its `Inbox`. Under `Order.JOB`, there is a
+`JobLane` for each job. There the operator (`Keyed`) has queues of its own, and a `JobLane` only
+tracks which events are processed. An event is outstanding from its arrival in the lane until its
+handler has ended.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ class Lane:
     Attributes:
         registration: the registration that owns the lane.
         taken: number of events that the lane has accepted.
-        done: number of events whose handlers have ended.
-        waiters: futures to resolve when `done` reaches a count.
-        edges: the waits of the running handler and of its child tasks.
+        done: number of events of the lane whose handlers have ended.
+        waiters: pairs of a count and the future to resolve when `done` reaches that count.
+        edges: the waits of the running handler and of its child tasks, as edges of the `WaitGraph`.
     """
 
     __slots__ = ("_over", "done", "edges", "gate", "registration", "taken", "waiters")
@@ -58,15 +60,18 @@ class Lane:
 
     @property
     def running(self) -> Event | None:
-        """The event whose handler runs, or is next to run."""
+        """The event whose handler runs, or runs next; ``None`` if no event is outstanding."""
         return next(self.waiting(), None)
 
     def runs(self, number: int) -> bool:
-        """Whether the handler call with that ordinal is running, or is the next to run."""
+        """Whether the handler call with that ordinal is running, or runs next."""
         return self.done == number < self.taken
 
     def last_of(self, job_id: str) -> int | None:
-        """The value of `done` after a job's last event before its terminal one; else ``None``."""
+        """The value that `done` has once the job's outstanding events are processed.
+
+        The terminal event does not count. ``None`` if no other event of the job is outstanding.
+        """
         last = None
         for count, event in enumerate(self.waiting(), self.done + 1):
             if event.job_id == job_id and not event.terminal:
@@ -74,7 +79,7 @@ class Lane:
         return last
 
     def reached(self, count: int) -> asyncio.Future[None]:
-        """A future that resolves when `done` has reached the count, or the lane has stopped."""
+        """A future that resolves when `done` has reached the count or the lane has stopped."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.done >= count or self._over:
             waiter.set_result(None)
@@ -83,19 +88,19 @@ class Lane:
         return waiter
 
     def report_progress(self, outstanding: int) -> None:
-        """Report progress to the reader if ``outstanding`` events may be few enough."""
+        """Report progress to the reader if it may continue with ``outstanding`` events left."""
         gate = self.gate
         if gate.heavy or outstanding == gate.low or not outstanding:
             gate.progress()
 
     def abandon(self) -> None:
-        """Drop all events, count them as done, and resolve all waiters."""
+        """Drop the outstanding events, count them as done, and resolve all waiters."""
         self.clear_events()
         self.done = self.taken
         self._resolve_waiters()
 
     def stop(self) -> None:
-        """Resolve all waiters, because no more handlers run; events stay outstanding."""
+        """Resolve all waiters, because no more handlers run. Events stay outstanding."""
         self._over = True
         for _, waiter in self.waiters:
             if not waiter.done():
@@ -111,11 +116,11 @@ class Lane:
 
 
 class SessionLane(Lane):
-    """The lane of a registration under `Order.SESSION`, and the inbox of its operator.
+    """The lane of a registration under `Order.SESSION`, and the `Inbox` of its operator.
 
-    The lane itself serves as the token that the operator releases when a handler has ended, so no
-    object is created for each event. `done` and the batches, which all consumers share, identify
-    the current event.
+    The lane is also the `Delivery` that the operator releases when a handler has ended, so no
+    object is created for each event. The position `done` in the batches gives the current event;
+    the batches are shared by all consumers.
     """
 
     __slots__ = ("_batches", "_idle", "_sink", "queue", "take")
@@ -157,7 +162,7 @@ class SessionLane(Lane):
 
     @property
     def idle(self) -> bool:
-        """Whether the operator has no drain task."""
+        """Whether the operator has no drain task, which is the task that calls the handlers."""
         return self._idle
 
     @idle.setter
@@ -169,11 +174,11 @@ class SessionLane(Lane):
             numbered(self._sink.context, self, self.done)
 
     def attach(self, sink: Sink[Event]) -> None:
-        """Set the operator that empties the lane."""
+        """Set the operator that takes events from the lane."""
         self._sink = sink
 
     def new_slot(self) -> SessionLane:
-        """The delivery of the current event."""
+        """The delivery of the current event: the lane itself."""
         return self
 
     def clear(self) -> None:
@@ -183,11 +188,11 @@ class SessionLane(Lane):
     # -- for the operator, as a delivery
 
     def hold(self) -> Delivery:
-        """Never called, because no further operator follows."""
+        """Not called, because no further operator follows."""
         raise NotImplementedError
 
     def release(self, processed: bool = True) -> None:
-        """Count the current event as done; with ``processed=False`` it stays outstanding."""
+        """Count the current event as done. With ``processed=False`` it stays outstanding."""
         if processed:
             self.done = done = self.done + 1
             number_call(done)

@@ -1,4 +1,4 @@
-"""Publishes events as ``client.notifications``, a hot Observable whose observers may lag (D4)."""
+"""Publishes events as ``client.notifications``, a hot Observable (D4)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _log = logging.getLogger("arcp_client.dispatch")
 class Notifications(Observable[Event]):
     """``client.notifications``: hot, in arrival order, with independent observers (D4).
 
-    An operator of `arcp_client.rx` keeps an event outstanding until its handler has ended. For
-    other operators and plain observers, an event is processed when ``on_next`` has returned.
+    An observer behind an operator of `arcp_client.rx` has processed an event when the operator's
+    handler has ended. Any other observer has processed it when ``on_next`` has returned.
 
     Args:
-        observed: called at every subscription.
-        gate: gets the progress of the observers.
+        observed: called for each new observer.
+        gate: is told when observers have processed events.
     """
 
     def __init__(self, observed: Callable[[], None], gate: ReaderGate) -> None:
@@ -112,7 +112,7 @@ class Notifications(Observable[Event]):
             gate.progress()
 
     async def drained(self) -> None:
-        """Wait until no operator of `arcp_client.rx` holds an event."""
+        """Wait until all operators of `arcp_client.rx` have processed their events."""
         if self._pending:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drained.append(future)

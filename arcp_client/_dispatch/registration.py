@@ -1,9 +1,10 @@
-"""Runs the handlers of one registration, which is a subscription with lanes of its own (D1, D2).
+"""Calls the handler of one registration for its events, lane by lane (D1, D2).
 
-Under `Order.SESSION` a registration has one lane, and is drained by the sink of
-``rx.concat_map_async``: the next handler starts after the previous one finished. Under `Order.JOB`
-it has one lane for each job, and the sink of ``rx.concat_map_async_by``. Events are fed to the sink
-directly.
+Under `Order.SESSION` a registration has one lane (`SessionLane`), which the sink of
+``rx.concat_map_async`` (`Serial`) empties: the next handler call starts after the previous one has
+ended. Under `Order.JOB` it has one lane (`JobLane`) for each job, and the sink is that of
+``rx.concat_map_async_by`` (`Keyed`). The registration feeds its events to the sink directly,
+without an Observable.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ Failure = Callable[["HandlerRegistration", Event, Exception], Awaitable[None] | 
 class Registration:
     """A handler that was registered with ``client.on`` or ``client.subscribe``.
 
-    Its handlers run one at a time (`Order.SESSION`) or one at a time for each job (`Order.JOB`),
-    in arrival order, concurrently with all other registrations.
+    The handler is called for one event at a time (`Order.SESSION`), or for one event of each job at
+    a time (`Order.JOB`), in arrival order. Registrations do not wait for each other.
 
     Attributes:
         name: the handler's name, for messages.
@@ -57,7 +58,8 @@ class Registration:
     def dispose(self) -> None:
         """Accept no more events, cancel the running handler and drop waiting events.
 
-        Called inside its own handler, it lets that handler run to its end. Idempotent.
+        A call from inside the registration's own handler lets that handler run to its end.
+        Idempotent.
 
         Raises:
             LocalProtocolError: called outside the client's event loop.
@@ -66,7 +68,7 @@ class Registration:
 
 
 class HandlerRegistration(Registration):
-    """The consumer of the fan-out behind a `Registration`."""
+    """A `Registration` as a consumer of the fan-out."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class HandlerRegistration(Registration):
         self._gate.progress()
 
     def freeze(self, failure: ArcpError | None = None) -> None:
-        """Run no more handlers; outstanding events stay unprocessed, because of ``failure``."""
+        """Run no more handlers, because of ``failure``. Outstanding events stay unprocessed."""
         if not self._frozen:
             self._frozen = True
             self.failure = failure
@@ -170,7 +172,7 @@ class HandlerRegistration(Registration):
 
     @property
     def lanes(self) -> Iterator[Lane]:
-        """The lanes with outstanding events, or the only lane."""
+        """The lanes with outstanding events; under `Order.SESSION`, the only lane."""
         if self._lane is not None:
             return iter((self._lane,))
         return iter(tuple(self._by_job.values()))
@@ -195,14 +197,17 @@ class HandlerRegistration(Registration):
     # -- for results
 
     def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes with outstanding events of a job, each with the count to wait for."""
+        """The lanes with outstanding events of a job.
+
+        Each comes with the count that its `Lane.done` reaches once these events are processed.
+        """
         for lane in self.lanes:
             count = lane.last_of(job_id)
             if count is not None:
                 yield lane, count
 
     def drains(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this task runs the handlers itself."""
+        """Whether this task calls the handler."""
         return self._sink is not None and task is not None and self._sink.runs_in(task)
 
     # -- running handlers
@@ -238,7 +243,7 @@ class HandlerRegistration(Registration):
     # -- Order.JOB
 
     def _add_ordered(self, events: list[Event], now: float) -> None:
-        """Add events to their lanes, up to the first one that must wait for all lanes."""
+        """Add events to their lanes, up to the first event that must wait for all lanes."""
         if self._held:
             self._held.extend((event, now) for event in events)
             return
@@ -261,7 +266,7 @@ class HandlerRegistration(Registration):
             self._sink.feed(events)
 
     def _release_waiting(self) -> None:
-        """Add waiting events when all lanes are done: one for all lanes, or those before it."""
+        """When all lanes are done, add held events: one for all lanes, or those before it."""
         while self._held and not self._by_job:
             event, now = self._held.popleft()
             together = [event]

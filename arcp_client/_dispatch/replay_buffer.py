@@ -1,7 +1,7 @@
 """Keeps the recent events of each job, for iterators that start late (D8).
 
-A job keeps its last 1,024 events or 1 MiB; all jobs of a client keep 16 MiB together. These events
-do not count for back-pressure.
+The buffer of a job keeps its last 1,024 events, but no more than 1 MiB; all buffers of a client
+together keep 16 MiB. These events do not count for back-pressure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _ALL_BYTES = 16 * 1024 * 1024
 class ReplayMemory:
     """Limits the bytes that the replay buffers of one client keep together.
 
-    An upper bound of the bytes is tracked. When it exceeds the limit, the buffers are measured,
-    and the oldest events are dropped until they take three quarters of the limit.
+    It tracks an upper bound of the bytes. When that bound exceeds the limit, it measures the
+    buffers, and drops events until three quarters of the limit are in use: first those of the jobs
+    whose last event is the oldest.
 
     Args:
-        limit: bytes that may be kept.
+        limit: bytes that the buffers may keep together.
 
     Attributes:
-        with_iterators: the streams with iterators.
+        with_iterators: the job streams (`JobStream`) that have iterators.
     """
 
     def __init__(self, limit: int = _ALL_BYTES) -> None:
@@ -57,7 +58,7 @@ class ReplayMemory:
 
 
 class ReplayBuffer:
-    """The last events of one job. A `Gap` before them replaces earlier events.
+    """The last events of one job. If earlier events were dropped, the replay begins with a `Gap`.
 
     Args:
         memory: the limit that all buffers share.
@@ -65,7 +66,7 @@ class ReplayBuffer:
         bytes_: bytes to keep.
 
     Attributes:
-        touched: logical time of the last event; increases with each batch of any job.
+        touched: ordinal of the last batch that was added, counted over the batches of all jobs.
     """
 
     __slots__ = ("__weakref__", "_bytes", "_first", "_kept", "_limit", "_total", "touched")
@@ -117,7 +118,7 @@ class ReplayBuffer:
         self._bytes = held
 
     def incomplete(self) -> None:
-        """Record that earlier events are missing, so that the replay begins with a `Gap`."""
+        """Record that earlier events are missing: the replay then begins with a `Gap`."""
         self._first = None
         self._total += 1
 
@@ -126,9 +127,9 @@ class ReplayBuffer:
         return sum(sizes(self._kept))
 
     def drop(self, bytes_: int) -> int:
-        """Drop the oldest events until that many bytes are freed; return the freed bytes.
+        """Drop the oldest events until ``bytes_`` bytes are freed, none if it is 0 or less.
 
-        With 0 or less, it drops none.
+        Returns the number of freed bytes.
         """
         freed = 0
         while self._kept and freed < bytes_:
@@ -142,7 +143,7 @@ class ReplayBuffer:
         self._kept = deque(self._kept, maxlen=events)
 
     def replay(self, job_id: str) -> Iterator[Event]:
-        """Iterate over the kept events, after a `Gap` for dropped ones."""
+        """Iterate over the kept events; a `Gap` comes first if others were dropped."""
         kept = tuple(self._kept)
         if self._total > len(kept):
             oldest = kept[0].seq if kept else None

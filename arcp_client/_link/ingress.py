@@ -1,8 +1,9 @@
 """Passes frames from a link to the session, at once or when consumers have caught up (D6).
 
-While a message is awaited, the reader continues although consumers are behind. Beyond the hard
-limit, events wait in a file. The session has not *received* these events: it gets them, in order,
-when there is room. Other messages go to the session at once.
+The reader of the link continues while user code awaits a message, even if consumers are behind.
+When memory has no room for more events, the reader writes events to a file (`SpillFile`), and
+passes other messages to the session at once. The session has not *received* the events in the file:
+it gets them, in order, when consumers have room. `BackPressure` decides all of this.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ class Ingress:
     """Passes the frames of a client's links to its session.
 
     Args:
-        driver: carries the session.
+        driver: gets the frames for the session.
         back_pressure: decides when events wait in the file.
         spill: limit of the file in bytes.
-        keep: when the link ends, the file is read into memory if no more than twice this number of
-            bytes is outstanding then.
+        keep: when the link ends, the frames in the file are kept, in memory, if they and the events
+            that consumers have not processed take at most twice this number of bytes.
 
     Attributes:
-        aside: the reader passes frames to `set_aside` instead of the driver.
+        aside: the reader passes frames to `set_aside` and not to the driver.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Ingress:
         return None
 
     async def set_aside(self, data: bytes) -> None:
-        """Pass a frame to the session or write it to the file; waits while the file is full."""
+        """Pass a frame to the session, or write it to the file. Waits while the file is full."""
         driver = self._driver
         if not self._spill and not self._back_pressure.beyond:
             driver.received(data)
@@ -90,7 +91,7 @@ class Ingress:
         self._refill_soon()
 
     async def _until_stored(self, data: bytes) -> None:
-        """Stop the reader until the file has room for a frame."""
+        """Stop the reader until the file or memory has room for a frame."""
         self._back_pressure.full = True
         try:
             while not self._spill.append(data):
@@ -144,10 +145,10 @@ class Ingress:
     # -- the end of a link
 
     def link_lost(self) -> bool:
-        """Read the file into memory, or drop its frames, because their link has ended.
+        """Empty the file, because the link of its frames has ended.
 
-        The session has not received these frames, so the next link's resume requests them again.
-        Reading them into memory, if they are few, helps with runtimes that do not replay events.
+        The session has not received these frames, so the next link's resume requests them again. A
+        small file (see ``keep``) is read first, for the sake of runtimes that do not replay events.
 
         Returns:
             Whether the session has received all frames of the link.
@@ -186,7 +187,7 @@ def _without_number(data: bytes, number: int) -> tuple[bytes, bytes]:
 def _stays_in_order(session: Session, frame: Frame) -> bool:
     """Whether a frame must stay in order behind earlier events.
 
-    True for events and for the ends of jobs and histories; False for an error that answers a
+    True for events, and for messages that end a job or a history. False for an error that answers a
     request.
     """
     if isinstance(frame, ControlFrame):

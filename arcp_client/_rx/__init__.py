@@ -1,6 +1,7 @@
 """Implements `arcp_client.rx`: Rx operators with ordered async handlers.
 
-``delivery`` tokens · ``buffer`` limits · ``channel`` the bounded source of an operator · ``sink``
-the base of all subscribers · ``handling`` runs handlers · ``serial`` one lane · ``keyed`` one lane
-for each key · ``stream`` iterators.
+``delivery`` reports to a source which items are processed · ``buffer`` queues items within limits ·
+``channel`` is the bounded source of an operator · ``sink`` has the base of all subscribers ·
+``handling`` calls handlers · ``serial`` calls one handler at a time · ``keyed`` one for each key ·
+``stream`` makes async iterators.
 """

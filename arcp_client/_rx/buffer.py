@@ -1,7 +1,7 @@
 """Queues the items of one consumer within limits, without Rx.
 
 An item is *outstanding* from its acceptance until it is processed: while it is queued, while the
-consumer handles it, and while a delivery token holds it.
+consumer handles it, and while the item's `Delivery` has holders.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Overflow: TypeAlias = Literal["wait", "drop_oldest", "drop_newest", "error", "co
 
 @dataclass(frozen=True, slots=True)
 class ChannelStats:
-    """Counters of a channel. ``outstanding`` is in units of its ``size``, otherwise in items.
+    """Counts of a channel. ``outstanding`` is the sum of the sizes if the channel has ``size``.
 
     Attributes:
-        outstanding: accepted and not yet processed, including the item that is being handled.
+        outstanding: items accepted and not yet processed, including the one that is being handled.
         queued: items in the channel's own queue, which may still be dropped or merged.
         waiting: calls of ``push`` that wait for room.
         accepted: items accepted, including those dropped or merged later.
         dropped: items dropped by ``drop_oldest`` or ``drop_newest``.
         merged: items replaced by a later one of the same key.
-        refused: items pushed after the end or after the subscriber unsubscribed.
+        refused: items pushed after the channel had ended or the subscriber had unsubscribed.
         pauses: calls of ``push`` that had to wait.
     """
 
@@ -48,10 +48,10 @@ class ChannelStats:
 
 
 class BufferConsumer(Protocol):
-    """The consumer of a buffer, which takes its items."""
+    """The consumer of a buffer: takes the items out of it."""
 
     def wake(self) -> None:
-        """Start to take items. The buffer has cleared ``idle``."""
+        """Start to take items. The buffer has set ``idle`` to False."""
 
     def on_error(self, error: Exception) -> None:
         """The source failed; the queued items are the last ones."""
@@ -61,9 +61,11 @@ class BufferConsumer(Protocol):
 
 
 class Inbox:
-    """A queue, and whether its consumer is idle.
+    """A queue in front of one consumer.
 
-    ``take`` raises IndexError when the queue is empty.
+    ``take`` removes and returns the oldest entry, or raises IndexError. ``idle`` is True while the
+    consumer runs no task that takes entries; whoever adds an entry to an idle inbox sets ``idle``
+    to False and wakes the consumer.
     """
 
     evicts = False  # whether queued items may still be dropped or replaced
@@ -75,7 +77,7 @@ class Inbox:
         self.idle = True
 
     def new_slot(self) -> Delivery | None:
-        """A shared delivery for the items of one drain that have no token of their own."""
+        """A `Delivery` for all items of one drain task that have none of their own."""
         return None
 
     def clear(self) -> None:
@@ -95,8 +97,8 @@ def _weight_of(entry: Any) -> int:
 
 
 class _InHand(Delivery):
-    # The delivery of the item that the consumer handles. Items are rarely held further downstream,
-    # so one object serves all items, and a real delivery is made on demand.
+    # The delivery of the item that the consumer is handling. Few items are held further downstream,
+    # so one object serves all items, and `hold` makes a real delivery.
 
     __slots__ = ("_buffer", "_lent")
 
@@ -138,7 +140,7 @@ class _Weighed(Delivery):
 
 
 class ChannelBuffer(Inbox, abc.DisposableBase):
-    """The queue and the counters of one channel. Its consumer disposes of it when unsubscribing."""
+    """The queue and the counts of one channel. The consumer disposes of it when it unsubscribes."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class ChannelBuffer(Inbox, abc.DisposableBase):
     # ------------------------------------------------------------------ the consumer's side
 
     def attach(self, consumer: BufferConsumer) -> bool:
-        """Attach the only consumer; False for every later one."""
+        """Attach the only consumer. False if there is or was another one."""
         if self.claimed:
             return False
         self.claimed = True
@@ -188,7 +190,7 @@ class ChannelBuffer(Inbox, abc.DisposableBase):
         return True
 
     def start(self) -> None:
-        """Deliver the items, and possibly the end, from before the consumer was attached."""
+        """Deliver the items that were pushed, and the end, before the consumer was attached."""
         consumer = self.consumer
         if consumer is None:
             return
@@ -202,7 +204,7 @@ class ChannelBuffer(Inbox, abc.DisposableBase):
         return _InHand(self) if self._size is None else None
 
     def dispose(self) -> None:
-        """Detach the consumer: drop the queue, end all waiting pushes, refuse further items."""
+        """Detach the consumer: drop the queue, end waiting pushes, refuse further items."""
         if self.gone:
             return
         self.gone = True
@@ -227,7 +229,7 @@ class ChannelBuffer(Inbox, abc.DisposableBase):
         return entry
 
     def returned(self, _: bool = True, *, weight: int = 1) -> None:
-        """Count an item as processed that had left the queue with a token."""
+        """Count an item as processed that the consumer has taken from the queue."""
         self.lent -= 1
         self.settle(weight)
         if self.blocked and self.consumer is not None:
@@ -243,7 +245,7 @@ class ChannelBuffer(Inbox, abc.DisposableBase):
     # ------------------------------------------------------------------ the producer's side
 
     async def push(self, item: Any) -> bool:
-        """Accept an item, and wait for room if the overflow policy waits."""
+        """Accept an item; under an overflow policy that waits, wait for room."""
         self._calls += 1
         if not self._calls % _TURN:
             await asyncio.sleep(0)  # otherwise pushes that never wait would starve the consumer
@@ -275,7 +277,7 @@ class ChannelBuffer(Inbox, abc.DisposableBase):
         return True
 
     def put(self, item: Any) -> None:
-        """Accept an item after the check ``outstanding < gate``."""
+        """Accept an item. The caller has checked that ``outstanding < gate``."""
         self.outstanding += 1
         self.accepted += 1
         self.queue.append(item)

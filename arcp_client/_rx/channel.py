@@ -1,6 +1,7 @@
-"""`EventChannel`: a bounded source in front of an operator.
+"""`EventChannel`: a bounded queue that is the source of an Rx operator.
 
-The limit is in front of Rx because ``on_next`` cannot wait.
+A producer awaits ``push`` when the queue is full. Rx itself cannot make a producer wait, because
+``on_next`` is not awaitable.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class EventChannel(Generic[T]):
         observable()  ──a─b─c─────d──e──
         done          ────────────a─b─c─d    a handler ended, or on_next returned
 
-    An item is *outstanding* from its acceptance until it is done: while it is queued, in a handler,
-    or held further downstream by `concat_map_async`, `concat_map_async_by` or `stream`. At most
-    ``cap`` are outstanding.
+    An item is *outstanding* from its acceptance until it is done: while it is queued, while a
+    handler runs for it, and while a later `concat_map_async`, `concat_map_async_by` or `stream` in
+    the pipe queues or handles it. At most ``cap`` items are outstanding.
 
     ``overflow`` selects the treatment of an item for which there is no room:
 
@@ -46,23 +47,27 @@ class EventChannel(Generic[T]):
     ============== ==============================================================================
 
     With ``drop_oldest`` and ``coalesce`` an item leaves the queue only when its handler can start.
-    If another operator than those of this package subscribes, items leave one at a time.
+    If the subscriber is not an operator of this package, an item leaves the queue only when the
+    previous one is done.
 
-    A handler that awaits ``push`` on the channel that feeds it deadlocks when the channel is full;
-    use ``push_nowait`` there.
+    A handler must not await ``push`` on its own channel: when the channel is full, it would wait
+    for itself for ever. Use ``push_nowait`` there.
 
-    The observable is *unicast*: it accepts one subscriber in its lifetime, which also gets the
-    items pushed before. After that subscriber has unsubscribed, pushes return False. All methods
-    must be called on the event loop of the subscriber; other threads use
+    The observable is *unicast*: it accepts one subscriber in its lifetime. That subscriber also
+    gets the items that were pushed before it came. After it has unsubscribed, pushes return False.
+    All methods must be called on the event loop of the subscriber; other threads use
     ``loop.call_soon_threadsafe(channel.push_nowait, item)``.
 
     Args:
         cap: limit of outstanding items, or of their total ``size``.
-        low: outstanding items at which waiting pushes continue; half of ``cap`` by default.
+        low: waiting pushes continue when no more than this is outstanding; half of ``cap`` by
+            default.
         hard_cap: limit for ``push_nowait`` under ``wait`` and ``coalesce``; ``cap`` by default.
         overflow: see above.
-        key: the key function of ``coalesce``; required there and rejected elsewhere.
-        size: the size of an item. One that is larger than ``cap`` is accepted alone.
+        key: computes the key of an item for ``coalesce``; required with ``coalesce`` and rejected
+            otherwise.
+        size: computes the size of an item. An item that is larger than ``cap`` is accepted when
+            nothing is outstanding.
 
     Raises:
         ValueError: the limits contradict each other, or ``key`` is given without ``coalesce``.
@@ -96,7 +101,7 @@ class EventChannel(Generic[T]):
     async def push(self, item: T) -> bool:
         """Accept an item; with ``wait`` and ``coalesce``, wait for room.
 
-        A cancelled call has not accepted the item.
+        If the call is cancelled, the item is not accepted.
 
         Returns:
             False if the item was not accepted: it was dropped, the channel has ended, or its
@@ -116,7 +121,7 @@ class EventChannel(Generic[T]):
         return await buffer.push(item)
 
     def push_nowait(self, item: T) -> bool:
-        """Accept an item at once or not at all; with ``wait`` and ``coalesce`` up to ``hard_cap``.
+        """Accept an item at once or not at all; with ``wait`` and ``coalesce``, up to ``hard_cap``.
 
         Returns:
             False if the item was not accepted; see `push`.
@@ -135,17 +140,17 @@ class EventChannel(Generic[T]):
         self._buffer.end(None)
 
     def fail(self, error: Exception) -> None:
-        """End the observable with an error, after the accepted items; otherwise like `complete`."""
+        """End the observable with an error, after the accepted items; else like `complete`."""
         self._buffer.end(error)
 
     def observable(self) -> Observable[T]:
         """The pushed items, for one subscriber. Subscribe on a running event loop.
 
-        A second subscriber gets a LocalProtocolError in its ``on_error``, or from ``subscribe`` if
-        it has none; use ``ops.share()`` for several subscribers.
+        A second subscriber gets a LocalProtocolError: by its ``on_error``, or from ``subscribe`` if
+        it has no ``on_error``. Use ``ops.share()`` for several subscribers.
         """
         return Unicast(self._buffer)
 
     def stats(self) -> ChannelStats:
-        """The channel's current counters."""
+        """The channel's current counts."""
         return self._buffer.stats()

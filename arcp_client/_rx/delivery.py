@@ -1,9 +1,9 @@
-"""Tells a source when an item is processed, by means of delivery tokens.
+"""Tells a source when its item is processed.
 
-``on_next`` returns as soon as an operator has queued the item, before the handler has run. So a
-source may publish a `Delivery` around ``on_next``. An operator that queues the item holds the token
-and releases it when the item is processed. Synchronous operators in between (map, filter) need no
-change.
+``on_next`` returns as soon as an operator has queued the item, before the handler has run, so the
+return does not tell the source that the item is processed. A source can therefore `publish` an item
+with a token, a `Delivery`. An operator that queues the item holds the token, and releases it when
+the item is processed. Synchronous operators in between (map, filter) need no change.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class Delivery:
-    """One item in transit, with a count of its holders.
+    """The token of one item in transit: counts the operators that hold the item.
 
     Args:
-        done: called once, when the last holder releases, with True if every holder processed the
-            item and False if one dropped it (its subscription was disposed).
+        done: called once, when the last holder releases: with True if every holder processed the
+            item, with False if one dropped it because its subscription was disposed.
     """
 
     __slots__ = ("_done", "_holders", "_processed")
@@ -33,7 +33,7 @@ class Delivery:
         self._processed = True
 
     def hold(self) -> Delivery:
-        """Add a holder. Release the returned delivery on the event loop's thread."""
+        """Add a holder, which must release the returned delivery on the event loop's thread."""
         self._holders += 1
         return self
 
@@ -75,7 +75,7 @@ _per_thread = _PerThread()
 
 
 def current_here() -> Current:
-    """This thread's current delivery. Cache it: the lookup costs more than its use."""
+    """The `Current` of this thread. Keep a reference: the lookup costs more than its use."""
     return _per_thread.current
 
 
@@ -91,8 +91,8 @@ def emit(here: Current, token: Delivery | None, on_next: Callable[[T], None], it
 def publish(token: Delivery, on_next: Callable[[T], None], item: T) -> None:
     """Deliver one item with a token of its own.
 
-    The token calls ``done`` before this function returns if no operator holds it, otherwise when
-    the last holder releases. An exception of ``on_next`` is raised after the release.
+    If no operator holds the token, it calls ``done`` before this function returns, else when the
+    last holder releases it. An exception of ``on_next`` is raised after that release.
     """
     token.hold()
     try:

@@ -1,7 +1,8 @@
-"""Calls a handler for one item: time limit, error policy and cancellation.
+"""Calls handlers, with their time limit, error policy and cancellation.
 
-The drain tasks of ``serial`` and ``keyed`` await the handler directly. If a coroutine were started
-by the producer and finished in a task, its timeouts and cancel scopes would act on the producer.
+A *drain task* takes items from a queue, calls the handler for each, and awaits the result itself;
+``serial`` and ``keyed`` start these tasks. If instead the producer called the handler and a task
+awaited the result, timeouts and cancel scopes of the handler would act on the producer.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ OnError: TypeAlias = Literal["skip", "raise"] | Callable[[T, Exception], object]
 
 
 def name_of(handler: object) -> str:
-    """The name of a handler in messages; of a partial, the name of its function."""
+    """The name of a handler for messages; for a partial, the name of its function."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return getattr(handler, "__qualname__", None) or type(handler).__qualname__
@@ -66,9 +67,10 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
 
 
 class Watchdog:
-    """Limits the time of each handler call of a drain task with a single timer.
+    """Limits the time of each handler call of a drain task.
 
-    Setting a timer for each item would cost more than most handlers.
+    It uses one timer for all calls, because a timer for each item would cost more than most
+    handlers.
     """
 
     __slots__ = ("_loop", "_seconds", "_started", "_task", "_timer", "fired")
@@ -118,9 +120,9 @@ class HandlerSink(Emitter[T, R]):
     """A sink that calls a handler for each item. Subclasses select the next item.
 
     Attributes:
-        context: the context of drain tasks; each gets a copy.
-        outlives_cancel: a cancellation of the drain task counts as a failure of the running
-            handler, and the stream continues. For owners that dispose of the sink to end it.
+        context: the context whose copies drain tasks run in.
+        outlives_cancel: if True, a cancellation of the drain task counts as a failure of the
+            running handler, and the stream continues; only ``dispose`` ends it.
     """
 
     outlives_cancel = False
@@ -149,16 +151,16 @@ class HandlerSink(Emitter[T, R]):
             self.finish(self._wrapped(f"ended by {type(error).__name__}", None, error))
 
     def watchdog(self) -> Watchdog | None:
-        """Make the watchdog of a new drain, if items have a time limit."""
+        """Make the watchdog of a new drain task, if items have a time limit."""
         seconds = self.options.item_timeout
         return None if seconds is None else Watchdog(self._loop, seconds)
 
     def runs_in(self, task: asyncio.Task[Any]) -> bool:
-        """Whether this task runs handlers itself."""
+        """Whether this task calls handlers."""
         return self._owner.owns(task) or task in self._inner
 
     def cancel(self, task: asyncio.Task[Any]) -> bool:
-        """Cancel a drain task, unless the caller is the handler that it runs."""
+        """Cancel a drain task. False, without effect, for a handler that runs in that task."""
         try:
             current = asyncio.current_task()
         except RuntimeError:
@@ -195,9 +197,17 @@ class HandlerSink(Emitter[T, R]):
     ) -> None:
         """Handle the items from ``take`` until the sink stops or ``dry`` returns False.
 
-        All lanes share this function. It is long because every event passes through it, and a
-        function call costs as much as the rest of the loop. It yields to the event loop after
-        its time slice, unless `after` is given; then `after` decides.
+        All lanes share this function. It is long because every event passes through it, and one
+        more function call would cost as much as the rest of the loop. After its time slice it
+        yields to the event loop, unless ``after`` is given: then ``take`` ends the slice by raising
+        IndexError.
+
+        Args:
+            take: returns the next item, or raises IndexError if there is none.
+            dry: called when there is no item; returns whether to go on.
+            slot: the `Delivery` of items that have none of their own.
+            watchdog: limits the time of each handler call.
+            after: called after each handler call.
         """
         options, here = self.options, self.here
         handler: Any = self.isolated if options.isolate else options.handler
@@ -267,7 +277,7 @@ class HandlerSink(Emitter[T, R]):
         return error
 
     async def failed(self, item: T, error: BaseException) -> bool:
-        """Apply ``on_error`` to an exception of a handler. False if the stream was cancelled."""
+        """Apply ``on_error`` to a handler's exception. False if the drain task was cancelled."""
         if isinstance(error, asyncio.CancelledError):
             if await self._survives_cancel():
                 failure: Exception = self._wrapped("was cancelled in its own task", item, error)
@@ -309,21 +319,22 @@ class HandlerSink(Emitter[T, R]):
         return True
 
     async def _survives_cancel(self) -> bool:
-        """Whether this task was cancelled and its stream continues nevertheless."""
+        """Whether the stream continues although this task was cancelled."""
         task = asyncio.current_task()
         if not self.outlives_cancel or task is None or not task.cancelling():
             return False
         while task.cancelling():
             task.uncancel()
-        # At the end of a program every task is cancelled. The owner's task runs first and disposes
-        # of this sink.
+        # At the end of a program every task is cancelled. The task of the sink's owner runs before
+        # these steps end, and disposes of this sink.
         for _ in range(3):
             await asyncio.sleep(0)
         return not self.stopped
 
     def _ends_stream(self, item: T, cancelled: asyncio.CancelledError) -> bool:
         # The cancellation ends the stream if the sink was disposed or the drain task was cancelled.
-        # Any other came from an awaitable of the handler, and is a failure like all others.
+        # Any other cancellation came from what the handler awaited, and is a failure of the
+        # handler.
         task = asyncio.current_task()
         if not self.stopped and task is not None and task.cancelling():
             self.interrupted(item, cancelled)

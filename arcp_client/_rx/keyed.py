@@ -1,9 +1,10 @@
-"""Handles items with one lane for each key: one handler at a time in a lane, lanes concurrently.
+"""Handles the items of each key in order, one handler at a time, and different keys concurrently.
 
-A key with work is in ``_lanes``; its next item waits in ``_ready``. Workers take items from there.
-Each suspended handler occupies one worker; at most one more worker is running. The callback
-``_tick`` runs once in each iteration of the loop and starts another worker when keys are ready and
-no worker is awake, because then all of them are suspended.
+A lane here is the queue of one key. ``_lanes`` has an entry for each key that has items. While no
+handler of a key runs, the key's next item is in ``_ready``, the queue from which workers take
+items. A worker is a task that calls handlers one after the other; while a handler is suspended, its
+worker is too. The callback ``_tick`` runs once in each iteration of the event loop. If items are
+ready and all workers are suspended in handlers, it starts more workers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MOST = 64  # workers started in one iteration of the loop
 
 
 class Keyed(HandlerSink[T, R]):
-    """One subscription of ``concat_map_async_by``."""
+    """The sink of one subscription to ``concat_map_async_by``."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Keyed(HandlerSink[T, R]):
 
     def wake(self) -> None:
         # An item that has left an evicting buffer can no longer be dropped or merged. So items are
-        # taken only when they can start; at most one waits here.
+        # taken only when their handlers can start; at most one waits here.
         inbox, ready = self.inbox, self._ready
         while inbox.queue and not (inbox.evicts and (ready or self._behind)):
             entry = inbox.take()
@@ -169,8 +170,8 @@ class Keyed(HandlerSink[T, R]):
             watchdog.close()
 
     async def _dry(self) -> bool:
-        # Continue after one iteration of the loop, unless another worker is awake or the limit is
-        # reached.
+        # End this worker if another one is awake or the limit is reached. Otherwise continue after
+        # one iteration of the loop.
         if self._awake or self._running >= self._limit:
             self._staff(0)
             return False

@@ -1,7 +1,8 @@
-"""Handles items in one lane: one handler at a time, in arrival order.
+"""Handles items in arrival order, one handler at a time.
 
-The drain task exists only while there is work. It takes items from the inbox, which is the buffer
-of the channel if the operator subscribes to an `EventChannel` directly.
+The drain task (`HandlerSink.drain`) exists only while there is work. It takes items from the sink's
+`Inbox`. If the operator subscribes to an `EventChannel` directly, that inbox is the channel's
+buffer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ R = TypeVar("R")
 
 
 class Serial(HandlerSink[T, R]):
-    """One subscription of ``concat_map_async``."""
+    """The sink of one subscription to ``concat_map_async``."""
 
     def __init__(self, options: Options[T, R], down: Downstream[R]) -> None:
         super().__init__(options, down)
@@ -43,8 +44,8 @@ class Serial(HandlerSink[T, R]):
 
     async def _dry(self) -> bool:
         if not self.ended:
-            # Events often arrive one per loop iteration, and waiting for one costs less than a new
-            # task.
+            # Events often arrive one per loop iteration, and to wait for the next costs less than a
+            # new task.
             await self.pause()
             if self.pending():
                 return True

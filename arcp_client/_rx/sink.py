@@ -1,7 +1,7 @@
-"""The base of every subscriber of this package: a consumer that is bound to one event loop.
+"""The base of every subscriber of this package: a `Sink`, which belongs to one event loop.
 
-Items that arrive from another thread are moved to the loop. A sink ends exactly once, and emits
-nothing after `Sink.dispose`.
+Items that arrive from another thread are handed to the loop's thread. A sink ends exactly once, and
+emits nothing after `Sink.dispose`.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Downstream(Generic[T]):
 
 
 class Sink(abc.DisposableBase, Generic[T]):
-    """Base of the consumers. A subclass empties ``inbox`` when it is woken.
+    """Queues the items of one subscription. Subclasses implement `wake`, which takes them.
 
     Attributes:
-        inbox: items that have arrived and not been started.
-        ended: the source has ended; earlier items may still be queued.
-        stopped: the sink has ended or was disposed, and emits nothing more.
+        inbox: items that have arrived and that no handler has started.
+        ended: the source has ended. Earlier items may still be queued.
+        stopped: the sink has ended or was disposed. It emits nothing more.
     """
 
     def __init__(self) -> None:
@@ -97,11 +97,11 @@ class Sink(abc.DisposableBase, Generic[T]):
     # ------------------------------------------------------------------ for the subclass
 
     def wake(self) -> None:
-        """Start to empty the inbox. The caller has cleared ``inbox.idle``."""
+        """Start to take items from the inbox. The caller has set ``inbox.idle`` to False."""
         raise NotImplementedError
 
     def exhausted(self) -> None:
-        """The source ended while nothing was queued or running."""
+        """Called when the source ends while no item is queued or being handled."""
         raise NotImplementedError
 
     def pending(self) -> bool:
@@ -116,7 +116,7 @@ class Sink(abc.DisposableBase, Generic[T]):
     def connect(
         self, source: Observable[T], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        """Subscribe to the source. Returns itself."""
+        """Subscribe to the source. Returns this sink."""
         upstream: abc.DisposableBase
         if isinstance(source, Unicast) and source.backing.attach(self):
             self.inbox = upstream = source.backing
@@ -132,7 +132,7 @@ class Sink(abc.DisposableBase, Generic[T]):
         return self
 
     def on_next(self, item: T) -> None:
-        """Queue one item, and hold its delivery."""
+        """Queue one item, and hold its `Delivery`."""
         if threading.get_ident() != self._thread:
             if not self.stopped:
                 self._loop.call_soon_threadsafe(self.on_next, item)
@@ -147,7 +147,7 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.wake()
 
     def feed(self, items: Iterable[T]) -> None:
-        """Queue many items at once, on the loop's thread and without deliveries."""
+        """Queue many items at once, on the loop's thread and without a `Delivery`."""
         if self.ended or self.stopped:
             return
         inbox = self.inbox
@@ -157,11 +157,11 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.wake()
 
     def on_error(self, error: Exception) -> None:
-        """The source failed. The error is passed on after all earlier items are processed."""
+        """Record the source's error, which is passed on after all earlier items are processed."""
         self._source_ended(error)
 
     def on_completed(self) -> None:
-        """The source completed. The end is passed on after all earlier items are processed."""
+        """Record the source's end, which is passed on after all earlier items are processed."""
         self._source_ended(None)
 
     def _source_ended(self, error: Exception | None) -> None:
@@ -204,7 +204,7 @@ class Sink(abc.DisposableBase, Generic[T]):
             self.drop()
 
     def drop(self) -> None:
-        """Drop the queue. A channel's buffer drops its own in `ChannelBuffer.dispose`."""
+        """Drop the queued items. The queue of a channel is dropped by `ChannelBuffer.dispose`."""
         self.inbox.clear()
 
     def _detach(self) -> None:
@@ -214,7 +214,7 @@ class Sink(abc.DisposableBase, Generic[T]):
 
 
 class Emitter(Sink[T], Generic[T, R]):
-    """A sink that calls an observer."""
+    """A sink that passes its results to an observer."""
 
     def __init__(self, down: Downstream[R]) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class Emitter(Sink[T], Generic[T, R]):
         self.finish(self.error)
 
     def finish(self, error: Exception | None) -> None:
-        """Stop, then deliver the one terminal event."""
+        """Stop, then pass the end or the error to the observer."""
         if self.stopped:
             return
         try:
@@ -235,8 +235,9 @@ class Emitter(Sink[T], Generic[T, R]):
 
 
 class _Relay(Emitter[T, T]):
-    # Passes a channel's items to any observer. If the channel evicts, items pass one at a time,
-    # because an item that has left the buffer can no longer be dropped or merged.
+    # Passes a channel's items to any observer. If the overflow policy drops or merges queued items,
+    # an item is passed only when the previous one is processed, because an item that has left the
+    # buffer can no longer be dropped or merged.
 
     _slot: Delivery | None = None
 
@@ -270,7 +271,7 @@ class _Relay(Emitter[T, T]):
 
 
 class Unicast(Observable[T_out]):
-    """The observable of one channel: the first subscriber gets all items, any other an error."""
+    """The observable of one channel: the first subscriber gets all items, others an error."""
 
     def __init__(self, buffer: ChannelBuffer) -> None:
         super().__init__()
@@ -319,6 +320,6 @@ class Piped(Observable[T_out]):
         *,
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        """Start to handle the source's items, on the running event loop."""
+        """Start to handle the source's items on the running event loop."""
         sink = self._sink(Downstream(on_next, on_error, on_completed))
         return sink.connect(self._source, scheduler)

@@ -1,7 +1,8 @@
 """Makes a bounded async iterator from an observable.
 
-The iterator and the source hold the sink, and the sink does not hold the iterator. When a loop over
-the iterator is left with ``break``, the iterator is collected, and its subscription ends.
+The iterator and the source refer to the sink, but the sink does not refer to the iterator. So when
+a loop over the iterator is left with ``break``, the iterator is garbage-collected, and this ends
+its subscription.
 """
 
 from __future__ import annotations
@@ -141,23 +142,23 @@ def stream(observable: Observable[T], *, maxsize: int = 1024) -> Stream[T]:
         async for     ──a····b···c|      each item when it is requested
 
     Guarantees: every item in order, or an error. At most ``maxsize`` items wait. An item is
-    processed when the next one is requested; a source with delivery tokens (an `EventChannel`, the
-    client's ``notifications``) applies back-pressure accordingly. Directly on an `EventChannel` the
-    stream buffers nothing, and the channel's own limit applies.
+    processed when the next one is requested; until then, an `EventChannel` or the client's
+    ``notifications`` counts it for back-pressure. Directly on an `EventChannel` the stream has no
+    buffer of its own, and the channel's limit applies.
 
-    Leaving the loop by ``break`` and dropping the iterator unsubscribes; so do ``aclose()`` and
-    leaving ``async with``. A cancelled ``__anext__`` loses no item. After the end, and after
-    ``aclose()``, iteration stops.
+    The subscription ends when the iterator is no longer referenced (as after a ``break``), with
+    ``aclose()``, and at the end of ``async with``. A cancelled ``__anext__`` loses no item. After
+    the end, and after ``aclose()``, iteration stops.
 
     Args:
         observable: any observable; its items may arrive from other threads.
         maxsize: number of waiting items above which the stream ends with BufferFull.
 
     Raises:
-        BufferFull: from the iteration, after the buffered items: more than ``maxsize`` waited, and
-            the subscription ended there.
+        BufferFull: from the iteration, after the buffered items, if more than ``maxsize`` items
+            waited. The subscription has ended.
         Exception: from the iteration, after all earlier items: the error of the source.
-        LocalProtocolError: from the iteration, two tasks request the next item at once.
+        LocalProtocolError: from the iteration, if two tasks request the next item at once.
         ValueError: ``maxsize`` is below 1.
     """
     check.an_instance("observable", observable, Observable, "an Observable")
