@@ -9,9 +9,11 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "data-flow.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = [
-    *("back-pressure", "checkpoint", "consumer", "early event", "event", "fan-out", "frame", "gap"),
-    *("job", "job feed", "lane", "lease", "link", "notification", "peer", "registration"),
-    *("replay buffer", "runtime", "session", "transcript", "watermark"),
+    *("acceptance", "back-pressure", "checkpoint", "consumer", "cursor", "detach", "dialect"),
+    *("drain", "durable", "early event", "event", "fan-out", "frame", "gap", "history", "job"),
+    *("job feed", "key", "lane", "lease", "link", "notification", "peer", "principal"),
+    *("registration", "replay", "replay buffer", "resume", "resume window", "runtime", "session"),
+    *("store", "subscription", "terminal event", "transcript", "watermark"),
 ]
 
 
