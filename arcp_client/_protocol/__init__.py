@@ -1,5 +1,5 @@
-"""The protocol of the specification as a state machine, without sockets, loop or clock.
+"""The protocol of the specification as a state machine, without sockets, event loop or clock.
 
-`session` is the entry: call its verbs, then carry out its actions. ``_link`` is above, ``_wire``
-below.
+The entry is `session`: its caller, ``_link``, calls a method of `Session` and then carries out the
+actions that the session returns. ``_wire`` is the layer below and decodes frames.
 """

@@ -1,8 +1,7 @@
-"""Collects the actions that a session asks the link layer to carry out, in order.
+"""Collects the actions that a session asks the layer above, ``_link``, to carry out, in order.
 
-The layer above, `_link`, takes the actions and carries them out. Public events
-(`arcp_client.events.Event`) stand in the same list: delivering one is the most frequent action of
-all, so it has no wrapper.
+To deliver a public event (`arcp_client.events.Event`) is the most frequent action. For that reason
+the event itself is in the list, without a wrapper.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ __all__ = [
 
 
 class Send(msgspec.Struct):
-    """Put one frame on the link; ``request`` is the request that it carries, if any."""
+    """Send one frame over the link. ``request`` is the request that the frame carries, if any."""
 
     data: bytes
     request: Request | None = None
 
 
 class Opened(msgspec.Struct):
-    """The welcome came: the session is live.
+    """The runtime's welcome has arrived: the session is live.
 
     Attributes:
         welcome: the terms that both sides agreed on.
@@ -86,9 +85,9 @@ class Refused(msgspec.Struct):
 
 
 class JobKnown(msgspec.Struct):
-    """The runtime announced a job: one that was submitted, watched, or delegated to.
+    """The runtime announced a job: in the answer to a submit or a subscription, or by a delegation.
 
-    Stands in the list before the job's answer and before its later events.
+    Comes before `Answered` for the request, and before the job's later events.
 
     Attributes:
         submitted: this client submitted the job.
@@ -103,7 +102,7 @@ class JobKnown(msgspec.Struct):
 
 
 class JobGone(msgspec.Struct):
-    """The runtime has no outcome for an open job; ``status`` is how it ended, where known."""
+    """The runtime has no outcome for an open job; ``status`` is its final status, if known."""
 
     job_id: str
     error: ArcpError
@@ -119,7 +118,7 @@ class Rotated(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """A message for the log; it changed nothing."""
+    """A message for the log, about something that changed nothing."""
 
     message: str
     error: ArcpError | None = None
@@ -141,17 +140,17 @@ Action = (
 
 
 class ActionQueue:
-    """Queues the actions of one session, and holds the heartbeat of its current link.
+    """Queues the actions of one session, and owns the heartbeat of its current link.
 
-    Every frame that is sent passes through it and counts for the heartbeat.
+    Every frame that the session sends passes through this queue, which tells the heartbeat.
 
     Args:
         negotiated: the terms of the session.
 
     Attributes:
         actions: the actions; always the same list.
-        heartbeat: of the current link.
-        relinking: a new link was requested in place of the current one.
+        heartbeat: the heartbeat of the current link.
+        relinking: the session has requested a new link in place of the current one.
     """
 
     def __init__(self, negotiated: Negotiated) -> None:
@@ -189,23 +188,23 @@ class ActionQueue:
             self.actions.append(Relink(cause))
 
     def report(self, message: str, error: ArcpError | None = None) -> None:
-        """Report something for the log."""
+        """Add a message for the log."""
         self.actions.append(Report(message, error))
 
     # -- the link
 
     def linked(self, now: float, interval: float | None = None) -> None:
-        """Start a new heartbeat, after a link or a session on it was opened.
+        """Start a new heartbeat: a link was opened, or a session on it.
 
         Args:
             now: the time.
-            interval: seconds of the heartbeat, once it is negotiated.
+            interval: seconds of the heartbeat; ``None`` until it is negotiated.
         """
         self.relinking = False
         self.heartbeat = Heartbeat(interval, now)
 
     def beat(self, now: float) -> None:
-        """Ping an idle runtime; request a new link when it is dead (§6.4)."""
+        """Ping the runtime if it is idle; request a new link if it counts as dead (§6.4)."""
         if self.relinking:
             return
         pulse = self.heartbeat.look(now)

@@ -1,7 +1,7 @@
-"""Reports when the peer has read everything that was sent up to a point.
+"""Reports when the runtime has read everything that was sent up to a point.
 
-A runtime reads its link in order. So the pong of a ping shows that the runtime has read all earlier
-frames, and that its answers to them have arrived.
+A runtime reads the frames of a link in order. So a ping serves as a barrier: its pong shows that
+the runtime has read all earlier frames, and that the answers to those have arrived.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Barriers:
         self._waiting: dict[str, Passed] = {}
 
     def set(self, passed: Passed, now: float, *, nonce: str | None = None) -> str:
-        """Send a ping; call ``passed`` with the time when its pong arrives. Returns the nonce."""
+        """Send a ping; call ``passed(now)`` when its pong arrives. Returns the ping's nonce."""
         nonce = nonce or new_id()
         self._waiting[nonce] = passed
         self._out.ping(now, nonce)
         return nonce
 
     def awaits(self, nonce: object) -> bool:
-        """Whether a pong belongs to a barrier: it must not overtake the events before it."""
+        """Whether a pong belongs to a barrier, and so must not overtake the events before it."""
         return isinstance(nonce, str) and nonce in self._waiting
 
     def passed(self, nonce: object, now: float) -> None:

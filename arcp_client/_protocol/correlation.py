@@ -1,9 +1,9 @@
 """Decides which request an answer belongs to (§6.6, §7, S14).
 
-An answer names its request by an id, by the trace of a submit, by its job or by a nonce. An answer
-with a name belongs to that request or to no request. An answer without a name belongs to the oldest
-request that it can answer; for submits, to the oldest one for the accepted agent. Timed-out
-requests are included, so a late answer never reaches a newer request.
+An answer may name its request: by an envelope id, a trace id, a job id or a nonce. An answer that
+names a request belongs to that request or to none. Any other answer belongs to the oldest request
+that it can answer; an acceptance, to the oldest submit for the accepted agent. Timed-out requests
+count too, so that a late answer is not taken for the answer to a newer request.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Correlation:
         return _first(sent)
 
     def refused_by(self, frame: ControlFrame) -> Request | None:
-        """The request that an error answers; pings are not refused."""
+        """The request that an error answers. A ping cannot be refused."""
         named = self.named_by(frame)
         if named is not None or reply_to(frame) is not None:
             return named
@@ -116,9 +116,10 @@ class Correlation:
     def _disguised(
         self, frame: ControlFrame, code: str, job_id: str, plausible: list[Request]
     ) -> Request | None:
-        """The submit that is refused in the name of a job: of one with its key, or a made-up one.
+        """The submit that is refused by an error which names a job.
 
-        Some runtimes refuse a submit by a job.error whose job no client has heard of.
+        Some runtimes refuse a submit by a ``job.error``. Its job is an earlier one with the same
+        key, or has an id that was made up for the refusal.
         """
         submits = [request for request in plausible if request.kind == names.SUBMIT]
         job = self._jobs.get(job_id)
@@ -129,7 +130,7 @@ class Correlation:
         return None if known or frame.type != names.JOB_ERROR else _first(submits)
 
     def named_by(self, frame: ControlFrame) -> Request | None:
-        """The request whose id a frame names, or, if it names none, bears itself."""
+        """The request whose envelope id a frame names, or has itself if it names none."""
         return self._requests.named(reply_to(frame) or frame.id)
 
     def _traced(self, trace_id: str) -> Request | None:
@@ -146,7 +147,7 @@ def _job_of(frame: ControlFrame) -> str | None:
 
 
 def _runs(payload: object, agent: str) -> bool:
-    """Whether a submit with that payload asks for this agent; a version counts if both name one."""
+    """Whether a submit asks for this agent. Versions are compared if both name one."""
     try:
         asked = msgspec.json.decode(msgspec.json.encode(payload), type=_Named)
     except msgspec.MsgspecError:

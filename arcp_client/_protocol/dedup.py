@@ -1,8 +1,10 @@
 """Recognises events that a history repeats, by their envelope ids (§7.6).
 
-The events of a job are compared from the moment at which a history of it may come. ``receiver``
-calls `repeats` before it delivers an event. For runtimes that change the ids of repeated events,
-`Peer.identities` gives other marks.
+A history, here and in the other modules, is the past events of a job, which a runtime sends after a
+subscription. From the moment at which a history of a job may come, the *marks* of the job's events
+are stored: normally their envelope ids, and for a runtime that changes the ids of repeated events,
+what `Peer.identities` returns. Before it delivers an event, `receiver` calls
+`Deduplication.repeats`.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ LATER_JOBS: Final = 256
 
 
 class Deduplication:
-    """The marks of events that may come again. They are kept in each `JobState`.
+    """Compares the marks of events. They are stored in `JobState.delivered`.
 
     Args:
         jobs: the jobs of the session.
-        forgotten: called with each job whose events are no longer compared.
+        forgotten: called with each job whose marks are dropped.
 
     Attributes:
         found: the number of repeats.
@@ -42,17 +44,18 @@ class Deduplication:
     def restore(self, job: JobState, ids: Iterable[str]) -> None:
         """Restore the ids of events that an earlier process has handled.
 
-        The job is compared even without ids, because that process may have subscribed to it.
+        Events of the job are compared from now on even if there are no ids, because that process
+        may have subscribed to the job.
         """
         job.delivered = OrderedDict.fromkeys(ids)
 
     def remember(self, job: JobState) -> None:
-        """Compare the events of a job from now on, because a history may come."""
+        """Store the marks of a job's events from now on, because a history may come."""
         if job.delivered is None:
             job.delivered = OrderedDict()
 
     def requested(self, job: JobState, *, history: bool) -> None:
-        """Note a sent subscription."""
+        """Note that a subscription was sent."""
         self.remember(job)
         if history:
             job.history_requested = True
@@ -65,7 +68,7 @@ class Deduplication:
             self.forget(job)
 
     def restarted(self) -> None:
-        """Drop the expected histories: they do not come in a new session."""
+        """Stop expecting histories: in a new session they do not come."""
         for job in self._jobs.table.values():
             job.histories = 0
             job.history_requested = False
@@ -80,8 +83,8 @@ class Deduplication:
     def ended(self, job_id: str) -> None:
         """Note a terminal message, which ends one expected history.
 
-        A subscription whose answer was lost is sent again, and both may be answered with the whole
-        history. The second one repeats the first.
+        There may be more than one: a subscription whose answer was lost is sent again, and the
+        runtime may answer each with the whole history.
         """
         job = self._jobs.table.get(job_id)
         if job is None or job.delivered is None:
@@ -98,7 +101,7 @@ class Deduplication:
             self.forget(oldest)
 
     def forget(self, job: JobState) -> None:
-        """Forget a job that ended, or whose events come again from the beginning."""
+        """Drop the marks of a job that has ended, or whose events come again from the beginning."""
         job.delivered = None
         job.histories = 0
         job.history_requested = False
@@ -106,7 +109,7 @@ class Deduplication:
         self._jobs.tidy(job)
 
     def repeats(self, job: JobState | None, marks: list[str]) -> bool:
-        """Whether an event with these marks was delivered before. Remembers the marks."""
+        """Whether an event with one of these marks was delivered before. Stores the marks."""
         if job is None or job.delivered is None or not marks:
             return False
         known = job.delivered

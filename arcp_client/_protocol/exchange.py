@@ -1,7 +1,7 @@
 """Sends requests and handles their answers (§6.6, §7).
 
-Every request ends: by its answer, by a refusal, by its deadline, or with the session (S7).
-`correlation` finds the request that an answer belongs to.
+A request ends by its answer, by a refusal, at its deadline, or with the session (S7). `correlation`
+finds the request that an answer belongs to; `pending` keeps the requests.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ UNSUBSCRIBING: Final = 256
 
 
 class Exchange:
-    """The requests of one session and their answers.
+    """Sends the requests of one session and handles their answers.
 
     Args:
         view: the session.
@@ -108,7 +108,7 @@ class Exchange:
                 return
 
     def _is_premature(self, request: Request) -> bool:
-        """Whether a subscription must wait until an earlier one has ended."""
+        """Whether a subscription must wait until an earlier subscription to the job has ended."""
         job = self._jobs.table.get(request.job_id)
         return request.kind == names.SUBSCRIBE and job is not None and job.unsubscribing
 
@@ -143,11 +143,12 @@ class Exchange:
     # -- unsubscribing
 
     def unsubscribe(self, job_id: str, now: float) -> None:
-        """End a subscription; there is no reply to it (§7.6).
+        """End a subscription (§7.6). The runtime does not reply.
 
-        The link may be lost before the runtime has read the message. So it is sent on every link
-        until a barrier after it is passed. Until then, events of the job are dropped, and the job
-        cannot be watched again, because old events would be taken for new ones.
+        The link may be lost before the runtime has read the message. So the message is sent on
+        every link until a barrier (`Barriers`) after it is passed. Until then, events of the job
+        are dropped. A new subscription to the job waits too, because its events could not be told
+        from those of the old one.
         """
         job = self._jobs.state(job_id)
         job.unsubscribing = True
@@ -194,7 +195,7 @@ class Exchange:
         self._pending.unsend()
 
     def restarted(self) -> None:
-        """Drop the state of subscriptions: a new session has none."""
+        """Drop the state of subscriptions, because a new session has none."""
         for job in tuple(self._unsubscribing):
             self._unsubscribed(job)
 
@@ -206,7 +207,7 @@ class Exchange:
             self._unanswered(request, error, now)
 
     def expire(self, now: float) -> None:
-        """End the requests that have timed out. They still own their late answers (S14)."""
+        """End the requests that have timed out. Late answers are still attributed to them (S14)."""
         late = self._pending.expire(now)
         for request, error in late:
             self._unanswered(request, error, now)
@@ -218,7 +219,7 @@ class Exchange:
                 self._barriers.set(lambda now: self._read(unasked), now)
 
     def _read(self, late: list[Request]) -> None:
-        """Mark requests as read: a later answer without a name belongs to none of them."""
+        """Mark requests as read by the runtime: later answers without a name are not theirs."""
         for request in late:
             request.waits = True
 
@@ -232,7 +233,7 @@ class Exchange:
                 self._out.emit(actions.Refused(request, error))
 
     def job_ended(self, job_id: str, now: float) -> None:
-        """Answer the cancels of a job that has ended."""
+        """Answer the pending cancels of a job that has ended."""
         for request in self._pending:
             if request.kind == names.CANCEL and request.job_id == job_id:
                 self._answer(request, None, now)
@@ -337,7 +338,7 @@ class Exchange:
             self._answer(request, now, now)
 
     def cancel_read(self, request: Request, now: float) -> None:
-        """Answer a cancel that the runtime has read and not refused."""
+        """Answer a cancel that the runtime has read without refusing it."""
         if request in self._pending:
             self._answer(request, now, now)
             assert request.job_id is not None
@@ -348,8 +349,8 @@ class Exchange:
     def refused(self, frame: ControlFrame, now: float, *, named: bool = False) -> bool:
         """Handle an error. Returns whether it refuses a request.
 
-        ``named`` considers only the request that the error names, because the code may refer to the
-        session instead.
+        With ``named``, it can refuse only the request that it names: an error with such a code may
+        concern the session instead.
         """
         find = self._correlation.named_by if named else self._correlation.refused_by
         request = find(frame)
@@ -359,7 +360,7 @@ class Exchange:
         return True
 
     def refuses(self, frame: ControlFrame) -> bool:
-        """Whether a `job.error` refuses a request instead of ending a job, as in some runtimes."""
+        """Whether a ``job.error`` refuses a request, as some runtimes do, and ends no job."""
         pending = self._pending
         job_id = frame.job_id or frame.payload.get("job_id")
         if not isinstance(job_id, str) or self._correlation.named_by(frame) is not None:

@@ -1,9 +1,8 @@
 """Opens and resumes sessions: hello, welcome, refusals (§6.1–§6.3, S5).
 
-One `Handshake` serves all links of a client. The newest resume token counts. After a refused
-resume, or a link that ended without an answer, the resume is tried again where that can help;
-otherwise a new session is opened. The attempts are counted, so that a session is given up after a
-limited time.
+One `Handshake` serves all links of a client, and always resumes with the newest resume token. When
+a resume is refused, or its link ends without an answer, `resume` decides whether to try again or to
+open a new session; the number of attempts is limited.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class Handshake:
     Args:
         client: the name and version of the client.
         features: the features that the client offers.
-        recognise: finds the `Peer` class of the runtime.
+        recognise: finds the `Peer` class of the runtime from its welcome.
         checkpoint: the session to resume.
-        spoken: the `Peer` class, if it is fixed.
+        spoken: the `Peer` class; ``None`` to find it with ``recognise``.
 
     Attributes:
-        had_session: a session existed before; the next one resumes or replaces it.
+        had_session: a session existed before. The next welcome resumes or replaces it.
         spoken: the `Peer` class of the runtime, once known.
     """
 
@@ -76,7 +75,7 @@ class Handshake:
 
     @property
     def session_id(self) -> str | None:
-        """The session to resume, or ``None``."""
+        """The id of the session to resume, or ``None``."""
         return self._resume.session_id
 
     @property
@@ -86,11 +85,11 @@ class Handshake:
 
     @property
     def resumable(self) -> bool:
-        """Whether a new link could resume this session."""
+        """Whether a new link could resume the session."""
         return self._resume.possible
 
     def hello(self, token: SecretStr, cursor: int) -> bytes:
-        """The first frame of a link. It asks to resume after ``cursor`` if a session exists."""
+        """Make the first frame of a link, with a resume after ``cursor`` if a session exists."""
         block = self._resume.block(cursor, token)
         if block is None:
             self._own_id = new_prefixed_id("sess")
@@ -126,7 +125,7 @@ class Handshake:
         return None
 
     def welcomed(self, welcome: Welcome) -> bool:
-        """Accept a welcome. True if the session was resumed (§6.3)."""
+        """Accept a welcome. Returns whether the runtime resumed the session (§6.3)."""
         self._resumed = self._resume.welcomed(welcome)
         self.had_session = True
         return self._resumed
@@ -134,11 +133,11 @@ class Handshake:
     def refused_late(self, frame: ControlFrame, *, asked: bool) -> ArcpError | None:
         """The error that ends the session, if a frame refuses a resume after its welcome (§6.3).
 
-        One runtime sends the welcome before it checks its replay buffer.
+        Some runtimes send the welcome before they check their replay buffer.
 
         Args:
             frame: an error of the session that names no pending request.
-            asked: whether the frame may answer another request.
+            asked: whether the frame may be the answer to a request.
         """
         if not self._resumed:
             return None
@@ -151,7 +150,7 @@ class Handshake:
         return ResumeExpired(f"the runtime refused the resume ({_text(refusal)})")
 
     def left(self, now: float) -> None:
-        """The link has ended."""
+        """Note that the link has ended."""
         self._resumed = False
         self._resume.left(now)
 

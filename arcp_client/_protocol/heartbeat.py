@@ -1,4 +1,4 @@
-"""Decides when to ping the peer and when to call it dead (§6.4).
+"""Decides when to ping the runtime, and when its link counts as dead (§6.4).
 
 Each link gets a new `Heartbeat`.
 """
@@ -26,9 +26,9 @@ class Heartbeat:
     """Watches one link.
 
     Args:
-        interval: seconds of the negotiated heartbeat. ``None`` if none was negotiated; then only
-            the time of the last message is kept.
-        now: the link's start.
+        interval: seconds of the negotiated heartbeat. ``None`` if none was negotiated: then nothing
+            is due, and only the times of messages are recorded.
+        now: the time at which the link began.
 
     Attributes:
         heard_at: the time of the last message; the reader of the link sets it.
@@ -44,12 +44,12 @@ class Heartbeat:
         self._looked_at = now
 
     def pause(self, now: float) -> None:
-        """Reading is paused: silence is no longer counted."""
+        """Stop counting silence, because the reader is paused."""
         if self._paused_at is None:
             self._paused_at = now
 
     def unpause(self, now: float) -> None:
-        """Reading continues: the time in between does not count as silence."""
+        """Count silence again; the time since `pause` does not count."""
         if self._paused_at is not None:
             self.heard_at += now - self._paused_at
             self._paused_at = None
@@ -61,7 +61,7 @@ class Heartbeat:
 
     @property
     def deadline(self) -> float | None:
-        """When `look` must be called next; ``None`` without a heartbeat."""
+        """The time at which `look` must be called next; ``None`` without a heartbeat."""
         if self._interval is None:
             return None
         ping_at = self._next_ping()
@@ -88,7 +88,7 @@ class Heartbeat:
         return Pulse.QUIET
 
     def _next_ping(self) -> float:
-        """A ping is due when either side was silent for an interval."""
+        """The time of the next ping: when one side has sent nothing for an interval."""
         assert self._interval is not None
         due = self.sent_at + self._interval
         # A ping and its answer may bear the same reading of a clock.

@@ -19,25 +19,27 @@ Terminal = tuple[ControlFrame, bytes]
 
 
 class Recovering(msgspec.Struct, eq=False):
-    """The recovery plan that runs for a job; see `plans` and `recovery`.
+    """The state of the recovery plan that runs for a job; see `plans` and `recovery`.
 
     Attributes:
         plan: the plan, a generator of steps.
-        again: restarts the plan after a lost link.
+        again: makes the plan anew, to restart it after a lost link.
         needs: the `Recover` from which the peer chose the plan, if any.
         step: the step whose answer the plan waits for.
-        may_have_lost_events: events may be lost, and the `Gap` is not delivered yet.
-        behind_gap: no event of the job was delivered since the `Gap` of a session that is gone.
-        unconfirmed: a subscription was requested, and it was neither confirmed nor refused.
-        welcomed_at: the time of the welcome of its link, by the runtime's clock.
-        subscribed_before: that time of each earlier link on which such a subscription was
-            requested, and which was lost; None where the time is not known.
-        only_outcome: only events of the result are delivered.
+        may_have_lost_events: events of the job may be lost, and the `Gap` for them is not yet
+            delivered.
+        behind_gap: the previous session was closed with a `Gap`, and no event of the job was
+            delivered since.
+        unconfirmed: a subscription was requested and has been neither confirmed nor refused.
+        welcomed_at: the time of the welcome on the plan's link, by the runtime's clock.
+        subscribed_before: the times of the welcomes on earlier, lost links on which a subscription
+            was left unconfirmed; None where a time is not known.
+        only_outcome: of the job's events, only chunks of the result and the end are delivered.
         deadline: when the step times out; None while an answer is awaited.
-        came: an event of the job arrived during this step.
-        waits_since: when the wait for the terminal message began.
-        probes: the number of pings during that wait.
-        held: the terminal message that waits until the history has arrived.
+        came: an event of the job arrived during the present step.
+        waits_since: the time at which the wait for the terminal message began.
+        probes: the number of pings sent during that wait.
+        held: the terminal message, while it is held back until the history has arrived.
     """
 
     plan: Generator[Any, Any, None]
@@ -58,35 +60,36 @@ class Recovering(msgspec.Struct, eq=False):
 
 
 class JobState(msgspec.Struct, eq=False):
-    """Everything that a session knows of one job.
+    """Everything that a session knows of one job; a history is defined in `dedup`.
 
     Attributes:
         job_id: its id.
-        open: the session knows of it, and it has not ended.
+        open: the session knows of the job, and the job has not ended.
         submitted: this client submitted it.
         subscribed: this session subscribed to it.
-        from_now_on: subscribed without its history: only later events are wanted.
-        announced: the runtime announced it; its events come without a subscription.
-        early: events of it arrived in this session before its acceptance, and were not asked for.
-        origin_session: the session that submitted it, where known; its numbers are the job's.
-        resume_after: the last number received in the origin session, once that session is gone.
+        from_now_on: the subscription is without history: only later events are wanted.
+        announced: the runtime announced the job, and sends its events without a subscription.
+        early: unrequested events of the job arrived in this session before its acceptance.
+        origin_session: the session that submitted the job, if known; the job's events are numbered
+            in it.
+        resume_after: the last number that was received in the origin session, once that is gone.
         agent: name or name@version, once known.
         key: the idempotency key of its submit.
-        payload: of its submit; sent again where that is the only way to a lost outcome.
+        payload: of its submit; a plan sends it again if that is the only way to a lost outcome.
         trace_id: of its submit.
-        cancelled: the runtime accepted a cancel of it.
-        first_missing: the first number of a gap that may contain its terminal message.
-        began_at: the time of its first event, for a job that is watched without its past.
-        skips_past: a history is on its way; its events before that time are skipped.
-        delivered: marks of its delivered events, where a history may bring them again.
-        histories: the number of requested histories that have not ended.
-        history_requested: a subscription with history waits for its confirmation.
+        cancelled: the runtime accepted a cancel of the job.
+        first_missing: the first number of a gap that may cover its terminal message.
+        began_at: the time of its first event since the subscription, if `from_now_on`.
+        skips_past: a history is on its way; its events before `began_at` are skipped.
+        delivered: the marks (see `dedup`) of delivered events, if a history may repeat them.
+        histories: how many requested histories have not ended.
+        history_requested: a subscription with history has not been confirmed or refused.
         unsubscribing: the runtime has not confirmed that it read the unsubscribe.
-        unsubscribe_barrier: the barrier after the unsubscribe, once that was sent.
-        recovering: the recovery plan that runs for it.
+        unsubscribe_barrier: the nonce of the barrier after the unsubscribe, once sent.
+        recovering: the recovery plan that runs for the job.
         interrupted: the plan that a lost link interrupted; the next link restarts it.
-        stored_end: its terminal message, which arrived behind a hole of an earlier session.
-        peer: the state of the peer's repairs for the job.
+        stored_end: its terminal message, if it arrived behind a hole of an earlier session.
+        peer: data of the `Peer` about the job.
     """
 
     job_id: str
@@ -123,7 +126,7 @@ class JobState(msgspec.Struct, eq=False):
 
     @property
     def plain(self) -> bool:
-        """Whether its next event can be delivered without a further check."""
+        """Whether the job's next event can be delivered without a further check."""
         return self.delivered is None and self.recovering is None and not self.unsubscribing
 
 
@@ -134,13 +137,13 @@ EARLY: Final = 256
 
 
 class Jobs:
-    """The jobs of one session: the open ones, and the last ones that ended.
+    """The jobs of one session: all open jobs, and the jobs that ended last.
 
     Args:
-        remember: how many ended ones are remembered.
+        remember: how many ended jobs are remembered.
 
     Attributes:
-        table: every job by its id; looked at for each event, so a plain dict.
+        table: every job by its id. A plain dict, because each event needs a lookup.
     """
 
     def __init__(self, *, remember: int = REMEMBERED) -> None:
@@ -171,7 +174,7 @@ class Jobs:
         return job
 
     def learn(self, job_id: str) -> JobState:
-        """The open job of that id; an unknown or ended job is opened."""
+        """The job of that id, which is opened if it is unknown or has ended."""
         job = self.state(job_id)
         self._ended.pop(job_id, None)
         job.open = True
@@ -186,13 +189,13 @@ class Jobs:
             self._forget_early(next(iter(self._early)))
 
     def take_early(self, job: JobState) -> bool:
-        """Whether events of an accepted job arrived before; true once."""
+        """Whether events of a job arrived before its acceptance. True only once."""
         early, job.early = job.early, False
         self._early.pop(job, None)
         return early
 
     def restarted(self) -> None:
-        """Forget which events arrived before their job: a new session began."""
+        """Forget which jobs had early events, because a new session began."""
         for job in tuple(self._early):
             self._forget_early(job)
 
@@ -201,16 +204,16 @@ class Jobs:
         self.tidy(job)
 
     def resume(self, open_job: OpenJob, *, origin: str) -> None:
-        """Take over a job that was open at the checkpoint; its submit is not repeated."""
+        """Take over a job that is open in the checkpoint. It is not submitted again."""
         job = self.learn(open_job.job_id)
         job.submitted = True
         job.origin_session, job.agent = origin, open_job.agent
         job.key = open_job.idempotency_key
 
     def end(self, job_id: str) -> bool:
-        """End a job: drop the state of an open job. False if the job had ended before.
+        """End a job and drop most of its state. False if the job had ended before.
 
-        Events that a later history may repeat are still recognised: see `dedup`.
+        Events that a later history repeats are still recognised: see `dedup`.
         """
         if job_id in self._ended:
             return False

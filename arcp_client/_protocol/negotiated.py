@@ -21,9 +21,9 @@ class Negotiated(msgspec.Struct):
     Attributes:
         session_id: the session's id, empty before the first welcome.
         info: the session as described by the welcome.
-        welcomed_at: the time of the welcome by the runtime's clock, if the welcome has it.
-        live: a link is up and welcomed, so requests may be sent.
-        lines: the current link sends frames as lines.
+        welcomed_at: the time of the welcome by the runtime's clock, if the welcome states it.
+        live: the welcome of the current link has arrived, so requests may be sent.
+        lines: the current link sends each frame as a line.
     """
 
     session_id: str = ""
@@ -33,7 +33,7 @@ class Negotiated(msgspec.Struct):
     lines: bool = False
 
     def agree(self, welcome: Welcome, frame: ControlFrame, *, jobs_run_on: bool) -> None:
-        """Take over the terms of a welcome; ``jobs_run_on``: jobs outlive their session."""
+        """Take over the terms of a welcome. ``jobs_run_on``: jobs outlive their session."""
         self.session_id = welcome.info.id
         self.info = replace(welcome.info, jobs_run_on=jobs_run_on)
         self.welcomed_at = parse_time(frame.payload.get("accepted_at"))

@@ -1,7 +1,8 @@
-"""Finds the frame at which every link ends, so that the session can skip it.
+"""Finds a frame that ends every link, so that the session can skip it.
 
-A frame that a transport or a proxy refuses ends the link. It is the first frame of each replay, so
-a client would otherwise resume from the same cursor for ever.
+If a transport or a proxy refuses a frame, for example because of its length, the link ends. The
+next link resumes from the same cursor, so its replay begins with the refused frame and ends in the
+same place, again and again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Conclusion(enum.Enum):
 
 
 class Obstacle:
-    """Where links ended for a frame that was refused."""
+    """Counts the links that ended at the same place because a frame was refused."""
 
     def __init__(self) -> None:
         self._place = ("", -1)
@@ -40,7 +41,7 @@ class Obstacle:
         self._steps = 0
 
     def met(self, session_id: str, cursor: int) -> Conclusion:
-        """A link ended for a refused frame after everything up to the cursor was received."""
+        """Note that a link ended at a refused frame; everything up to ``cursor`` was received."""
         place = (session_id, cursor)
         self._links = self._links + 1 if place == self._place else 1
         self._place = place
@@ -54,5 +55,5 @@ class Obstacle:
         return Conclusion.BEHIND_PASSED if behind else Conclusion.SAME_PLACE
 
     def passed(self, session_id: str, cursor: int) -> None:
-        """The place was dealt with; the cursor is where the next link begins."""
+        """Note that the place was skipped: the next link resumes from ``cursor``."""
         self._passed_to = (session_id, cursor)

@@ -1,10 +1,9 @@
 """Adapts the session to the runtime at the other end of the link.
 
-`Peer` stands for a runtime that keeps to the specification. A runtime that deviates has a subclass
-in ``_dialects``, which overrides what it must. It replaces incoming frames with those that a
-conforming runtime would have sent, replaces requests with those that the runtime understands, and
-chooses the recovery plan of each job. `session` calls the peer; the peer sees of the session only
-its `View`.
+The class `Peer` is for runtimes that keep to the specification. ``_dialects`` has a subclass for
+each other kind of runtime. A subclass replaces incoming frames with those that a conforming runtime
+would have sent, replaces requests with those that the runtime understands, and chooses the recovery
+plan of each job. `session` calls the peer. Of the session, the peer sees only a `View`.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Received(NamedTuple):
 
 
 def skipped(frame: Incoming) -> Received:
-    """A frame without content: it takes up its number and shows that its job is alive."""
+    """A frame without content: its number counts as received, and its job as alive."""
     return Received(ControlFrame(type="", job_id=frame.job_id, event_seq=frame.event_seq), b"")
 
 
@@ -88,7 +87,7 @@ class FrameReceiver(Protocol):
         """Process frames."""
 
     def look(self) -> None:
-        """Read `Peer.transparent` again: it has changed."""
+        """Read `Peer.transparent` again, because it has changed."""
 
     def remember(self, job_id: str) -> None:
         """Recognise the events of a job by their ids from now on, because a history may come."""
@@ -97,7 +96,9 @@ class FrameReceiver(Protocol):
         """Note that the runtime confirmed a subscription."""
 
     def skip_past(self, job: JobState) -> bool:
-        """Whether a history can bring missed events: events older than the watch are skipped."""
+        """Skip the events of the next history that are older than the subscription. False if their
+        times cannot be compared.
+        """
 
     def events_lost(self, job_id: str) -> None:
         """Deliver a `Gap` for an unknown number of lost events of a job."""
@@ -120,9 +121,9 @@ class AcceptanceContext(msgspec.Struct, frozen=True, kw_only=True):
     """How a job was accepted.
 
     Attributes:
-        elsewhere: in another session.
-        sent_before: over an earlier link.
-        resent: the submit was sent over an earlier link, too.
+        elsewhere: another session got the acceptance first.
+        sent_before: the job was accepted before the welcome of the current link.
+        resent: the submit was also sent over an earlier link.
         fresh: the key was made for this submit, so it names no earlier job.
     """
 
@@ -140,8 +141,8 @@ class View(msgspec.Struct):
         out: queues actions.
         jobs: the jobs of the session.
         pending: the requests that wait for an answer.
-        barriers: call back when the runtime has read up to a point.
-        cancel_read: to be called when the runtime has read a cancel and not refused it.
+        barriers: report when the runtime has read everything up to a point.
+        cancel_read: to be called when the runtime has read a cancel without refusing it.
         receiver: processes frames.
     """
 
@@ -155,7 +156,7 @@ class View(msgspec.Struct):
 
     @property
     def blind(self) -> bool:
-        """Whether an unread or waiting frame may be the end of a job."""
+        """Whether a frame that is not yet processed may be the end of a job."""
         return self.receiver.missing or self.out.heartbeat.paused
 
 
@@ -169,9 +170,10 @@ class Peer:
 
     Attributes:
         name: the value of ``SessionInfo.dialect``.
-        transparent: the session processes frames without a call of `incoming`.
-        holding: the peer keeps frames back until `release` or `tick`.
-        hole_patience: seconds to wait for a missing number before the session resumes for it.
+        transparent: the session processes frames directly, without calling `incoming`.
+        holding: the peer has frames that it returns only at `release` or `tick`.
+        hole_patience: seconds to wait for a missing number before the session resumes to request
+            it.
         max_frame: bytes of the longest frame that the runtime accepts over a WebSocket.
         max_line: bytes of the longest line that the runtime accepts over stdio, without line end.
         may_lose_events: the runtime may drop events that a job emits while the link is down.
@@ -180,15 +182,15 @@ class Peer:
         repeats_trace: a repeated acceptance has the trace id of the submit that started the job
             (§7.2), not that of the submit that it answers.
         recognises_by_id: repeated events may have new numbers and must be recognised by their ids.
-        doubts_acceptances: an acceptance under the caller's key may be of an earlier job whose
+        doubts_acceptances: an acceptance may belong to an earlier job with the same key, whose
             events come only on request.
         may_fall_silent: after a lost link, the runtime may send no events of a job that it reports
             as running.
-        exact_sizes: ``result_size`` is the length of a streamed result in bytes (§8.4); else it may
-            count characters, or be an estimate.
+        exact_sizes: ``result_size`` is the length of a streamed result in bytes (§8.4). If False,
+            it may count characters, or be an estimate.
         session_ends_jobs: the runtime ends jobs when their session is closed or its link is lost.
         poll_if_silent: the client polls a recovered job while no events of it arrive.
-        repeated: how many repeated frames were dropped here.
+        repeated: the number of repeated frames that the peer dropped.
     """
 
     name: ClassVar[str] = "unknown"
@@ -231,25 +233,25 @@ class Peer:
         return None
 
     def tick(self, now: float) -> Iterable[Received]:
-        """Called at `deadline`: the frames that need not wait any longer."""
+        """Called at `deadline`; returns the held frames that need not wait any longer."""
         return ()
 
     # -- frames from the runtime
 
     def incoming(self, frame: Incoming, data: bytes, now: float) -> Iterable[Received]:
-        """The frames that a conforming runtime would have sent in place of this one."""
+        """Return the frames that a conforming runtime would have sent in place of this one."""
         return (Received(frame, data),)
 
     def release(self) -> Iterable[Received]:
-        """Every frame that was kept back, because there is nothing more to wait for."""
+        """Return all held frames, because there is nothing more to wait for."""
         return ()
 
     def identities(self, frame: EventFrame | BadFrame) -> list[str]:
-        """The marks by which an event is recognised when a history brings it again."""
+        """The marks by which an event is recognised when a history repeats it; see `dedup`."""
         return [frame.id] if frame.id else []
 
     def reassembly(self, cursor: int, limit: int) -> Reassembly[Received]:
-        """Puts this runtime's frames in order."""
+        """Make the object that puts this runtime's frames in order."""
         return Reassembly(cursor=cursor, limit=limit)
 
     # -- requests to the runtime
@@ -259,7 +261,7 @@ class Peer:
         return self.view.pending.waiting()
 
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
-        """The messages to send for a request, in order: the request, and others beside it."""
+        """The messages to send for a request, in order: the request and others that it needs."""
         yield request
 
     def settled(self, request: Request, *, confirmed: bool, late: bool = False) -> None:
@@ -274,15 +276,15 @@ class Peer:
         return frame.event_seq is not None and "final_status" in frame.payload
 
     def ackable(self, mark: int) -> int:
-        """The highest number that may be acknowledged, if all up to ``mark`` are processed."""
+        """The highest number that may be acknowledged when all up to ``mark`` are processed."""
         return mark
 
     def reorder_block_end(self, number: int) -> int:
-        """The last number of the block of events that was reordered around this number."""
+        """The last number of the block of reordered events that contains this number."""
         return number
 
     def goodbye(self) -> Message | None:
-        """The message that ends the session; ``None`` where any message would end its jobs."""
+        """The message that ends the session; ``None`` if any such message would end its jobs."""
         return Close()
 
     @property
@@ -293,30 +295,30 @@ class Peer:
     # -- refused resumes
 
     def resume_refused(self) -> Next:
-        """What follows a resume that was refused as expired (§6.3)."""
+        """The next attempt after a resume was refused as expired (§6.3)."""
         return Next.FRESH
 
     # -- recovery: plans for jobs whose events or outcome may be missing; None: none is needed
 
     def means(self, job: JobState) -> Means:
-        """What this runtime can be asked about a job."""
+        """The requests by which this runtime can tell the state of a job."""
         return Means(
             subscribe=self.view.negotiated.offers(names.SUBSCRIPTIONS),
             list=self.view.negotiated.offers(names.LISTING),
         )
 
     def after_resume(self, job: JobState) -> Recover | None:
-        """After a resume: none, because the replay brings everything (§6.3)."""
+        """The needs of a job after a resume: none, because the replay brings everything (§6.3)."""
         return None
 
     def after_new_session(self, job: JobState) -> Recover | None:
-        """In a new session: a history from the last event of the old session (S5)."""
+        """The needs of a job in a new session: its history after the last received event (S5)."""
         return Recover(
             history=self.wants_history(job), after=self.history_start(job), poll_if_silent=False
         )
 
     def after_gap(self, job: JobState, position: int | None) -> Recover:
-        """After a gap: find out whether the job still runs (S4)."""
+        """The needs of a job after a gap: whether it still runs must be found out (S4)."""
         return Recover(
             history=False, after=position, poll_if_silent=self.poll_if_silent, list_first=True
         )
@@ -324,7 +326,7 @@ class Peer:
     def after_acceptance(
         self, job: JobState, acceptance: AcceptanceContext, now: float
     ) -> Recover | None:
-        """After an acceptance of a job whose events may need a subscription (S6).
+        """The needs of an accepted job: a subscription, if its events do not come without one (S6).
 
         Args:
             job: the accepted job.
@@ -336,7 +338,7 @@ class Peer:
         return None
 
     def outcome_wanted(self, job: JobState) -> Recover:
-        """Get the outcome of a job whose terminal message was delivered and forgotten."""
+        """The needs of a job whose terminal message is wanted again."""
         return Recover(history=True, poll_if_silent=False, only_outcome=True)
 
     def wants_history(self, job: JobState) -> bool:
@@ -344,5 +346,5 @@ class Peer:
         return not job.from_now_on or self.view.receiver.skip_past(job)
 
     def history_start(self, job: JobState) -> int | None:
-        """The number after which a history starts; ``None``: the whole history (S11)."""
+        """The number after which a history starts; ``None`` for the whole history (S11)."""
         return job.resume_after

@@ -1,8 +1,8 @@
 """Keeps the pending requests, with their deadlines, and resends them on each link (S6, S7).
 
-A request stays here until it is answered, refused or timed out. It is sent again on every new link,
-with a new envelope id and the same payload. `correlation` finds the request of an answer, also
-among timed-out requests (S14).
+A request is pending until it is answered or refused or has timed out. It is sent again on every new
+link, with a new envelope id and the same payload. Timed-out requests are remembered, so that
+`correlation` can attribute late answers to them (S14).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MOST_LATE: Final = 256
 
 
 class Owner(Protocol):
-    """A part of the session that sends requests of its own."""
+    """A part of the session that sends requests of its own, for example `Recovery`."""
 
     def answered(self, request: Request, value: object, now: float) -> None:
-        """Its request was answered."""
+        """Handle the answer to one of its requests."""
 
     def refused(self, request: Request, error: ArcpError, now: float) -> None:
-        """Its request was refused, or not answered in time."""
+        """Handle that one of its requests was refused, or not answered in time."""
 
 
 class Request(msgspec.Struct, eq=False):
@@ -43,19 +43,19 @@ class Request(msgspec.Struct, eq=False):
         payload: the payload, the same each time it is sent.
         deadline: when it times out, by the caller's clock.
         job_id: the job that it is about, once known.
-        trace_id: sent with it, and echoed by some runtimes.
+        trace_id: the trace id of a submit, which some runtimes repeat in the answer.
         key: the idempotency key of a submit.
         fresh: the key was made for this call, so no earlier job has it.
         own_trace: the trace id was made for this call, so no earlier job has it.
         envelope_job: send ``job_id`` in the envelope as well.
         token: data of the caller; not used here.
         owner: the part of the session that sent it; None for a request of the application.
-        resubscribe: first end the subscription that a dead link may still hold.
+        resubscribe: first end the subscription that may still be bound to an earlier link.
         ids: the envelope ids with which it was sent, newest last.
         waits: it has not been sent on the current link.
-        nonce: of a ping; the pong names it.
-        session_id: the session in which it was sent first.
-        orphaned: its caller has left; its answer must not be taken for that of another request.
+        nonce: the nonce of a ping, which the pong repeats.
+        session_id: the session in which the request was first sent.
+        orphaned: its caller no longer waits. Its answer must not be attributed to another request.
         late: orphaned because it has timed out.
     """
 
@@ -95,7 +95,7 @@ class Request(msgspec.Struct, eq=False):
 
     @property
     def was_sent_before(self) -> bool:
-        """Whether it was sent over an earlier link, where its answer may have been lost."""
+        """Whether the request was sent over an earlier link, so its answer may be lost."""
         return len(self.ids) > 1 or (self.waits and bool(self.ids))
 
     @property
@@ -105,7 +105,7 @@ class Request(msgspec.Struct, eq=False):
 
     @property
     def name(self) -> str:
-        """Its kind and job, for error texts."""
+        """The kind and the job of the request, for error texts."""
         return f"{self.kind} {self.job_id}" if self.job_id else self.kind
 
 
@@ -130,21 +130,21 @@ class PendingRequests:
         self._open[request] = None
 
     def remove(self, request: Request) -> bool:
-        """Remove a request. False if it was removed before."""
+        """Remove a request. False if it is not there."""
         self._late.pop(request, None)
         return self._open.pop(request, self) is None
 
     def withdraw(self, request: Request) -> None:
-        """Note that the caller has left. A sent request still accepts its answer."""
+        """Note that the caller no longer waits. The answer of a sent request is still expected."""
         if request.waits:
             self.remove(request)
         elif request in self._open:
             request.orphaned = True
 
     def unsend(self) -> None:
-        """Send every request whose caller waits again on the next link.
+        """Send each request again on the next link, if its caller still waits.
 
-        Late answers are lost with the link.
+        Requests of other callers are dropped, because their answers are lost with the link.
         """
         for request in tuple(self._late):
             self.remove(request)
@@ -158,11 +158,11 @@ class PendingRequests:
         return [request for request in self if request.waits]
 
     def known(self) -> Iterator[Request]:
-        """All requests, oldest first, including those that accept a late answer."""
+        """All requests, oldest first, including timed-out ones."""
         return iter(self._open)
 
     def sent(self) -> Iterator[Request]:
-        """The requests that an answer without a name may belong to, oldest first."""
+        """The requests that an answer which names no request may belong to, oldest first."""
         return (request for request in self.known() if not request.waits)
 
     def of(self, kind: str) -> Iterator[Request]:
@@ -196,7 +196,7 @@ class PendingRequests:
         return min((request.deadline for request in self._open), default=None)
 
     def expire(self, now: float) -> list[tuple[Request, RequestTimeout]]:
-        """The requests that have timed out, with their errors. Call `keep` for each afterwards."""
+        """Return the requests that have timed out, with their errors. Call `keep` for each."""
         late = [request for request in self._open if request.deadline <= now]
         for request in late:
             if request.late:
@@ -230,7 +230,7 @@ class PendingRequests:
             self.remove(next(iter(self._late)))
 
     def take_unasked(self) -> list[Request]:
-        """The late requests without a barrier after them; each is returned once."""
+        """The timed-out requests that no barrier follows yet; each is returned once."""
         unasked = [request for request, asked in self._late.items() if not asked]
         self._late.update(dict.fromkeys(unasked, True))
         return unasked

@@ -1,9 +1,9 @@
-"""Recovery plans: how a job whose events or outcome may be missed is led back to its outcome.
+"""Recovery plans: how the session gets the outcome of a job whose events may not arrive.
 
 A plan is a generator. It yields steps, is sent the answer to each, and is closed as soon as the
-job's end arrives. `recovery` runs the plans; a `Peer` chooses the `Recover` that a job needs.
+job's end arrives. `Recovery` runs the plans. The `Peer` states what a job needs, as a `Recover`.
 
-The ladder, from the first rung that the runtime offers to the last::
+The usual plan is a ladder. It begins with the first request that the runtime supports::
 
     subscribe ──▶ running ──▶ watch, or done where events are known to come
         │    └──▶ ended ────▶ resubmit under the same key, else subscribe with history
@@ -12,7 +12,7 @@ The ladder, from the first rung that the runtime offers to the last::
         ▼ refused, or the job is not listed
       given up
 
-A job is given up on the runtime's word only, never on its silence.
+A job is given up only after an answer or a refusal of the runtime, never because of silence.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ __all__ = [
 PATIENCE: Final = 2.0
 """Seconds in which the terminal message of a job that has ended should follow."""
 TRIES: Final = 5
-"""How often a subscription is sent that is refused for now, and a silent link is probed."""
+"""How often a subscription is sent that is refused for now, and a silent link is pinged."""
 QUIET: Final = 15.0
-"""Seconds of silence after which a job that was led back is looked after; doubles each time."""
+"""Seconds of silence after which a recovered job is polled; doubles with each poll."""
 LONGEST_QUIET: Final = 240.0
 
 
@@ -64,7 +64,7 @@ LONGEST_QUIET: Final = 240.0
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """Subscribe to the job (§7.6). The answer is its status.
+    """Subscribe to the job (§7.6). The answer is the job's status.
 
     Attributes:
         history: request the retained events of the job.
@@ -80,7 +80,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class ListJobs(msgspec.Struct, frozen=True):
-    """Look the job up in the listing (§6.6). The answer is its status, None if not listed."""
+    """Look the job up in the listing (§6.6). The answer is its status; None if it is not listed."""
 
     cursor: str | None = None
 
@@ -96,11 +96,12 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class AwaitSilence(msgspec.Struct, frozen=True):
-    """Wait until the job has been silent for a time. The answer: whether an event arrived.
+    """Wait until the job has been silent for a time. The answer tells whether an event arrived.
 
     Attributes:
         seconds: the length of the silence.
-        confirmed: the job's events arrive; after a resume the plan continues here.
+        confirmed: a subscription is confirmed. If the link is lost during this step, the plan is
+            not restarted.
         until_first: the plan ends with the first event.
     """
 
@@ -114,7 +115,7 @@ class AwaitTerminal(msgspec.Struct, frozen=True):
 
 
 class EventsLost(msgspec.Struct, frozen=True):
-    """Deliver a `Gap` if events of the job may be lost, at most once."""
+    """Deliver a `Gap` if events of the job may be lost. At most one in a plan."""
 
 
 class ReleaseTerminal(msgspec.Struct, frozen=True):
@@ -122,11 +123,11 @@ class ReleaseTerminal(msgspec.Struct, frozen=True):
 
 
 class OnlyOutcome(msgspec.Struct, frozen=True):
-    """Deliver only its result and its end; its other events were delivered before."""
+    """From now on deliver only chunks of the job's result and its end."""
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """End the job without an outcome; ``status`` is its final status, empty if unknown."""
+    """End the job without an outcome. ``status`` is its final status, empty if unknown."""
 
     status: str
     why: str
@@ -148,7 +149,7 @@ Plan = Generator[Step, Any, None]
 
 
 class StepRefused(Exception):
-    """Thrown into a plan: the runtime refused the step, or did not answer in time."""
+    """Thrown into a plan: the runtime refused a step's request, or did not answer in time."""
 
     def __init__(self, error: RequestError) -> None:
         super().__init__(str(error))
@@ -164,8 +165,8 @@ class Means(msgspec.Struct, frozen=True):
     Attributes:
         subscribe: the runtime has subscriptions.
         list: the runtime lists jobs.
-        resubmit: the runtime answers a submit under the same key with the stored outcome, and
-            this client knows key and payload.
+        resubmit: the runtime answers a submit under the same key with the stored outcome, and this
+            client knows the key and the payload.
     """
 
     subscribe: bool = True
@@ -174,23 +175,23 @@ class Means(msgspec.Struct, frozen=True):
 
     @property
     def any(self) -> bool:
-        """Whether there is any such request."""
+        """Whether the runtime supports any of these requests."""
         return self.subscribe or self.list or self.resubmit
 
 
 class Recover(msgspec.Struct, frozen=True, kw_only=True):
-    """The needs of one job that is recovered.
+    """What the recovery of one job needs.
 
     Attributes:
         history: request the retained events of the job.
         after: with history, only events above this number.
-        may_have_lost_events: a `Gap` is delivered once the job is known to have begun, before any
-            later event.
-        resubscribe: the runtime may hold a subscription of a dead link.
-        hold_terminal: a terminal message may overtake the history.
+        may_have_lost_events: deliver a `Gap` before any later event, as soon as the job is known to
+            have begun.
+        resubscribe: the runtime may have kept a subscription that is bound to a lost link.
+        hold_terminal: hold a terminal message back, because it may overtake the history.
         poll_if_silent: poll the job while it is silent; False if its events are known to arrive.
-        only_outcome: its other events were delivered before.
-        list_first: subscribe only if the job has ended or is not listed.
+        only_outcome: deliver only the result and the end; the other events were delivered before.
+        list_first: look the job up first, and subscribe only if it has ended or is not listed.
     """
 
     history: bool
@@ -214,7 +215,7 @@ def recover(job: JobState, means: Means, *, needs: Recover) -> Plan:
 
 
 def await_outcome(job: JobState, means: Means, *, status: str, history: bool) -> Plan:
-    """Get the terminal message of a job that had ended when its subscription was confirmed."""
+    """Get the terminal message of a job whose subscription was confirmed with a final status."""
     if not history:
         yield OnlyOutcome()
     ladder = _Ladder(job, means, Recover(history=history))
@@ -222,15 +223,15 @@ def await_outcome(job: JobState, means: Means, *, status: str, history: bool) ->
 
 
 def expect_first_event(job: JobState, means: Means) -> Plan:
-    """Recover an accepted job if it stays silent: its acceptance may be a repetition."""
+    """Recover an accepted job if no event arrives: it may be an earlier job with the same key."""
     yield AwaitSilence(PATIENCE, until_first=True)
     yield from _Ladder(job, means, Recover(history=True)).climb()
 
 
 def watch_cancelled(job: JobState, means: Means) -> Plan:
-    """Look for the end of a cancelled job, which some runtimes forget if it had not begun.
+    """Look up a cancelled job: some runtimes forget a job that is cancelled before it begins.
 
-    Its events arrive already, so the plan does not subscribe.
+    The plan does not subscribe, because the job's events already arrive.
     """
     means = msgspec.structs.replace(means, subscribe=False)
     ladder = _Ladder(job, means, Recover(history=False))
@@ -239,7 +240,7 @@ def watch_cancelled(job: JobState, means: Means) -> Plan:
 
 
 class _Ladder:
-    """The recovery of one job, and the state of it."""
+    """The ladder for one job, with its state."""
 
     def __init__(self, job: JobState, means: Means, needs: Recover) -> None:
         self.job = job
@@ -320,7 +321,7 @@ class _Ladder:
         return (yield from self._without_status(error))
 
     def look(self) -> Generator[Step, Any, str | None]:
-        """Look the job up in the listing."""
+        """Look the job up in the listing, which has the status."""
         if not self.means.list:
             return (yield from self._resubmit_or_watch())
         try:
@@ -355,7 +356,7 @@ class _Ladder:
         return (yield from self.subscribe(history=True))
 
     def _resubmit(self) -> Generator[Step, Any, str | None]:
-        """Submit again under its key; a stored terminal message follows the acceptance."""
+        """Submit again under the job's key; the stored terminal message follows the acceptance."""
         try:
             accepted = yield Resubmit()
         except StepRefused as refused:
@@ -373,7 +374,7 @@ class _Ladder:
         return (yield from self.outcome())
 
     def _without_status(self, error: RequestError) -> Generator[Step, Any, str | None]:
-        """Continue after a refused request for the status."""
+        """Continue after the request for the status was refused."""
         if self.means.resubmit or isinstance(error, RequestTimeout | FeatureNotNegotiated):
             return (yield from self._resubmit_or_watch())
         yield self._give_up()
@@ -393,7 +394,7 @@ class _Ladder:
             yield EventsLost()
 
     def _is_final(self, error: RequestError) -> bool:
-        """Whether a refusal means that no outcome can be had."""
+        """Whether the refusal means that the outcome cannot be had."""
         self.why = str(error)
         return self.status in names.ENDED or isinstance(error, JobNotFound)
 

@@ -1,8 +1,10 @@
 """Reorders frames by ``event_seq`` and finds holes: the one place that decides order.
 
-The numbers are correct here (§8.3): a number that was seen is a repeat, and a number ahead of the
-cursor waits behind a hole. A replay fills the hole, or `Reassembly.expire` gives it up. `receiver`
-is the layer above.
+The *cursor* is the number up to which all frames were received. A *hole* is a range of missing
+numbers below one that was received; the frames behind it wait. A replay fills the hole, or
+`Reassembly.expire` gives it up: its numbers then count as lost. A number that was seen before is a
+repeat. This relies on numbers as the specification defines them (§8.3); for runtimes whose numbers
+may be wrong, the `Peer` makes another `Reassembly`. `receiver` is the layer above.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ REACH = 1024
 AGREEING = 3
 """Consecutive frames with numbers far ahead of all others until they are accepted."""
 REMEMBERED = 1024
-"""Holes that were given up and may still be filled; the oldest are forgotten first."""
+"""How many given-up holes are remembered, whose frames may still arrive."""
 
 
 class Verdict(enum.Enum):
@@ -47,7 +49,7 @@ class Verdict(enum.Enum):
 
 
 class LostNumbers(msgspec.Struct, frozen=True):
-    """Numbers that were given up."""
+    """A range of numbers that was given up."""
 
     first: int
     last: int
@@ -88,7 +90,7 @@ class Ranges:
         del self._ranges[0]
 
     def remove(self, number: int) -> bool:
-        """Take a number out; False if it is not there."""
+        """Remove a number. False if it is not in the set."""
         at = self._find(number)
         if at is None:
             return False
@@ -103,16 +105,17 @@ class Ranges:
 
 
 class Reassembly(Generic[T]):
-    """The order of one session.
+    """Orders the frames of one session, here called items.
 
-    Every number up to the cursor was received; items behind a hole are held. A hole is requested
-    once, by a resume from the cursor (`should_resume`), and given up after a replay from there has
-    ended without it (`expire`). Beyond ``limit`` the newest held items are forgotten: they count as
-    never received, so that a later resume brings them. An item of a hole that was given up is
-    `Verdict.LATE`.
+    Items behind a hole are held. A hole is requested once, by a resume from the cursor
+    (`should_resume`). It is given up (`expire`) if the replay after that resume has ended and did
+    not fill it. An item that arrives after its hole was given up is `Verdict.LATE`. Beyond
+    ``limit`` held items, the newest are forgotten: they count as never received, so that a later
+    resume brings them.
 
-    One frame moves the cursor by at most ``reach``. A number further ahead is accepted after
-    `AGREEING` consecutive frames: one wrong number must not make all correct ones look old.
+    One frame moves the cursor by at most ``reach``. A number further ahead is accepted only after
+    `AGREEING` frames with consecutive numbers, because a single wrong number would make all correct
+    ones look old.
 
     Args:
         cursor: every number up to it was received.
@@ -123,9 +126,9 @@ class Reassembly(Generic[T]):
         cursor: every number up to it was received, or given up.
         patience: seconds until a hole is requested, for peers whose frames may overtake each other.
         repeated: the number of dropped repeats.
-        quiet_since: when the current wait for a hole began.
-        waits: the number of such waits; tells waits apart that began at the same time.
-        refetches: a hole can be requested again, by a resume or a history.
+        quiet_since: the time at which the current wait for a hole began.
+        waits: the ordinal of that wait, which distinguishes waits that began at the same time.
+        refetches: whether a hole can be requested again, by a resume or a history.
     """
 
     refetches: ClassVar[bool] = True
@@ -170,20 +173,20 @@ class Reassembly(Generic[T]):
 
     @property
     def deadline(self) -> float | None:
-        """When `should_resume` and `expire` must be called next, or ``None``."""
+        """The time at which `should_resume` and `expire` must be called next, or ``None``."""
         return None if not self.missing or self._waits_for_link() else self._settles_at
 
     # -- what happens
 
     def opened(self, now: float) -> None:
-        """A link was resumed from the cursor: a replay may now fill the hole."""
+        """Note that a link was resumed from the cursor, so that a replay may fill the hole."""
         self._asked = self.cursor
         self._answered = True
         self._replaying = True
         self._wait(now)
 
     def advance(self, seq: int | None) -> bool:
-        """The fast path of `offer`: True for the next number while no item is held."""
+        """The fast path of `offer`: accept the next number while no item is held. Else False."""
         if seq != self.cursor + 1 or self._held:
             return False
         self.cursor = seq
@@ -223,14 +226,14 @@ class Reassembly(Generic[T]):
         return Verdict.HELD
 
     def after(self, item: T) -> bool:
-        """Take in an item without a number; True if it may be delivered at once."""
+        """Take in an item without a number. True if it may be delivered at once."""
         if not self._held or len(self._unnumbered) >= self._limit:
             return True
         self._unnumbered.append(item)
         return False
 
     def release(self) -> Iterator[T]:
-        """The items that are in order now; to be called after every `Verdict.NEXT`."""
+        """The items that are now in order. To be called after every `Verdict.NEXT`."""
         held = self._held
         while held:
             item = held.pop(self.cursor + 1, None)
@@ -245,7 +248,7 @@ class Reassembly(Generic[T]):
             yield from waiting
 
     def should_resume(self, now: float) -> bool:
-        """Whether to request the hole again; True once for each cursor.
+        """Whether to request the hole by a resume. True once for each cursor.
 
         False while a replay may still fill the hole.
         """
@@ -261,7 +264,7 @@ class Reassembly(Generic[T]):
         return self.missing and asked and self._settled(now)
 
     def expire(self, now: float) -> Iterator[LostNumbers | T]:
-        """Give up the holes that a resume did not fill: each hole, then the items behind it."""
+        """Give up the holes that the replay did not fill; return each, then the items behind it."""
         if not self.expires(now):
             return
         if not self._held:
@@ -283,9 +286,9 @@ class Reassembly(Generic[T]):
                 yield from self.release()
 
     def rebase(self) -> Iterator[T]:
-        """Accept the next number as the start, after a `Gap` was delivered.
+        """Called after a `Gap` was delivered: the next number that arrives is the new start.
 
-        Does nothing where numbers are correct: the next number is known.
+        Does nothing here, because with correct numbers the next number is known.
         """
         return iter(())
 
@@ -310,7 +313,7 @@ class Reassembly(Generic[T]):
         self._settled_from = self.cursor
 
     def _settled(self, now: float) -> bool:
-        """Whether the replay has ended; if the cursor moved, the wait starts again."""
+        """Whether the replay has ended. If the cursor has moved, the wait starts again."""
         if now < self._settles_at:
             return False
         if (self._replaying or self.patience) and self._settled_from != self.cursor:

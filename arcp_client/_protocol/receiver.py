@@ -1,8 +1,8 @@
 """Turns ordered frames into events and gaps (S1–S4).
 
-`reassembly`, below, orders the frames. The receiver drops events that a history repeats, a second
-terminal message of a job, and events that the checkpoint covers. A frame that cannot be read, and a
-hole that was given up, become a `Gap`.
+`reassembly` is the layer below and orders the frames. The receiver drops events that a history
+repeats (see `dedup`), a second terminal message of a job, and events that the checkpoint covers. It
+delivers a `Gap` for a frame that cannot be read, and for numbers that `reassembly` has given up.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ class Receiver:
 
     Args:
         negotiated: the agreed terms.
-        out: takes events, gaps and reports.
+        out: gets events, gaps and reports.
         jobs: the jobs of the session.
         peer: the runtime.
         limit: how many items may wait behind a hole.
-        checkpoint: the events that were processed before.
+        checkpoint: states which events an earlier process has processed.
 
     Attributes:
         peer: the runtime.
-        reserved: events up to this number may have been seen by a handler before a restart.
+        reserved: events up to this number may have reached a handler before a restart of the
+            process.
         limit: how many items may wait behind a hole.
         gaps: the number of delivered gaps.
         dedup: recognises repeated events.
-        holds: whether a terminal message is held; see `recovery`.
+        holds: decides whether a terminal message is held back: `Recovery.holds`.
         seen: called for each frame of a job that has a recovery plan.
         ended: called for each job whose terminal message was delivered.
     """
@@ -98,7 +99,7 @@ class Receiver:
 
     @property
     def missing(self) -> bool:
-        """Whether frames wait behind a hole, or for the end of a history."""
+        """Whether frames wait for a missing number or for the end of a history."""
         return self._reassembly.missing or self.peer.holding
 
     @property
@@ -108,7 +109,7 @@ class Receiver:
 
     @property
     def deadline(self) -> float | None:
-        """When `settle` must be called."""
+        """The time at which `settle` must be called."""
         return self._reassembly.deadline
 
     def take_doubtful(self) -> list[JobState]:
@@ -123,9 +124,9 @@ class Receiver:
     def abandon(self, *, histories: bool) -> None:
         """Close the sequence of a session that cannot be resumed, with a `Gap`.
 
-        Frames behind a hole are delivered, except those of jobs that are subscribed to again,
-        because their histories bring them in order. The terminal messages of those jobs are stored
-        for the case that no history comes. Call this before the new session is negotiated.
+        Frames behind a hole are delivered, except for jobs that the new session subscribes to: the
+        histories of these jobs bring the events again, in order. Their terminal messages are stored
+        in case no history comes. Call this before the new session is negotiated.
 
         Args:
             histories: whether the new session has subscriptions.
@@ -152,7 +153,7 @@ class Receiver:
             self.dedup.remember(job)
 
     def opened(self, peer: Peer, now: float, *, resumed: bool) -> None:
-        """Take over a welcome. A resumed session keeps its numbers; a new one begins at 1."""
+        """Begin a session after its welcome. The numbers of a new session begin at 1."""
         self._warned = False
         if not resumed:
             self.reserved = 0
@@ -176,15 +177,18 @@ class Receiver:
         self.dedup.remember(self._jobs.state(job_id))
 
     def subscribing(self, job_id: str, *, history: bool) -> None:
-        """Note a sent subscription; its history may come before its confirmation."""
+        """Note that a subscription was sent. Its history may come before its confirmation."""
         self.dedup.requested(self._jobs.state(job_id), history=history)
 
     def subscribed(self, job_id: str) -> None:
-        """Note a confirmed subscription."""
+        """Note that a subscription was confirmed."""
         self.dedup.answered(self._jobs.state(job_id))
 
     def unsubscribed(self, job_id: str, *, late: bool) -> None:
-        """Note a subscription that was refused, or timed out (``late``): its history may come."""
+        """Note that a subscription was refused, or that it timed out (``late``).
+
+        After a time-out the history may still come.
+        """
         if late and self._jobs.has_ended(job_id):
             return  # the rest of its history is recognised
         job = self._jobs.state(job_id)
@@ -194,9 +198,10 @@ class Receiver:
             self.dedup.forget(job)
 
     def skip_past(self, job: JobState) -> bool:
-        """Whether a history can bring missed events: events older than the watch are skipped.
+        """Skip the events of the next history that are older than the subscription.
 
-        False if no event with a time has arrived since the watch began.
+        Returns False if no event with a time has arrived since the subscription: then the events of
+        the history cannot be told from older ones.
         """
         job.skips_past = job.skips_past or job.began_at is not None
         return job.began_at is not None
@@ -208,7 +213,7 @@ class Receiver:
     # -- frames
 
     def next(self, frame: TypedEvent, data: bytes) -> Event | None:
-        """The fast path: the event of a frame that is next in order and needs no further check."""
+        """The fast path: the event of a frame that is next and needs no check; else ``None``."""
         seq = frame.event_seq
         if not self._plain or seq is None:
             return None
@@ -231,12 +236,12 @@ class Receiver:
         self._plain = self.peer.transparent and self._reassembly.refetches and not self._processed
 
     def take_all(self, received: Iterable[Received], now: float) -> None:
-        """Bring frames into order, and deliver them and those that they release."""
+        """Bring frames into order, and deliver those that are now in order."""
         for frame, data in received:
             self.take(frame, data, now)
 
     def take(self, frame: Incoming, data: bytes, now: float) -> None:
-        """Bring a frame into order, and deliver it and the frames that it releases."""
+        """Bring a frame into order. If it is next, deliver it and the frames that waited for it."""
         self._now = now
         job = self._table.get(frame.job_id)
         if job is not None:
@@ -281,9 +286,9 @@ class Receiver:
             self.gap(number, number, "undecodable", job_id=frame.job_id, after=cursor)
 
     def _ends_open_job(self, frame: Incoming) -> bool:
-        """Whether a frame is the terminal message of an open job, and so no repeat.
+        """Whether a frame is the terminal message of an open job, and so no repeat of an old frame.
 
-        A runtime that numbers from 1 again after a resume sends such frames.
+        A runtime that restarts its numbers at 1 after a resume sends such frames.
         """
         is_end = isinstance(frame, ControlFrame) and frame.type in names.TERMINALS
         return is_end and self._jobs.get(frame.job_id) is not None
@@ -315,9 +320,9 @@ class Receiver:
                 self._deliver(*item)
 
     def _probe(self, now: float) -> None:
-        """Distinguish a replay that has ended from a stalled link, on which nothing is lost.
+        """Find out whether the replay has ended, or the link only stalls and nothing is lost.
 
-        Without a heartbeat the client waits `ROUNDS` times instead of sending a ping.
+        A ping decides; without a heartbeat, `ROUNDS` waits do.
         """
         reassembly, heartbeat = self._reassembly, self._negotiated.offers(names.HEARTBEAT)
         heard = self._ponged or self._out.heartbeat.heard_at > reassembly.quiet_since
@@ -332,11 +337,11 @@ class Receiver:
             self._out.ping(now)
 
     def ponged(self) -> None:
-        """Note a pong, even if it has the same time as its ping."""
+        """Note a pong. It counts even if it has the same time as its ping."""
         self._ponged = True
 
     def step_over(self, now: float) -> None:
-        """Give up the next number, at which every link ends; the next resume begins after it."""
+        """Give up the next number, because its frame ends every link (see `obstacle`)."""
         self._now = now
         number = self._reassembly.skip()
         self.gap(number, number, "undecodable")
@@ -367,8 +372,9 @@ class Receiver:
             last: the last one, if it is known.
             reason: the reason.
             job_id: the job of the events; any job by default.
-            doubt: check the jobs that may be concerned (S4).
-            after: the last received number, for a gap outside the sequence, without ``seq``.
+            doubt: have the jobs checked whose terminal message may be among the events (S4).
+            after: the last received number, for a gap without ``seq``, which is not part of the
+                sequence.
         """
         self.gaps += 1
         self._out.emit(
@@ -427,7 +433,7 @@ class Receiver:
         return True
 
     def _is_past(self, job: JobState, frame: EventFrame, of_result: bool) -> bool:
-        """Whether an event is older than the subscription to its job; then only chunks count."""
+        """Whether an event is older than the subscription. Chunks never count as older."""
         moment = frame.payload.ts
         if moment is None:
             return False
@@ -437,12 +443,12 @@ class Receiver:
         return job.skips_past and moment < job.began_at and not of_result
 
     def _was_processed(self, seq: int) -> bool:
-        """Whether the checkpoint covers an event: it comes again and is skipped (S1)."""
+        """Whether the checkpoint covers an event; if so, the event is not delivered again (S1)."""
         self.look()
         return seq in self._processed
 
     def _pass_over(self, frame: Incoming, data: bytes) -> None:
-        """Apply the effect of an event on the session, without delivering it again."""
+        """Apply the effects of an event on the session, without delivering the event again."""
         if isinstance(frame, ControlFrame):
             job_id = terminal_event(frame, data).job_id
             if frame.type in names.TERMINALS and job_id is not None:
@@ -451,7 +457,7 @@ class Receiver:
             self._rotated(frame, data)
 
     def end(self, frame: ControlFrame, data: bytes, again: bool = False) -> None:
-        """Deliver a terminal message, unless one of the job was delivered before."""
+        """Deliver a terminal message, unless the job has had one."""
         event = terminal_event(frame, data, again)
         job_id = event.job_id
         if job_id is None:

@@ -1,8 +1,8 @@
 """Runs the plans that bring jobs to their outcome after a lost link, a gap or a new session.
 
-The session reports events, the `Peer` chooses the jobs that need a plan, and `plans` has the plans.
-This module sends the request of each step and continues the plan with its answer (S4, S5, S6). A
-plan that a lost link interrupted is restarted from its first step on the next link.
+The session reports what happens, the `Peer` decides which jobs need a plan, and `plans` has the
+plans. `Recovery` sends the request of each step and continues the plan with the answer (S4, S5,
+S6). If a lost link interrupts a plan, the plan is restarted from its first step on the next link.
 """
 
 from __future__ import annotations
@@ -71,23 +71,23 @@ _CODES: Final = {
 
 
 Begin = Callable[[JobState, Means], Plan]
-"""Makes the plan of a job from the requests that the runtime supports."""
+"""Makes the plan of a job, from the requests that the runtime supports."""
 
 
 class _Asked(msgspec.Struct, eq=False):
-    """The token of a request of plans: the jobs and steps that it serves."""
+    """The token of a request that plans have made: the jobs and steps that it serves."""
 
     steps: list[tuple[str, Step]]
 
 
 class Recovery:
-    """The recovery plans of one session.
+    """Runs the recovery plans of one session.
 
     Args:
         view: the session.
         receiver: delivers terminal messages and gaps.
         ended: called with each job that is given up.
-        unsubscribe: called with each such job whose history may still come.
+        unsubscribe: called with each given-up job whose history may still come.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Recovery:
     # -- beginnings
 
     def opened(self, peer: Peer, now: float, *, resumed: bool) -> None:
-        """Start the plans of the jobs that need one, on every link but the first."""
+        """Start the plans of the jobs that need one. Called on every link but the first."""
         for job in self._jobs:
             interrupted, job.interrupted = job.interrupted, None
             needs = self._needs_on(peer, job, resumed=resumed)
@@ -200,7 +200,7 @@ class Recovery:
             self._start(peer, job, again, now, first=expect_first_event)
 
     def watched(self, peer: Peer, request: Request, subscribed: Subscribed, now: float) -> None:
-        """Note a confirmed subscription of the application (§7.6)."""
+        """Handle the confirmation of a subscription that the application made (§7.6)."""
         job = self._confirmed(subscribed.job_id)
         if job is None:
             return  # its history brought its end
@@ -220,7 +220,7 @@ class Recovery:
         self.begin(peer, job, peer.outcome_wanted(job), now)
 
     def cancelled(self, peer: Peer, job_id: str, now: float) -> None:
-        """Watch a job whose cancel was accepted, because it may never send a terminal message."""
+        """Watch a job whose cancel was accepted, because its terminal message may never come."""
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -232,7 +232,7 @@ class Recovery:
             running.deadline = now + PATIENCE
 
     def begin(self, peer: Peer, job: JobState, needs: Recover, now: float) -> None:
-        """Start a plan for a job and close the running one."""
+        """Start a plan for a job, in place of a running one."""
         self._start(peer, job, partial(recover, needs=needs), now, needs=needs)
 
     def _start(
@@ -262,7 +262,7 @@ class Recovery:
     # -- answers to the requests of plans
 
     def answered(self, request: Request, value: object, now: float) -> None:
-        """Handle the answer to a request of plans."""
+        """Handle the answer to a request that plans have made."""
         for job_id, step in request.token.steps:
             if isinstance(value, Subscribed):
                 self._confirmed(job_id)
@@ -281,7 +281,7 @@ class Recovery:
                 self._listed(job, value, now)
 
     def accepted_late(self, request: Request, accepted: Accepted, now: float) -> None:
-        """Handle an acceptance that arrived after the deadline of a resubmit."""
+        """Handle an acceptance that arrives after the deadline of a `Resubmit`."""
         if all(accepted.job_id != job_id for job_id, _ in request.token.steps):
             self._cancel_unasked(accepted.job_id, now)
 
@@ -293,7 +293,7 @@ class Recovery:
             self._go_on(job, now, status)
 
     def refused(self, request: Request, error: ArcpError, now: float) -> None:
-        """Handle the refusal or time-out of a request of plans."""
+        """Handle the refusal or time-out of a request that plans have made."""
         if not isinstance(error, RequestError):
             error = request_error(names.INVALID_REQUEST, str(error))
         for job_id, step in request.token.steps:
@@ -327,7 +327,7 @@ class Recovery:
                 running.deadline = now + QUIET
 
     def holds(self, job: JobState | None, frame: ControlFrame, data: bytes) -> bool:
-        """Whether a terminal message is held while the history of its job is awaited."""
+        """Hold a terminal message if the history of its job is awaited. True if it is held."""
         running = job.recovering if job is not None else None
         if running is None or not isinstance(running.step, Subscribe):
             return False
@@ -343,7 +343,7 @@ class Recovery:
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` must be called next, or ``None``."""
+        """The time at which `tick` must be called next, or ``None``."""
         if not self._active or self._view.blind:
             return None
         moments = [running.deadline for _, running in self._running()]
@@ -381,7 +381,7 @@ class Recovery:
                 self._go_on(job, now)
 
     def _is_link_silent(self, running: Recovering, now: float) -> bool:
-        """Whether the link, and not the job, may be silent; then a ping is sent."""
+        """Whether to ping, because the whole link, and not only the job, may be silent."""
         heard_at = self._out.heartbeat.heard_at
         quiet = not running.probes and heard_at <= now - PATIENCE / 2
         return running.probes < TRIES and (quiet or heard_at <= running.waits_since)
@@ -468,7 +468,7 @@ class Recovery:
         return True
 
     def _joins(self, job: JobState, step: ListJobs) -> bool:
-        """Join a listing that is not sent yet. False if there is none."""
+        """Let the step share a listing request that is not sent yet. False if there is none."""
         for request in self._pending:
             if (
                 request.owner is self
@@ -519,7 +519,8 @@ class Recovery:
     # -- ends
 
     def unfetchable(self, why: ArcpError, now: float) -> bool:
-        """Give up the jobs of interrupted plans, because the answers to them end the link.
+        """Give up the jobs of interrupted plans, because the answers to their requests end the
+        link.
 
         Call this after `link_lost`. False if there are no such jobs.
         """
@@ -542,7 +543,7 @@ class Recovery:
         return True
 
     def _confirmed(self, job_id: str) -> JobState | None:
-        """Note a confirmed subscription. Returns its job, or ``None`` if the job has ended."""
+        """Note that a subscription was confirmed. Returns the job; ``None`` if it has ended."""
         self._receiver.subscribed(job_id)
         return None if self._jobs.has_ended(job_id) else self._jobs.learn(job_id)
 
@@ -570,8 +571,8 @@ class Recovery:
 def _combined(needs: Recover, before: Recover, job: JobState, *, resumed: bool) -> Recover:
     """The needs of a job whose plan was interrupted on the previous link (S13).
 
-    The history of another client's job has the events that this link missed; that of a job of this
-    client does not.
+    For another client's job, the history has the events that were missed on the previous link. For
+    a job of this client, it does not have them.
     """
     history = before.history if resumed else needs.history
     return msgspec.structs.replace(
@@ -588,7 +589,7 @@ def _combined(needs: Recover, before: Recover, job: JobState, *, resumed: bool) 
 def _later_links(
     welcomes: tuple[datetime | None, ...], frame: Incoming
 ) -> tuple[datetime | None, ...]:
-    """The welcomes that are later than a frame. All of them for the place of a repeated event."""
+    """The welcomes that are later than a frame; all of them if the frame is `skipped`."""
     if isinstance(frame, ControlFrame) and not frame.type:
         return welcomes
     moment = frame.payload.ts if isinstance(frame, EventFrame) else None
@@ -598,7 +599,7 @@ def _later_links(
 
 
 def _no_outcome(job_id: str, status: str, why: str) -> ArcpError:
-    """The error of a job of which at most the status is known."""
+    """The error for a job of which at most the status is known."""
     if status == names.SUCCESS:
         text = f"job {job_id} succeeded, but its result is not available any more ({why})"
         return ResultUnavailable(text, job_id=job_id)

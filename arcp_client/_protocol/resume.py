@@ -1,7 +1,7 @@
-"""Decides the next step after a failed resume: again, one step back, or a new session (§6.3).
+"""Decides what follows a failed resume: another attempt, or a new session (§6.3).
 
-`ResumeState` holds the id and the token of the session. `handshake`, above, sends the hellos and
-reads their answers; `Peer.resume_refused` says what a refusal of its runtime means.
+`ResumeState` holds the id and the token of the session. `handshake` is the layer above, which sends
+the hellos and reads the answers. `Peer.resume_refused` tells what a refusal means.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ResumeState:
     Args:
         session_id: the session, ``None`` before the first welcome.
         token: its newest resume token.
-        refusals: transient refusals until the session is given up.
-        cuts: links that may end without an answer until the session is given up; 1 once the
+        refusals: how many transient refusals lead to giving up the session.
+        cuts: how many links that end without an answer lead to giving up the session; 1 once the
             resume window has passed.
     """
 
@@ -64,7 +64,7 @@ class ResumeState:
         return self.session_id is not None and self.token is not None
 
     def block(self, cursor: int, bearer: SecretStr) -> ResumeBlock | None:
-        """The resume block of a hello with that bearer token, ``None`` for a fresh session."""
+        """The resume block of a hello with that bearer token; ``None`` to open a new session."""
         self._bearer = bearer
         if self._doubted is not None and self._doubted == bearer:
             # A hello with it was refused, as if it were no good, and there is no other one. The
@@ -80,7 +80,7 @@ class ResumeState:
         )
 
     def welcomed(self, welcome: Welcome) -> bool:
-        """Take over a welcome. True if the session was resumed."""
+        """Take over the id and token of a welcome. Returns whether the session was resumed."""
         resumed = self.possible and welcome.info.id == self.session_id
         self.session_id = welcome.info.id
         # One runtime does not rotate and may leave it out: then the old one still counts.
@@ -93,7 +93,7 @@ class ResumeState:
         return resumed
 
     def refused(self, refusal: ErrorReply, peer: Peer | None) -> Next:
-        """The next step after a refused hello. On `Next.FRESH` the caller calls `forget`."""
+        """The next attempt after a refused hello. After `Next.FRESH` the caller calls `forget`."""
         presented, self._presented = self._presented, False
         if not presented:
             if refusal.code != names.RESUME_WINDOW_EXPIRED or self._fresh_refused:
@@ -131,7 +131,7 @@ class ResumeState:
             self.forget()
 
     def forget(self) -> None:
-        """Drop the id and the token of the session."""
+        """Drop the id and the token of the session, so that a new one is opened."""
         self.session_id = None
         self.token = None
         self._window = None

@@ -1,8 +1,9 @@
 """The state machine of one session over all its links (§6): call a verb, carry out the actions.
 
-A `Session` has no socket, loop or clock; ``now`` is an argument, in seconds of any monotonic clock.
-After each verb, carry out the actions that `take` returns, in order. ``_link`` is above and moves
-the frames. The table in ``states`` has the states of a session.
+A `Session` has no socket, event loop or clock; ``now`` is an argument, in seconds of any monotonic
+clock. The caller, ``_link``, moves the frames: after each call of a verb, a method of the session,
+it carries out the actions that `Session.take` returns, in order. `states` has the table of the
+states.
 
 The path of a frame::
 
@@ -62,24 +63,24 @@ def _specification(payload: Mapping[str, object], envelope_id: str) -> type[Peer
 class Session:
     """One session of a client.
 
-    Guarantees, for any input: events are emitted in order and once each, or replaced by a `Gap`;
-    every request ends before `Ended`, and no action follows `Ended`.
+    Guarantees, for any input: each event is emitted in order and once, or a `Gap` replaces it.
+    Every request ends before `Ended`. No action follows `Ended`.
 
     Args:
         info: the name and version of the client.
-        features: the offered features; those that both sides offer are used (§6.2).
-        checkpoint: resume this session.
+        features: the features that this client offers. Those that both sides offer are used (§6.2).
+        checkpoint: the stored state of a session to resume.
         limit: how many events may wait behind a hole.
         recognise: finds the `Peer` class of the runtime from its welcome.
-        peer: the `Peer` class, if it is fixed.
-        silence: seconds without events, after a lost link, until a job is reported.
+        peer: the `Peer` class; ``None`` to find it with ``recognise``.
+        silence: seconds without events after a lost link, until a job is reported as silent.
 
     Attributes:
         state: the state of the session.
         requests: the pending requests.
         jobs: the jobs of the session.
         peer: the runtime.
-        view: the interface of the session for its peer.
+        view: the part of the session that the peer sees.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Session:
     # -- questions
 
     def take(self) -> list[Action]:
-        """The actions to carry out, in order; each is returned once."""
+        """Return the actions to carry out, in order. Each is returned once."""
         return self._out.take()
 
     @property
@@ -177,13 +178,13 @@ class Session:
         return self._receiver.cursor
 
     def remembers(self, job_id: str) -> bool:
-        """Whether events of a job may come again and are recognised by their envelope ids only."""
+        """Whether events of a job may come again, and only their envelope ids identify them."""
         job = self.jobs.table.get(job_id)
         return self.peer.recognises_by_id or (job is not None and job.delivered is not None)
 
     @property
     def reserved(self) -> int:
-        """Events up to this number may have been seen before a restart: they are redelivered."""
+        """The highest number of an event that may be redelivered: see `Event.redelivered`."""
         return self._receiver.reserved
 
     @property
@@ -198,7 +199,7 @@ class Session:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The jobs that were reported as silent and still are."""
+        """The jobs that were reported as silent and have sent no event since."""
         return self._silence.silent
 
     @property
@@ -213,7 +214,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` must be called next."""
+        """The time at which `tick` must be called next."""
         moments = [self.requests.deadline, self._closes_at]
         if self.state is State.LIVE:
             moments += [self._recovery.deadline, self.peer.deadline, self._silence.deadline]
@@ -222,11 +223,11 @@ class Session:
         return min((moment for moment in moments if moment is not None), default=None)
 
     def ackable(self, mark: int) -> int:
-        """The highest number that may be acknowledged, if all up to ``mark`` are processed."""
+        """The highest number that may be acknowledged when all up to ``mark`` are processed."""
         return self.peer.ackable(mark)
 
     def reorder_block_end(self, number: int) -> int:
-        """The last number of the events that were reordered together with this one."""
+        """The last number of the block of reordered events that contains this number."""
         return self.peer.reorder_block_end(number)
 
     def negotiated(self, feature: str) -> bool:
@@ -236,12 +237,12 @@ class Session:
     # -- the link
 
     def greet(self, token: SecretStr, now: float, *, lines: bool = False) -> None:
-        """Send the hello on a new link, and ask to resume if a session exists.
+        """Send the hello on a new link. It asks to resume if a session exists.
 
         Args:
             token: the bearer token.
             now: the time.
-            lines: the link sends frames as lines; some runtimes read only short ones.
+            lines: the link sends each frame as a line; some runtimes read only short lines.
         """
         self._move("greet")
         self._negotiated.lines = lines
@@ -249,11 +250,11 @@ class Session:
         self._out.frame(self._handshake.hello(token, self._receiver.cursor), now)
 
     def lost(self, now: float, refusal: ArcpError | None = None) -> None:
-        """Handle the end of the link. Requests and jobs wait for the next one.
+        """Handle the end of the link. Requests and jobs wait for the next link.
 
         Args:
             now: the time.
-            refusal: the reason, if this client or a proxy refused a frame of the runtime.
+            refusal: the reason, if the link ended because this client or a proxy refused a frame.
         """
         before = self.state
         self._move("lost")
@@ -273,7 +274,7 @@ class Session:
             self._refused_frame(refusal, live=before is State.LIVE, now=now)
 
     def _refused_frame(self, refusal: ArcpError, *, live: bool, now: float) -> None:
-        """Skip the frame at which every replay ends, once it is found (S18)."""
+        """Skip the refused frame, once it has ended several links (S18); see `obstacle`."""
         self._out.report(f"a frame ended the link: {refusal}", refusal)
         if not live:
             return
@@ -299,15 +300,15 @@ class Session:
         self._settle(now)
 
     def frame_seen(self, now: float) -> None:
-        """Note a frame that is given to `receive` later."""
+        """Note that a frame arrived that is passed to `receive` later."""
         self._out.heartbeat.heard_at = now
 
     def pause(self, now: float) -> None:
-        """Reading is paused: silence is not counted."""
+        """Note that the reader is paused: silence is not counted."""
         self._out.heartbeat.pause(now)
 
     def unpause(self, now: float) -> None:
-        """The link is read again."""
+        """Note that the reader continues."""
         self._out.heartbeat.unpause(now)
 
     # -- frames
@@ -315,8 +316,8 @@ class Session:
     def receive(self, data: bytes, now: float) -> Event | None:
         """Take in one frame.
 
-        Returns its event if the event only has to be delivered, as is nearly always the case.
-        Otherwise returns ``None``, and `take` has the actions.
+        If the only action is to deliver the frame's event, as nearly always, the event is returned.
+        Otherwise the result is ``None``, and `take` has the actions.
         """
         self._out.heartbeat.heard_at = now
         frame: Frame
@@ -362,16 +363,16 @@ class Session:
                 self._out.report(f"a message of the unknown type {kind!r} was ignored")
 
     def _number(self, frame: ControlFrame, now: float) -> None:
-        """Count the number of a frame that is no event; some runtimes number those."""
+        """Count the number of a frame that is no event; some runtimes number such frames."""
         if frame.event_seq is not None:
             self._receiver.take(ControlFrame(type="", event_seq=frame.event_seq), b"", now)
 
     def _release(self, now: float) -> None:
-        """Take in the frames that the peer holds."""
+        """Take in the frames that the peer has held."""
         self._receiver.take_all(self.peer.release(), now)
 
     def _settle(self, now: float) -> None:
-        """Carry out the consequences of received frames, or of time."""
+        """Do what received frames, or the passing of time, have made necessary."""
         if self.state is not State.LIVE:
             return
         if not self._out.relinking:
@@ -389,7 +390,7 @@ class Session:
         self._exchange.job_ended(job_id, now)
 
     def in_turn(self, frame: ControlFrame) -> bool:
-        """Whether a message must not overtake the events that came before it."""
+        """Whether a message must stay behind the events that came before it."""
         if frame.type == names.JOB_ERROR:
             return not self._exchange.refuses(frame)
         if frame.type == names.PONG:
@@ -432,7 +433,7 @@ class Session:
         self._exchange.flush(now)
 
     def _tell_again(self, job_id: str, now: float) -> None:
-        """Prepare to receive the events of an ended job again, as new ones."""
+        """Prepare to receive the events of an ended job again, as new events."""
         if self._receiver.dedup.may_come(job_id):
             # A history that is on its way already is not the beginning of the new one.
             self._exchange.unsubscribe(job_id, now)
@@ -440,7 +441,7 @@ class Session:
         self.jobs.reopen(job_id)
 
     def withdraw(self, request: Request) -> None:
-        """Ignore the answer of a request whose caller has left."""
+        """Note that the caller of a request no longer waits; its answer is ignored."""
         self.requests.withdraw(request)
 
     def refuse(self, request: Request, error: ArcpError, now: float) -> None:
@@ -457,7 +458,8 @@ class Session:
     def ack(self, mark: int, now: float) -> bool:
         """Acknowledge the processed events (§6.5).
 
-        False if acks are not negotiated, or if they would destroy the histories of watchers.
+        Returns False if acks are not negotiated, or if the runtime would delete events that other
+        clients may still request.
         """
         if self.state is not State.LIVE or not self.negotiated(names.ACKS):
             return False
@@ -467,7 +469,7 @@ class Session:
         return True
 
     def unsubscribe(self, job_id: str, now: float) -> None:
-        """Stop watching a job; there is no reply (§7.6)."""
+        """Stop watching a job (§7.6). The runtime does not reply."""
         job = self.jobs.get(job_id)
         follow_up = job is not None and job.subscribed and not job.submitted and not job.announced
         if job is not None and not job.submitted:
@@ -485,7 +487,7 @@ class Session:
     def close(self, now: float) -> None:
         """End the session with the message that its runtime understands (§6.7). Jobs continue.
 
-        ``Ended`` follows, at once if no answer is expected. Idempotent.
+        `Ended` follows, at once if no answer is expected. Idempotent.
         """
         if self.state is State.CLOSING:
             return
@@ -501,7 +503,7 @@ class Session:
             self.end(None)
 
     def end(self, cause: ArcpError | None) -> None:
-        """End the session at once, with its pending requests."""
+        """End the session and its pending requests at once."""
         if self.state is not State.ENDED:
             self._release(self._out.heartbeat.heard_at)
             self._move("end")
@@ -527,7 +529,7 @@ class Session:
                 self._out.relink(answer)
 
     def _welcomed(self, welcome: Welcome, frame: ControlFrame, now: float) -> None:
-        """Start the session. The new token is emitted first, for the checkpoint (S5)."""
+        """Start the session. Emit the new token first, in `Opened`, for the checkpoint (S5)."""
         self._move("welcome")
         before, had_session = self._negotiated.session_id, self._handshake.had_session
         resumed = self._handshake.welcomed(welcome)

@@ -1,8 +1,9 @@
 """Reports jobs that send no events after a lost link although the runtime reports them as running.
 
-Some runtimes bind a job to the link over which it was submitted. After the link is lost, they
-report the job as running and discard its events. The job is polled, with growing pauses; no answer
-tells it from a quiet job. So it is reported once after a while, and the polling continues.
+Some runtimes bind a job to the link over which it was submitted. After that link is lost, they
+discard the job's events but still report the job as running. The client polls the job (see
+`plans`), but no answer distinguishes such a job from one that has nothing to say. So this module
+reports a silent job once, after a while, and the polling continues.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SILENCE: Final = 300.0
 
 
 class Silence:
-    """The jobs whose link was lost, and the time of the last event of each.
+    """Measures how long jobs have sent no event since a link was lost.
 
     Time without a link does not count.
 
@@ -26,7 +27,7 @@ class Silence:
         runs: whether a job has not ended.
 
     Attributes:
-        bound: see above.
+        bound: the argument.
     """
 
     def __init__(self, bound: float, *, runs: Callable[[str], bool]) -> None:
@@ -38,23 +39,23 @@ class Silence:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The reported jobs that have not ended and have sent no event since."""
+        """The reported jobs that have neither ended nor sent an event since."""
         return tuple(job_id for job_id in self._silent if self._runs(job_id))
 
     @property
     def watching(self) -> bool:
-        """Whether `seen` must be called."""
+        """Whether `seen` must be called for events."""
         return bool(self._since or self._silent)
 
     @property
     def deadline(self) -> float | None:
-        """When `due` must be called."""
+        """The time at which `due` must be called."""
         if self._lost_at is not None or not self._since:
             return None
         return min(self._since.values()) + self.bound
 
     def lost(self, jobs: Iterable[str], now: float) -> None:
-        """Start the clock of the jobs whose link was lost."""
+        """Start to measure the silence of jobs whose link was lost."""
         self._since = {job_id: at for job_id, at in self._since.items() if self._runs(job_id)}
         for job_id in jobs:
             if job_id not in self._silent:
@@ -62,21 +63,21 @@ class Silence:
         self._lost_at = now
 
     def linked(self, now: float) -> None:
-        """Continue the clocks: a link is live."""
+        """Continue to measure, because a link is live."""
         if self._lost_at is not None:
             without = now - self._lost_at
             self._since = {job_id: at + without for job_id, at in self._since.items()}
             self._lost_at = None
 
     def seen(self, job_id: str | None, now: float) -> None:
-        """Restart the clock of a job after an event; more events may still be missing."""
+        """Note an event of a job. Measure its silence again, as further events may be missing."""
         if job_id in self._since or job_id in self._silent:
             assert job_id is not None
             self._silent.pop(job_id, None)
             self._since[job_id] = now
 
     def due(self, now: float) -> list[str]:
-        """The jobs that have been silent for the limit; each is returned once."""
+        """The jobs that have been silent for ``bound`` seconds. Each is returned once."""
         deadline = self.deadline
         if deadline is None or now < deadline:
             return []

@@ -1,4 +1,7 @@
-"""The states of a session, and the events that move it, as one table.
+"""The states of a session, and what moves it from one state to the next, as one table.
+
+A session is DOWN without a link, GREETING from the hello to the welcome, LIVE after the welcome,
+CLOSING while the runtime's answer to a close is awaited, and ENDED for good.
 
 ======== ======= ========
 state    on      next
@@ -18,11 +21,11 @@ CLOSING  end     ENDED
 ENDED    lost    ENDED
 ======== ======= ========
 
-*greet*: a link is up and the hello is sent, with a resume block if a session can be resumed.
-*welcome*: the runtime opened or resumed the session (§6.2, §6.3). *lost*: the link has ended;
-requests and jobs wait for the next one. *close*: `session.close` is sent (§6.7). *closed*: the
-runtime answered, or no answer is expected. *end*: the session is over at once. Nothing else changes
-the state.
+*greet*: a link is up, and the client sends the hello, with a resume block if it can resume a
+session. *welcome*: the runtime opened or resumed the session (§6.2, §6.3). *lost*: the link has
+ended; requests and jobs wait for the next link. *close*: the client sends `session.close` (§6.7).
+*closed*: the runtime has answered, or no answer is expected. *end*: this client, or an error, ends
+the session at once. Nothing else changes the state.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ __all__ = ["TRANSITIONS", "State", "drawn", "following"]
 
 
 class State(enum.Enum):
-    """Where a session stands."""
+    """The state of a session."""
 
     DOWN = "down"
     GREETING = "greeting"
@@ -76,7 +79,7 @@ def following(state: State, event: str) -> State:
 
 
 def drawn() -> str:
-    """The table as text, as it stands in this module's docstring."""
+    """The table as text, in the form of this module's docstring."""
     rows = [("state", "on", "next")]
     rows += [(state.name, event, to.name) for (state, event), to in TRANSITIONS.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
