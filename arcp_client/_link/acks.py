@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from arcp_client._dispatch.fan_out import FanOut
@@ -27,7 +26,6 @@ class Acknowledger:
         self._fan_out = fan_out
         self._safe = safe
         self._acked = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
     @property
@@ -38,12 +36,8 @@ class Acknowledger:
 
     def plan(self) -> None:
         """Schedule an acknowledgement, because events may have been processed."""
-        if self._timer is None and not self._stopped:
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self.now()
+        if not self._stopped:
+            self._driver.plan(EVERY, self.now)
 
     def now(self) -> None:
         """Acknowledge all processed events."""
@@ -63,11 +57,7 @@ class Acknowledger:
     def renewed(self) -> None:
         """Start again at 0, because a new session numbers its events from 1."""
         self._acked = 0
-        self.plan()
 
     def stop(self) -> None:
         """Send no more acknowledgements."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -53,7 +53,8 @@ class Driver:
         self._apply = apply
         self._loop = asyncio.get_running_loop()
         self._link: LinkOutlet | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # one for all that is due later
+        self._planned: tuple[float, Callable[[], None]] | None = None
         self._carrying_out = False
         self._turn: float | None = None
         self._batch: list[Event] = []
@@ -191,8 +192,17 @@ class Driver:
 
     # -- time
 
+    def plan(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call a function once, after some seconds; does nothing if a call is planned already."""
+        if self._planned is None:
+            self._planned = self.now + seconds, call
+            self._arm()
+
     def _arm(self) -> None:
         deadline = self.session.deadline
+        if self._planned is not None:
+            due = self._planned[0]
+            deadline = due if deadline is None else min(due, deadline)
         timer = self._timer
         if timer is not None:
             if deadline is not None and timer.when() <= deadline:
@@ -205,13 +215,19 @@ class Driver:
     def _tick(self) -> None:
         self._timer = None
         try:
-            self.session.tick(self.now)
+            now = self.now
+            if self._planned is not None and self._planned[0] <= now:
+                (_, call), self._planned = self._planned, None
+                call()
+            else:
+                self.session.tick(now)
             self.carry_out()
         except Exception as error:  # noqa: BLE001  a defect
             self.failed(error)
 
     def stop(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer and what is planned."""
+        self._planned = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

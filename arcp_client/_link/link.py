@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pydantic import SecretStr
 
@@ -18,9 +18,8 @@ from arcp_client._budget import ByteBudget
 from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
 from arcp_client._link.ingress import Ingress
-from arcp_client._link.sleep_detector import watch
+from arcp_client._link.sleep_detector import SleepDetector, probe
 from arcp_client._protocol import actions
-from arcp_client._protocol.session import State
 from arcp_client._tasks import TaskOwner, cancel_and_wait, pass_on
 from arcp_client.errors import (
     ArcpError,
@@ -33,8 +32,6 @@ from arcp_client.errors import (
 from arcp_client.transports.base import (
     LARGE,
     FrameRefused,
-    LineTransport,
-    ManyReceiver,
     Transport,
     stderr_of,
 )
@@ -76,21 +73,21 @@ class Link:
         self._unsent = ByteBudget(outbox)
         self._ended = ended
         self._transport = transport
-        self._receive_many = (
-            transport.receive_many
-            if isinstance(transport, ManyReceiver)
-            else self._receive_one_by_one
+        # Not isinstance(…, ManyReceiver), which takes far longer.
+        self._receive_many: Callable[[Callable[[bytes], None], int], Awaitable[None]] = getattr(
+            transport, "receive_many", self._receive_one_by_one
         )
+        self._send_now: Callable[[bytes], bool] = getattr(transport, "send_now", _never_now)
         self._driver = driver
         self._ingress = ingress
-        self._outbox: deque[actions.Send] = deque()
-        self._news = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._owner = TaskOwner("arcp_client.link", on_failure=self._failed)
+        self._outbox: deque[actions.Send] | None = None  # while frames wait
+        self._writer: asyncio.Task[None] | None = None
         self._flush = False
         self._reading = True
         self._close_by: Deadline | None = None
         self._refusal: LinkLost | None = None
+        self._handshake: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[ArcpError] = asyncio.get_running_loop().create_future()
 
     async def run(
@@ -100,19 +97,17 @@ class Link:
 
         Cancelling ends the link.
         """
-        owner = TaskOwner("arcp_client.link", on_failure=self._failed)
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(handshake_timeout, self._no_welcome, handshake_timeout)
+        self._handshake = loop.call_later(handshake_timeout, self._no_welcome, handshake_timeout)
+        sleep_detector = SleepDetector.of(loop)
         self._driver.attach(self)
         try:
-            lines = isinstance(self._transport, LineTransport) and self._transport.lines
+            lines = getattr(self._transport, "lines", False)
             self._driver.session.greet(token, self._driver.now, lines=lines)
             self._driver.carry_out()
-            owner.spawn(self._read(), name="reader")
-            owner.spawn(self._write(), name="writer")
-            watching = watch(self._driver, reading=lambda: self._reading, dead=self.drop)
-            owner.spawn(watching, name="clocks")
-            cause = await asyncio.shield(self._over)
+            self._owner.spawn(self._read(), name="reader")
+            sleep_detector.add(self)
+            cause = await self._over
             blamed = isinstance(cause, FrameRefused) and self._refuse_largest()
             if isinstance(cause, LinkLost) and cause.close_code in _REFUSALS and not blamed:
                 self._refusal = cause
@@ -123,13 +118,14 @@ class Link:
             if self._flush:
                 with contextlib.suppress(TimeoutError):
                     async with self._close_by.timeout():
-                        await self._idle.wait()
+                        await self.flushed()
             return cause
         finally:
-            timer.cancel()
+            self._handshake.cancel()
+            sleep_detector.discard(self)
             self._over.cancel()
             try:
-                if not await owner.close(deadline=Deadline(_PATIENCE)):
+                if not await self._owner.close(deadline=Deadline(_PATIENCE)):
                     _log.error("a transport suppresses cancellations; its tasks are abandoned")
             finally:
                 await self._close_transport(self._close_by or Deadline(close_timeout))
@@ -148,7 +144,11 @@ class Link:
                 # A refusal counts only if the session has received all frames before that one.
                 whole = self._ingress.link_lost()
                 self._driver.detach(self._refusal if whole else None)
-                self._idle.set()  # the remaining frames are never sent: end all waits for them
+
+    def opened(self) -> None:
+        """Record the welcome."""
+        if self._handshake is not None:
+            self._handshake.cancel()
 
     def close_by(self, deadline: Deadline) -> None:
         """Set the deadline of a close, which limits the end of the link."""
@@ -157,11 +157,14 @@ class Link:
     # -- for the driver
 
     def send(self, action: actions.Send) -> None:
+        if self._outbox is None:
+            if self._send_now(action.data):
+                return
+            self._outbox = deque()
+            self._writer = self._owner.spawn(self._write(self._outbox), name="writer")
         self._outbox.append(action)
         if action.request is None:  # requests do not count, as their callers wait for them
             self._unsent.add(len(action.data))
-        self._idle.clear()
-        self._news.set()
 
     def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
         if not self._over.done():
@@ -170,7 +173,16 @@ class Link:
 
     async def flushed(self) -> None:
         """Wait until the transport has sent all frames, or the link has ended."""
-        await self._idle.wait()
+        if self._writer is not None:
+            await asyncio.wait({self._writer})
+
+    # -- for the sleep detector
+
+    def slept(self) -> None:
+        """Check whether the peer still answers, because the machine has slept."""
+        if self._reading:
+            probing = probe(self._driver, reading=lambda: self._reading, dead=self.drop)
+            self._owner.spawn(probing, name="probe")
 
     # -- tasks
 
@@ -221,26 +233,24 @@ class Link:
             if size > LARGE:
                 return
 
-    async def _write(self) -> None:
+    async def _write(self, outbox: deque[actions.Send]) -> None:
+        """Send the waiting frames; ends when there are none."""
         task = asyncio.current_task()
-        while True:
-            while self._outbox:
-                action = self._outbox.popleft()
-                try:
-                    await self._transport.send(action.data)
-                except LocalProtocolError as error:
-                    self._too_large(action, error)
-                except BaseException as error:  # noqa: BLE001  as in _read
-                    pass_on(error, task)
-                    self.drop(_of_transport(error))
-                    return
-                finally:
-                    if action.request is None:
-                        self._unsent.release(len(action.data))
-                    del action  # it may hold the bearer token
-            self._idle.set()
-            self._news.clear()
-            await self._news.wait()
+        while outbox:
+            action = outbox.popleft()
+            try:
+                await self._transport.send(action.data)
+            except LocalProtocolError as error:
+                self._too_large(action, error)
+            except BaseException as error:  # noqa: BLE001  as in _read
+                pass_on(error, task)
+                self.drop(_of_transport(error))
+                return  # later frames stay in the outbox
+            finally:
+                if action.request is None:
+                    self._unsent.release(len(action.data))
+                del action  # it may hold the bearer token
+        self._outbox = self._writer = None
 
     def _too_large(self, action: actions.Send, error: LocalProtocolError) -> None:
         """Fail a frame that is too large for the link, as it would be for the next one."""
@@ -264,12 +274,15 @@ class Link:
         return request is not None
 
     def _no_welcome(self, seconds: float) -> None:
-        if self._driver.session.state is State.GREETING:
-            text = f"no answer to session.hello within {seconds:g} s"
-            self.drop(HandshakeTimeout(text, stderr=stderr_of(self._transport)))
+        text = f"no answer to session.hello within {seconds:g} s"
+        self.drop(HandshakeTimeout(text, stderr=stderr_of(self._transport)))
 
     def _failed(self, error: BaseException) -> None:
         self._driver.failed(error)  # errors of transports are handled in _read and _write
+
+
+def _never_now(frame: bytes) -> bool:
+    return False
 
 
 def _of_transport(error: BaseException) -> ArcpError:

@@ -7,7 +7,6 @@ pure function of the failure.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -87,7 +86,6 @@ class RetryDelays:
 
     def __init__(self, policy: Reconnect) -> None:
         self._policy = policy
-        self._retrying = AsyncRetrying(wait=policy.wait, stop=policy.stop, reraise=True)
         self.attempt = 0
         self._since: float | None = None
 
@@ -102,7 +100,8 @@ class RetryDelays:
         if self._since is None:
             self._since = now
         self.attempt += 1
-        state = RetryCallState(self._retrying, None, (), {})
+        retrying = AsyncRetrying(wait=self._policy.wait, stop=self._policy.stop, reraise=True)
+        state = RetryCallState(retrying, None, (), {})
         state.attempt_number = self.attempt
         state.outcome_timestamp = state.start_time + (now - self._since)
         if self._policy.stop(state):
@@ -215,13 +214,15 @@ class ReconnectManager:
         self._warned = False
         self._decided = False
         self._close_by: Deadline | None = None
-        self._stopped = asyncio.Event()
+        self._stopped: asyncio.Future[None] | None = None
         self._short = False  # this attempt had less than the usual time
         self._delay: float | None = None
         self._connect_deadline: float | None = self._loop.time() + timeouts.open
 
     def opened(self) -> None:
         """Record the welcome of the current link."""
+        if self.link is not None:
+            self.link.opened()
         self._live_since = self._loop.time()
         self._events_before = self._driver.events
         self._connect_deadline = None
@@ -245,13 +246,13 @@ class ReconnectManager:
             self._decide(await self._attempt())
             if self._delay is None or self._over:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._delay):
-                    await self._stopped.wait()
+            self._stopped = self._loop.create_future()
+            await asyncio.wait({self._stopped}, timeout=self._delay)
 
     def stop(self) -> None:
         """End the wait for the next attempt, because the session has ended."""
-        self._stopped.set()
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(None)
 
     async def _attempt(self) -> ArcpError:
         """Run one link from the connect to its end; return the reason of its end."""

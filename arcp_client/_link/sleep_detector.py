@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
 from arcp_client._link.driver import Driver
 from arcp_client._protocol.pending import Request
@@ -20,7 +21,7 @@ from arcp_client._wire.ids import new_id, now_text
 from arcp_client._wire.messages import Ping
 from arcp_client.errors import ArcpError, HeartbeatLost, RequestTimeout
 
-__all__ = ["Drift", "watch"]
+__all__ = ["Drift", "SleepDetector", "probe"]
 
 LOOK_EVERY: Final = 2.0
 """Seconds between two checks of the clocks."""
@@ -44,26 +45,64 @@ class Drift:
         return ahead > JUMP
 
 
-async def watch(
+class Link(Protocol):
+    """A link whose peer may be gone after the machine has slept."""
+
+    def slept(self) -> None:
+        """Check whether the peer still answers."""
+
+
+class SleepDetector:
+    """Checks the clocks for all links of one event loop."""
+
+    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, SleepDetector]] = (
+        WeakKeyDictionary()
+    )
+
+    def __init__(self) -> None:
+        # Neither the links nor the timer are referenced: they refer to the loop, which is the key.
+        self._links: WeakSet[Link] = WeakSet()
+        self._drift: Drift | None = None
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> SleepDetector:
+        """The detector of a loop."""
+        return cls._by_loop.setdefault(loop, cls())
+
+    def add(self, link: Link) -> None:
+        """Tell a link, from now on, when the machine has slept."""
+        self._links.add(link)
+        if self._drift is None:
+            loop = asyncio.get_running_loop()
+            self._drift = Drift(loop.time(), time.time())
+            loop.call_later(LOOK_EVERY, self._look, loop)
+
+    def discard(self, link: Link) -> None:
+        """Tell a link no more."""
+        self._links.discard(link)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._drift is not None
+        slept = self._drift.slept(loop.time(), time.time())
+        if not self._links:
+            self._drift = None
+            return
+        loop.call_later(LOOK_EVERY, self._look, loop)
+        if slept:
+            for link in tuple(self._links):
+                link.slept()
+
+
+async def probe(
     driver: Driver, *, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
 ) -> None:
-    """Check the clocks while a link is up.
+    """Ping the peer, and call it dead if no answer arrives in time.
 
     Args:
         driver: carries the session.
         reading: whether the reader reads at present; otherwise a missing answer proves nothing.
         dead: called when no answer arrived in time.
     """
-    drift = Drift(driver.now, time.time())
-    while True:
-        await asyncio.sleep(LOOK_EVERY)
-        if drift.slept(driver.now, time.time()) and reading():
-            await _probe(driver, reading, dead)
-
-
-async def _probe(
-    driver: Driver, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
-) -> None:
     session = driver.session
     if session.state is not State.LIVE or not session.negotiated(names.HEARTBEAT):
         return

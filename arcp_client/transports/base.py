@@ -17,6 +17,7 @@ __all__ = [
     "Connector",
     "ErrorOutput",
     "FrameRefused",
+    "ImmediateSender",
     "LineTransport",
     "ManyReceiver",
     "Transport",
@@ -80,6 +81,17 @@ class ManyReceiver(Protocol):
 
     async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
         """As ``receive`` up to ``limit`` times; returns after a frame larger than `LARGE`."""
+
+
+@runtime_checkable
+class ImmediateSender(Protocol):
+    """Optional interface of a transport that can send a frame without suspending its caller."""
+
+    def send_now(self, frame: bytes) -> bool:
+        """Send a frame if the link takes it at once; otherwise return False, and call `send`.
+
+        A frame that `send` would refuse is left to `send`, too. Never raises.
+        """
 
 
 @runtime_checkable

@@ -124,6 +124,19 @@ class WebSocketTransport:
             # Only this call fails: the reader gets the frames that arrived, then LinkLost.
             raise self._broken() from error
 
+    def send_now(self, frame: bytes) -> bool:
+        """Send a frame if the socket takes it at once; see `ImmediateSender`."""
+        size = len(frame)
+        if self._lost is not None or self._writes.congested or size > self._max_frame:
+            return False
+        if size > self._largest:
+            self._largest = size
+        try:
+            self._writes.start(self._ws.send_frame(frame, _TEXT))
+        except (aiohttp.ClientError, OSError):
+            return False  # `send` raises it
+        return True
+
     async def send_many(self, frames: Sequence[bytes]) -> None:
         """Pass frames to the link in order, by one write while the peer keeps up.
 

@@ -1,0 +1,93 @@
+"""What a client costs that has nothing to do: its tasks, timers and wake-ups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from arcp_client import Client, JobContext, Runtime
+from arcp_client._link.acks import EVERY
+from arcp_client._link.driver import Driver
+from arcp_client.testing import VirtualClock
+
+COUNT = 20
+HEARTBEAT = 30.0  # seconds
+
+
+def a_runtime() -> Runtime:
+    runtime = Runtime(heartbeat_interval=HEARTBEAT)
+
+    @runtime.agent("say")
+    async def say(text: str, job: JobContext) -> str:
+        await job.log(text)
+        return text
+
+    return runtime
+
+
+@asynccontextmanager
+async def connected(count: int) -> AsyncIterator[list[Client]]:
+    runtime = a_runtime()
+    async with runtime, runtime.serve("127.0.0.1", 0) as server:
+        clients = [Client(server.url) for _ in range(count)]
+        for client in clients:
+            await client.connect()
+        try:
+            yield clients
+        finally:
+            for client in clients:
+                await client.close()
+
+
+def tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks() if "arcp_client" in task.get_name()}
+
+
+async def test_an_idle_client_has_a_reader_and_a_task_that_keeps_its_link() -> None:
+    async with connected(1):
+        await asyncio.sleep(0)
+        assert tasks() == {"arcp_client:reconnect", "arcp_client.link:reader"}
+
+
+async def test_idle_clients_have_one_timer_each_and_one_for_the_clocks_of_all() -> None:
+    timers: list[tuple[str, asyncio.TimerHandle]] = []
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def noted(when: float, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        timer = call_at(when, call, *args, **more)
+        if call.__module__.startswith(("arcp_client._link", "arcp_client._dispatch")):
+            timers.append((call.__qualname__, timer))
+        return timer
+
+    with mock.patch.object(loop, "call_at", noted):
+        async with connected(COUNT):
+            waiting = Counter(name for name, timer in timers if not timer.cancelled())
+    assert waiting == {"Driver._tick": COUNT, "SleepDetector._look": 1}
+
+
+async def test_a_lone_event_plans_one_wake_up_for_its_acknowledgement(clock: VirtualClock) -> None:
+    ticks: list[float] = []
+    tick = Driver._tick
+
+    def noted(driver: Driver) -> None:
+        ticks.append(clock.time())
+        tick(driver)
+
+    runtime = a_runtime()
+    with mock.patch.object(Driver, "_tick", noted):
+        async with runtime, Client(runtime) as client:
+            await clock.advance(1)
+            assert ticks == []
+            job = await client.submit("say", "one")
+            await job.result()
+            asked = clock.time()
+            await clock.advance(EVERY + 1)
+            assert ticks == [pytest.approx(asked + EVERY)]
+            assert client.stats().processed == 2
