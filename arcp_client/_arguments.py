@@ -294,6 +294,6 @@ def an_instance(
         none: accept None.
         secret: show only the class of the value.
     """
-    if not isinstance(value, kind) and not (value is None and none):
+    if not (value is None and none) and not isinstance(value, kind):
         given = _class_of(value) if secret else _given(value)
         raise TypeError(f"{name} must be {what}, not {given}")

@@ -6,7 +6,6 @@ A buffer counts its bytes here. A producer reserves room first, or waits for it 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 __all__ = ["ByteBudget"]
 
@@ -33,7 +32,7 @@ class ByteBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()  # reservations, in order
+        self._queue: dict[asyncio.Future[None], int] = {}  # reservations, in order
         self._waiting: dict[asyncio.Future[None], None] = {}  # for room
 
     def __repr__(self) -> str:
@@ -70,8 +69,7 @@ class ByteBudget:
         if self.try_reserve(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (turn, size)
-        self._queue.append(place)
+        self._queue[turn] = size
         try:
             await turn
         except BaseException:
@@ -79,8 +77,7 @@ class ByteBudget:
                 self.release(size)  # admitted and cancelled in the same loop iteration
             else:
                 turn.cancel()
-                if place in self._queue:
-                    self._queue.remove(place)
+                self._queue.pop(turn, None)
                 self._admit()  # the next one may be smaller
             raise
 
@@ -106,8 +103,11 @@ class ByteBudget:
 
     def _admit(self) -> None:
         queue = self._queue
-        while queue and self._fits(queue[0][1]):
-            turn, size = queue.popleft()
+        while queue:
+            turn, size = next(iter(queue.items()))
+            if not self._fits(size):
+                break
+            del queue[turn]
             if not turn.done():  # cancelled, and its task has not run since
                 self.used += size
                 turn.set_result(None)

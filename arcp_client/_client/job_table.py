@@ -10,6 +10,7 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from arcp_client._client.submission import Submission
 from arcp_client._dispatch.early_events import EVENTS, EarlyEvents
@@ -42,12 +43,23 @@ class JobTable:
         self._owner = owner
         self._open: dict[str, JobRecord] = {}
         self._recent: OrderedDict[str, JobRecord] = OrderedDict()
-        self._held: weakref.WeakValueDictionary[str, JobRecord] = weakref.WeakValueDictionary()
-        self._handles: weakref.WeakValueDictionary[str, JobHandle] = weakref.WeakValueDictionary()
         self._keys: dict[str, tuple[str, JobRecord]] = {}
-        self._expected: Counter[str] = Counter()
         self.streams = JobStreams(unknown=self._unknown, ended=self._ended)
         self._early_events = EarlyEvents(in_use=self._in_use, drop=self._discard)
+
+    # Most clients of a process may be idle; these are made for the first job.
+
+    @cached_property
+    def _held(self) -> weakref.WeakValueDictionary[str, JobRecord]:
+        return weakref.WeakValueDictionary()
+
+    @cached_property
+    def _handles(self) -> weakref.WeakValueDictionary[str, JobHandle]:
+        return weakref.WeakValueDictionary()
+
+    @cached_property
+    def _expected(self) -> Counter[str]:
+        return Counter()
 
     # -- looking up
 

@@ -20,6 +20,8 @@ from arcp_client.version import __version__
 
 __all__ = ["Settings"]
 
+_THIS = ClientInfo(name="arcp-client", version=__version__)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of a client, checked; see `Client`.
@@ -70,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         chosen = self.features
         return partial(
             Session,
-            info=self.info or ClientInfo(name="arcp-client", version=__version__),
+            info=self.info or _THIS,
             features=wire.FEATURES if chosen is None else check.texts("features", chosen),
             limit=self.buffer.hard,
             recognise=recognise,

@@ -24,7 +24,6 @@ class States:
 
     Attributes:
         now: the present state.
-        observable: every state, beginning with the present one.
         hooks: the ``on_state`` hooks.
         loop: the event loop of the client, after the first `Client.connect`.
         interrupted: other code cancelled the client's task, as at the end of a loop.
@@ -32,7 +31,7 @@ class States:
 
     def __init__(self) -> None:
         self.now: LinkState = Connecting(0)
-        self.observable: BehaviorSubject[LinkState] = BehaviorSubject(self.now)
+        self._subject: BehaviorSubject[LinkState] | None = None
         self.hooks: Hooks[LinkState] = Hooks("on_state")
         self.loop: asyncio.AbstractEventLoop | None = None
         self.interrupted = False
@@ -43,12 +42,22 @@ class States:
         """Whether the client has ended."""
         return isinstance(self.now, Closed)
 
+    @property
+    def observable(self) -> BehaviorSubject[LinkState]:
+        """Every state, beginning with the present one."""
+        if self._subject is None:
+            self._subject = BehaviorSubject(self.now)
+            if self.closed:
+                self._subject.on_completed()
+        return self._subject
+
     def change(self, state: LinkState) -> None:
         """Publish a new state. `Closed` is the last one."""
         if self.closed:
             return
         self.now = state
-        self.observable.on_next(state)
+        if self._subject is not None:
+            self._subject.on_next(state)
         self.hooks.emit(state)
         waiting, self._waiting = self._waiting, []
         for change in waiting:
@@ -63,7 +72,8 @@ class States:
 
     def end(self) -> None:
         """Complete the Observable, and stop the hooks."""
-        self.observable.on_completed()
+        if self._subject is not None:
+            self._subject.on_completed()
         self.hooks.close()
 
     def closed_error(self) -> ArcpError:

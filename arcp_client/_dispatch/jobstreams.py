@@ -61,7 +61,7 @@ class JobStream:
         iterator: Iteration[Event] = Iteration(event_filter, until_terminal=True, gate=self.gate)
         iterator.prepend(self.replay_buffer.replay(self.job_id))
         self.tap.add(iterator)
-        self._memory.with_iterators.add(self)
+        self._memory.with_iterators[self] = None
         return iterator
 
 
@@ -160,4 +160,4 @@ class JobStreams:
             if stream.tap.has_iterators:
                 yield stream
             else:
-                streams.discard(stream)
+                streams.pop(stream, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from arcp_client.events import Event, Gap, sizes
@@ -37,8 +38,11 @@ class ReplayMemory:
     def __init__(self, limit: int = _ALL_BYTES) -> None:
         self._limit = limit
         self._at_most = 0
-        self.with_iterators: set[Any] = set()
-        self._buffers: weakref.WeakSet[ReplayBuffer] = weakref.WeakSet()
+        self.with_iterators: dict[Any, None] = {}  # less memory than a set
+
+    @cached_property
+    def _buffers(self) -> weakref.WeakSet[ReplayBuffer]:
+        return weakref.WeakSet()  # made for the first job
 
     def share(self, replay_buffer: ReplayBuffer) -> None:
         """Add a buffer to those that share the limit."""

@@ -69,7 +69,7 @@ class Handshake:
         if checkpoint is not None:
             token = SecretStr(checkpoint.resume_token) if checkpoint.resume_token else None
             self._resume = ResumeState(session_id=checkpoint.session_id or None, token=token)
-        self._own_id = new_prefixed_id("sess")
+        self._own_id = ""
         self._hello_id = ""
         self._resumed = False
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -131,7 +132,7 @@ def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Wel
     info = SessionInfo(
         id=frame.session_id or _text(payload.get("session_id")) or "",
         runtime=_runtime(payload),
-        features=frozenset(features),
+        features=_one_of_equal(features),
         agents=_agents(capabilities.get("agents")),
         heartbeat_interval=interval if names.HEARTBEAT in features else None,
         resume_window=_positive(payload.get("resume_window_sec")),
@@ -139,6 +140,12 @@ def read_welcome(frame: ControlFrame, offered: frozenset[str], kind: str) -> Wel
     )
     token = _text(payload.get("resume_token"))
     return Welcome(info, SecretStr(token) if token else None)
+
+
+@lru_cache(maxsize=64)
+def _one_of_equal(features: frozenset[str]) -> frozenset[str]:
+    """The first one of equal sets: the clients of a process need not each keep their own."""
+    return features
 
 
 def read_accepted(frame: ControlFrame) -> Accepted | None:

@@ -6,7 +6,6 @@ import os
 import socket
 import ssl
 from http import HTTPStatus
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,6 +14,7 @@ from arcp_client.errors import ConnectFailed
 
 __all__ = ["RedirectRefused", "explain", "refuse_redirect", "sanitized"]
 
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
 
 _DEFAULT_PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
@@ -45,15 +45,15 @@ class RedirectRefused(aiohttp.ClientError):
 
 
 async def refuse_redirect(
-    _session: aiohttp.ClientSession,
-    _context: SimpleNamespace,
-    params: aiohttp.TraceRequestRedirectParams,
-) -> None:
-    """A trace hook that ends the request where aiohttp would follow a redirect."""
-    response = params.response
-    location = response.headers.get("Location", "")
-    response.close()
-    raise RedirectRefused(sanitized(location), response.status)
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """A middleware that ends the request where aiohttp would follow a redirect."""
+    response = await handler(request)
+    if response.status in _REDIRECTS:
+        location = response.headers.get("Location", "")
+        response.close()
+        raise RedirectRefused(sanitized(location), response.status)
+    return response
 
 
 def sanitized(url: str) -> str:

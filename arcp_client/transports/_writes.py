@@ -17,6 +17,8 @@ from arcp_client._tasks import TaskOwner
 
 __all__ = ["Writes"]
 
+_Queue = deque[tuple[Coroutine[Any, Any, None], asyncio.Future[None]]]
+
 
 class Writes:
     """Orders the writes of one link.
@@ -25,20 +27,19 @@ class Writes:
     write that has to wait; later writes queue behind it until the queue is empty.
 
     Args:
-        name: prefix of the task's name.
+        owner: owns the task.
         on_room: called when the queue is empty again.
     """
 
-    def __init__(self, name: str, *, on_room: Callable[[], None]) -> None:
-        self._owner = TaskOwner(name)
+    def __init__(self, owner: TaskOwner, *, on_room: Callable[[], None]) -> None:
+        self._owner = owner
         self._on_room = on_room
-        self._queue: deque[tuple[Coroutine[Any, Any, None], asyncio.Future[None]]] = deque()
-        self._congested = False
+        self._queue: _Queue | None = None  # while writes wait
 
     @property
     def congested(self) -> bool:
         """Whether writes are queued because the peer does not read."""
-        return self._congested
+        return self._queue is not None
 
     def start(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
         """Write now, or as soon as the socket accepts data.
@@ -50,24 +51,25 @@ class Writes:
         Raises:
             Exception: the write failed immediately.
         """
-        if not self._congested:
+        queue = self._queue
+        if queue is None:
             try:
                 obstacle = write.send(None)
             except StopIteration:
                 return None
             # The task must take the next step, else asyncio considers aiohttp's future as awaited
             # already.
-            self._congested = True
+            queue = self._queue = deque()
             write = _resumed(write, obstacle)
-            self._owner.spawn(self._work_off(), name="write")
+            self._owner.spawn(self._work_off(queue), name="write")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((write, done))
+        queue.append((write, done))
         return done
 
-    async def _work_off(self) -> None:
+    async def _work_off(self, queue: _Queue) -> None:
         try:
-            while self._queue:
-                write, done = self._queue.popleft()
+            while queue:
+                write, done = queue.popleft()
                 try:
                     await write
                 except Exception as error:  # noqa: BLE001 - it is the sender's
@@ -75,9 +77,9 @@ class Writes:
                 else:
                     _settle(done, None)
         finally:
-            self._congested = False
-            while self._queue:  # only while the loop shuts down
-                write, done = self._queue.popleft()
+            self._queue = None
+            while queue:  # only while the loop shuts down
+                write, done = queue.popleft()
                 write.close()
                 done.cancel()
         self._on_room()

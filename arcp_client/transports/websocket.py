@@ -88,11 +88,10 @@ class WebSocketTransport:
         self._receiving = False
         self._vacated: asyncio.Future[None] | None = None
         self._largest = 0
-        self._writes = Writes(f"websocket {peer}", on_room=self._late_pong)
+        owner = TaskOwner(f"websocket {peer}")
+        self._writes = Writes(owner, on_room=self._late_pong)
         self._pong: bytes | None = None
-        self._ending = Ending(
-            TaskOwner(f"websocket {peer}"), teardown=self._close, abort=self._abort
-        )
+        self._ending = Ending(owner, teardown=self._close, abort=self._abort)
 
     def __repr__(self) -> str:
         return f"<WebSocketTransport {self._peer}>"
@@ -411,13 +410,11 @@ class WebSocketConnector:
             )
 
     def _new_session(self) -> aiohttp.ClientSession:
-        trace = aiohttp.TraceConfig()
-        trace.on_request_redirect.append(refuse_redirect)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=1),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
-            trace_configs=[trace],
+            middlewares=(refuse_redirect,),
         )
 
     async def _upgrade(
