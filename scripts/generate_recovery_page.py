@@ -90,12 +90,12 @@ def in_words(step: Step, *, lossy: bool) -> str:
         case Subscribe(history, after, resubscribe, hold):
             text = "subscribe"
             if resubscribe:
-                text = "end the old subscription, subscribe"
+                text = "end the old subscription → subscribe"
             if history:
                 text += " with history" + (f" after {after}" if after is not None else "")
-            return text + (", holding an end that overtakes it" if hold else "")
+            return text + (" (hold the end of the job until this is confirmed)" if hold else "")
         case ListJobs():
-            return "look it up in the listing"
+            return "look the job up in the list of jobs"
         case Resubmit():
             return "submit again under its key"
         case AwaitSilence():
@@ -112,18 +112,21 @@ def in_words(step: Step, *, lossy: bool) -> str:
 
 
 def table(peer: Peer) -> str:
-    lines = ["| on | while it runs | once it has ended |", "|---|---|---|"]
+    lines = ["| occasion | while the job runs | when the job has ended |", "|---|---|---|"]
     for occasion, needed in OCCASIONS.items():
         needs = needed(peer)
         if needs is not None:
             runs = " → ".join(steps(peer, needs, "running"))
             ended = " → ".join(steps(peer, needs, "success"))
         elif isinstance(peer, SilentResume) and occasion in POLLED:
-            runs = ended = "resume from time to time: each resume brings its events"
+            runs = ended = "resume again and again: each resume brings the job's new events"
             if peer.hears_by_subscribing:
                 runs = f"subscribe with history; until that is confirmed, {runs}"
         else:
-            runs, ended = "nothing: its events come", "nothing: its end comes"
+            runs, ended = (
+                "nothing: the runtime sends its events",
+                "nothing: the runtime sends its end",
+            )
         lines.append(f"| {occasion} | {runs} | {ended} |")
     return "\n".join(lines)
 
