@@ -1,9 +1,9 @@
 """One file for each runtime: how its welcome is recognised, and where it deviates.
 
-Only this package knows runtimes by name. `_protocol` knows the seam, `Peer`. A runtime's file holds
-one `Dialect`; files whose names begin with an underscore are shared. A new runtime is a new file
-and a line in `DIALECTS`: the client, ``arcp-client doctor``, the pages on interoperability and
-recovery, and `arcp_client.testing.ScriptedRuntime` find it there.
+Only this package knows runtimes by name; `_protocol` knows only the base class `Peer`. The file of
+a runtime holds one `Dialect`. Files whose names begin with an underscore hold what several runtimes
+share. To add a runtime, add a file and a line in `DIALECTS`. The client, ``arcp-client doctor``,
+the pages on interoperability and recovery, and `arcp_client.testing.ScriptedRuntime` use that list.
 
 Runtimes without a file, and why:
 
@@ -54,9 +54,10 @@ DIALECTS: Final[dict[str, type[Dialect]]] = {
 
 
 def recognise(welcome: Mapping[str, Any], envelope_id: str = "") -> type[Dialect]:
-    """The dialect of the runtime that wrote a welcome, by its shape; else the specification.
+    """The dialect of the runtime that wrote a welcome; `Unspecified` if none matches.
 
-    The name in the welcome is not used: the operator of a runtime chooses it.
+    The form of the welcome decides, and not the name in it, because whoever runs a runtime chooses
+    that name.
     """
     for kind in DIALECTS.values():
         if kind.wrote(welcome, envelope_id):

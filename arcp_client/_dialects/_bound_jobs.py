@@ -1,7 +1,7 @@
-"""Recovers jobs of runtimes that bind them to the link over which they were submitted.
+"""Recovers jobs of runtimes that bind a job to the link over which it was submitted.
 
-After a lost link such a job keeps running, but the runtime drops its events. So the client
-subscribes to the job again over each resumed link, and reports that events may be lost.
+After that link is lost, the job keeps running, but the runtime drops its events. So on each new
+link the client subscribes to the job again, and reports that events may be lost.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class BoundJobs(Peer):
     """A runtime that sends the events of a job over one link only.
 
     Attributes:
-        keeps_dead_subscriptions: a subscription stays bound to a lost link; the resumed session
-            must end it before it can subscribe again.
+        keeps_dead_subscriptions: a subscription stays bound to a lost link. The resumed session
+            must end the subscription before it can subscribe again.
         overtaken_histories: a terminal message may arrive before the history of its job.
     """
 
@@ -54,7 +54,7 @@ class BoundJobs(Peer):
 
     @property
     def _loses_events(self) -> bool:
-        """Whether a job keeps running without its link, while its events are dropped."""
+        """Whether a job keeps running after its link is lost, while its events are dropped."""
         return not self.session_ends_jobs
 
     def after_new_session(self, job: JobState) -> Recover | None:

@@ -1,8 +1,8 @@
 """Describes a runtime: how it is recognised, what it does differently, and how it writes messages.
 
-Each public module of this package holds one `Dialect`. A `Dialect` has two parts. The protocol uses
-only its behaviour, as a `Peer`. ``arcp-client doctor``, the interoperability page and
-`ScriptedRuntime` use only its descriptive fields.
+Each public module of this package holds one `Dialect`. A `Dialect` has two parts: behaviour, and
+fields that describe the runtime. The session uses only the behaviour, as that of a `Peer`.
+``arcp-client doctor``, the interoperability page and `ScriptedRuntime` use only the fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Deviation(NamedTuple):
         capability: where it shows, in one or two words; unique in its dialect.
         section: of the specification.
         seen: what the runtime does.
-        remedy: what the client does about it, or what remains to the application.
+        remedy: what the client does about it, or what the application must do.
     """
 
     capability: str
@@ -40,8 +40,8 @@ class Dialect(Peer):
         title: its name in prose.
         mark: how its welcome is recognised, in words; `wrote` decides.
         deviations: what it does differently.
-        outcomes: for each probe (a row of the interoperability page) whose result differs from
-            that of a conforming runtime: what the application gets.
+        outcomes: what the application gets in each probe (a row of the interoperability page) whose
+            result differs from that of a conforming runtime.
         forms: its messages.
     """
 
@@ -53,7 +53,7 @@ class Dialect(Peer):
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
-        """Whether a runtime of this kind wrote a welcome."""
+        """Whether a runtime of this kind wrote this welcome."""
         return False
 
 

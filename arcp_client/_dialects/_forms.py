@@ -1,7 +1,8 @@
-"""Describes the messages of a runtime: how it writes them, and what it does with those it receives.
+"""Describes how a runtime writes messages, and what it does with received ones.
 
-A dialect states its `Forms` as a difference from the specification, as seen on the wire or in the
-runtime's source. `arcp_client.testing.ScriptedRuntime` plays them; the client does not read them.
+A dialect states only the fields of its `Forms` that differ from the specification, as seen on the
+wire or in the runtime's source. `arcp_client.testing.ScriptedRuntime` behaves accordingly. The
+client does not use them.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ids: the form of envelope ids.
-        sdk: ``runtime.sdk`` of the welcome; empty: absent.
-        token: how resume tokens begin; empty: they are UUIDs.
+        sdk: ``runtime.sdk`` of the welcome; absent if empty.
+        token: how resume tokens begin; if empty, they are UUIDs.
         flat_names: names of client and runtime are fields of the payload, not of an object in it.
         session_in_welcome: the payload of the welcome repeats the session id.
         session_of_client: a new session gets the id that the client proposed.
         lists_common_features: the welcome lists the common features, not the runtime's.
-        always_heartbeat: the welcome states an interval whatever was negotiated.
-        resume_window: seconds.
+        always_heartbeat: the welcome states a heartbeat interval even if none was negotiated.
+        resume_window: the resume window in seconds.
         agent_entry: what an entry of the inventory has besides the name.
-        needs_session: the frames that must have a session id: none, all, or all but the hello.
+        needs_session: which frames must have a session id: none, all, or all except the hello.
         needs_reasons: a cancel and a ``session.bye`` must state a reason.
         cancels_in: where a cancel must name its job.
         names_request: the field in which replies name their request; ``trace`` where they repeat
@@ -51,15 +52,15 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
         refuses_unknown: a message of an unknown type is refused.
         answers_unagreed: a listing is answered although listings were not negotiated.
         bad_token: what follows a refused token: an error, the end of the link, or both.
-        bad_token_session: the session id of that error: none, the client's proposal, or a new one.
+        bad_token_session: the session id in that error: none, the client's proposal, or a new one.
         resume_in: where a hello's resume block is looked for.
         resume_error: the code for a session that cannot be resumed.
-        caught_up: whether a resume without missed events is accepted.
+        caught_up: whether a resume is accepted if the client has missed no event.
         rotates: whether each welcome has a new resume token.
-        away: what happens to events of a job whose link is gone.
+        away: what happens to events of a job whose link is lost.
         follows: a resumed session receives the events of jobs that were submitted before.
         takes_subscriber: whether the submitting session may subscribe to its own job.
-        doubles_own: whether a subscription to an own job delivers each event twice.
+        doubles_own: whether a session that subscribes to its own job gets each event twice.
         acks_free: the stored events that the runtime deletes on an acknowledgement: none, those of
             the session's replay buffer, or those of job histories too.
         watched: how events of watched jobs are numbered.
@@ -67,17 +68,17 @@ class Forms(msgspec.Struct, frozen=True, kw_only=True):
         history_first: whether the history is sent before the confirmation.
         mixes_histories: a history is the logs of all sessions that received the job's events, one
             after the other.
-        counts_replayed: ``replayed`` of a confirmation is a number.
+        counts_replayed: whether ``replayed`` in a confirmation is a number.
         ended: the answer to a subscription to a job that has ended.
         lists_ended: whether listings include ended jobs.
         null_listing: an empty listing is null.
-        short_entries: entries of a listing say ``submitted_at``, and neither lease nor number.
+        short_entries: entries of a listing have ``submitted_at``, but neither lease nor number.
         makes_traces: a submit without a trace id gets one.
-        says_traces: frames of a job have the trace id of its submit.
+        says_traces: whether frames of a job have the trace id of its submit.
         lease_names: leases are granted by name, without patterns.
         omits_empty_lease: an acceptance without a lease has no ``lease``.
         budgets: the form of amounts.
-        time_end: the end of a time, after six digits of a second.
+        time_end: what follows the six decimals of the seconds in a time.
         times_events: events have a time.
         loud_levels: log levels are in capitals.
         result_name: the field of an inline result.

@@ -1,4 +1,4 @@
-"""Flattens leases for runtimes that grant them by name, without patterns."""
+"""Rewrites the lease of a submit for runtimes whose leases name capabilities, without patterns."""
 
 from __future__ import annotations
 

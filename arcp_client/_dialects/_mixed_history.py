@@ -1,14 +1,16 @@
-"""Reorders histories whose events come several times, or among live events (§7.6).
+"""Reorders histories whose events arrive out of order or several times (§7.6).
 
-One runtime sends the history of a job with several observers as the logs of all observers, one
-after the other: each event several times, and later events before earlier ones. Another runtime
-sends live events among the history.
+If several clients observe a job, the Go runtime sends the job's history as one log for each
+observer, one after the other. So each event comes several times, and later events come before
+earlier ones. The Java runtime sends live events between those of the history.
 
-Both read requests one by one. So a history ends before the answer to a ping that follows the
-subscription. Only a live event that was numbered among the history may come after that answer, and
-its number is missing until then. From the first event of a history until its end, every numbered
-frame waits here. Then the events of the job are sorted by their times. Nothing else changes its
-place, and numbers still increase: an event gets the number of its new place.
+Both runtimes handle the requests of a link one by one. The client sends a ping after the
+subscription, so the history has ended when the pong arrives. A live event whose number lies within
+the history may arrive after the pong; until it does, its number is missing.
+
+From the first event of a history until its end, all numbered frames are held. Then the events of
+the job are sorted by time and put into the places that they had taken, in which they also take over
+the numbers. All other frames keep their places.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ LONGEST: Final = 10.0
 
 
 class MixedHistory(Peer):
-    """A runtime whose histories are out of order."""
+    """A runtime whose histories arrive out of order."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -80,7 +82,8 @@ class MixedHistory(Peer):
         if self._is_complete:
             self.view.receiver.take_all(self.release(), now)
         elif self._due_at is not None:
-            # As long as a hole has to fill itself; then the hole is asked for.
+            # The time in which a missing number may still arrive. After it, a resume requests the
+            # number.
             self._due_at = min(self._due_at, now + self.hole_patience)
 
     @property
@@ -121,7 +124,7 @@ class MixedHistory(Peer):
             yield from self._hold(received, now)
 
     def _hold(self, received: Received, now: float) -> Iterator[Received]:
-        """Keep a frame until the history has ended, if one has begun."""
+        """Hold a frame until the history has ended, if one has begun."""
         frame = received.frame
         if isinstance(frame, ControlFrame) and frame.type not in names.TERMINALS:
             if frame.event_seq is not None and self.holding:
@@ -171,7 +174,7 @@ class MixedHistory(Peer):
         return waiting
 
     def _sort(self, items: list[Received], job_id: str) -> None:
-        """Sort the events of one job within their places; its end stays last."""
+        """Sort the events of one job within the places that they take. The job's end stays last."""
         places: list[int] = []
         keys: list[tuple[bool, int]] = []
         last = 0
@@ -211,7 +214,7 @@ class MixedHistory(Peer):
 
 
 def _sort_by_number(items: list[Received]) -> None:
-    """Sort frames by number; a frame without a number stays behind its predecessors."""
+    """Sort frames by number. A frame without a number stays behind the frames before it."""
     keys: list[int] = []
     highest = 0
     for item in items:

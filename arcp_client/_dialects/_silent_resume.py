@@ -1,9 +1,9 @@
-"""Polls by resuming, for runtimes whose resumed links do not receive events of earlier jobs (§6.3).
+"""Resumes the session from time to time, for runtimes that send stored events only then (§6.3).
 
-Such a runtime stores the events that a job emits after its link was lost, sends them at the next
-resume, and then is silent again. Where a session may subscribe to its own job, a subscription
-restores delivery. Elsewhere, and until the subscription is confirmed, the client resumes the
-session from time to time.
+Such a runtime stores the events that a job emits after its link was lost. It sends them at the next
+resume, and after that it stores the job's events again. If the runtime lets a session subscribe to
+its own jobs, the client subscribes, which restores delivery. Otherwise, and until the subscription
+is confirmed, the client polls by resuming the session.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ResumePolling:
     """Decides when to resume for jobs whose events the runtime sends only at a resume.
 
     Attributes:
-        deadline: when `due` must be called; ``None`` if there are no such jobs.
+        deadline: the time at which `due` must be called; ``None`` if there are no such jobs.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class ResumePolling:
 
         Args:
             jobs: running jobs that were submitted over earlier links.
-            cursor: the number up to which every event had been received before the resume.
+            cursor: the number up to which all events were received before the resume.
             now: the time.
         """
         moved, self._cursor = cursor != self._cursor, cursor
@@ -57,36 +57,36 @@ class ResumePolling:
         self.deadline = now + self._pause if self._jobs else None
 
     def add(self, job: JobState, now: float) -> None:
-        """Poll for one more job, which is bound to a lost link."""
+        """Poll for a further job that is bound to a lost link."""
         self._jobs.add(job)
         if self.deadline is None:
             self.deadline = now + self._pause
 
     def remove(self, job: JobState) -> None:
-        """Stop polling for a job: it has ended, or its events come by themselves."""
+        """Stop polling for a job, because it has ended or its events arrive without polling."""
         self._jobs.discard(job)
         if not self._jobs:
             self.deadline = None
 
     def due(self, now: float, *, busy: bool) -> bool:
-        """Whether to resume now; not while a request waits for its answer."""
+        """Whether to resume now. Not while a request waits for its answer (``busy``)."""
         if self.deadline is None or now < self.deadline:
             return False
         self.deadline = now + _BUSY
         return not busy
 
     def link_lost(self) -> None:
-        """Stop polling until the next resume, which names the jobs again."""
+        """Stop polling until `resumed` is called with the jobs of the next link."""
         self._jobs.clear()
         self.deadline = None
 
 
 class SilentResume(Peer):
-    """A runtime that sends a resumed session no events of jobs that were submitted before.
+    """A runtime that sends a resumed session no new events of jobs that were submitted before.
 
     Attributes:
-        hears_by_subscribing: it sends them once the session subscribes to the job.
-        counts_by_job: the starting point of a history counts the job's own events.
+        hears_by_subscribing: it sends them if the session subscribes to the job.
+        counts_by_job: the number after which a history starts counts only events of the job.
     """
 
     may_fall_silent: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class SilentResume(Peer):
         return super().after_gap(job, None if self.counts_by_job else position)
 
     def _is_own(self, job: JobState) -> bool:
-        """Whether this session submitted it."""
+        """Whether this session submitted the job."""
         return job.submitted and job.origin_session == self.view.negotiated.session_id
 
     def settled(self, request: Request, *, confirmed: bool, late: bool = False) -> None:
@@ -175,14 +175,14 @@ class SilentResume(Peer):
     # -- its own requests
 
     def answered(self, request: Request, value: object, now: float) -> None:
-        """Called when a subscription was confirmed. A resume brings the end of an ended job."""
+        """Called when a subscription was confirmed. A job that has ended is polled for its end."""
         assert request.job_id is not None
         self.view.receiver.subscribed(request.job_id)
         if isinstance(value, Subscribed) and value.status not in names.ENDED:
             self._polling.remove(self.view.jobs.state(request.job_id))
 
     def refused(self, request: Request, error: ArcpError, now: float) -> None:
-        """Called when a subscription was refused: the next resume brings the remaining events."""
+        """Called when a subscription was refused. Does nothing: the polling continues."""
 
     # -- time
 

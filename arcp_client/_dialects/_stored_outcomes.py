@@ -1,7 +1,8 @@
 """Fetches outcomes from runtimes that store them under the job's idempotency key.
 
-Such a runtime sends the end of a job again in answer to a submit under its key. A resume may also
-bring a stored end, directly after the last event that the runtime kept, as if none were missing.
+Such a runtime answers a submit under the key of an ended job with that job's terminal message. A
+resume may also bring this stored message. Its number then follows that of the last event that the
+runtime kept, as if no event were missing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class StoredOutcomes(Peer):
         yield from super().incoming(frame, data, now)
 
     def _announce_unknown(self, frame: ControlFrame) -> None:
-        """Report lost events, if this is the end of a job whose acceptance was lost with a link."""
+        """Report lost events at the end of a job whose acceptance may be lost with a link."""
         jobs, job_id = self.view.jobs, frame.job_id
         if job_id is None or jobs.get(job_id) is not None or jobs.has_ended(job_id):
             return
@@ -47,7 +48,7 @@ class StoredOutcomes(Peer):
             self.view.receiver.events_lost(job_id)
 
     def is_stored(self, frame: Incoming) -> bool:
-        """Whether a frame is a stored outcome; those have numbers of the session."""
+        """Whether a frame is a stored outcome, which has a number of the session."""
         if not isinstance(frame, ControlFrame):
             return False
         if frame.session_id != self.view.negotiated.session_id:

@@ -1,4 +1,4 @@
-"""Adapts to runtimes whose refusals name no request: one request at a time is on the link."""
+"""Sends one request at a time to runtimes whose refusals do not name their request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSALS: Final = Deviation(
 
 
 class Uncorrelated(Peer):
-    """A runtime whose refusals do not name their request. Its pongs name their ping."""
+    """A runtime whose refusals do not name their request. Its pongs do name their ping."""
 
     def sendable(self) -> list[Request]:
         waiting = self.view.pending.waiting()
@@ -34,7 +34,8 @@ class Uncorrelated(Peer):
     def outgoing(self, request: Request, now: float) -> Iterator[Message | Request]:
         yield from super().outgoing(request, now)
         if request.kind == names.CANCEL:
-            # The only answer may be the end of the job. The pong after it shows: not refused.
+            # The end of the job may be the only answer to a cancel. If a pong arrives before a
+            # refusal, the runtime has accepted the cancel.
             self.view.barriers.set(lambda now: self.view.cancel_read(request, now), now)
 
     def refuses_submit(self, code: object) -> bool:

@@ -1,7 +1,8 @@
 """Repairs the frames of runtimes whose ``event_seq`` may repeat, collide or be missing.
 
-Repeats are recognised by their envelope ids, or by their contents where a runtime sends an event
-again under a new id. A number that does not count in the session's space is removed.
+Repeats are recognised by their envelope ids. If the runtime sends an event again under a new id,
+they are recognised by their contents. A number that is not of the session's own sequence is removed
+from its frame.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ PARTED: Final = 256
 
 
 class _JobMemory(msgspec.Struct):
-    """The events of one job that have arrived, and those that may arrive again.
+    """The contents of one job's events that have arrived, and of those that may arrive again.
 
     Attributes:
         apart: its events are numbered apart from the session's.
         came: how often each content has arrived.
-        passes: how many passes over its events may arrive: histories, and replays of a resume. A
-            pass has every event once.
-        left: how often these passes may bring each content again; None while none is expected.
+        passes: how many histories and replays may arrive, here called passes. A pass has every
+            event of the job once.
+        left: how often the passes may bring each content again; None if no pass is expected.
     """
 
     apart: bool = False
@@ -56,10 +57,11 @@ class UnreliableNumbers(Peer):
     """A runtime whose event numbers do not identify events.
 
     Attributes:
-        renames: an event gets a new envelope id each time it is sent to a subscriber, so that a
-            repeat is recognised by its content, which has a time in it.
-        numbers_apart: where events of a watched job are numbered: in a space of their own, or as
-            in the session that submitted the job; empty: with the session's own events.
+        renames: the runtime gives an event a new envelope id each time it sends it to a subscriber.
+            A repeat is then recognised by its content, which includes a time.
+        numbers_apart: how events of watched jobs are numbered: "own": in a sequence of their own;
+            "submitter": as in the session that submitted the job; empty: in the session's own
+            sequence.
     """
 
     transparent = False
@@ -167,9 +169,10 @@ class UnreliableNumbers(Peer):
         return job is not None and job.peer is not None and job.peer.apart
 
     def _came(self, frame: Incoming) -> bool:
-        """Remember a frame; whether it came before.
+        """Remember a frame. Returns whether it came before.
 
-        Never for terminals: one runtime sends a stored terminal message again, under its old id.
+        Always False for terminal messages, because the Python runtime sends a stored one again
+        under its old id.
         """
         if isinstance(frame, ControlFrame):
             return False
@@ -183,7 +186,7 @@ class UnreliableNumbers(Peer):
         return self.renames and frame.job_id is not None and self._is_copy(frame, frame.job_id)
 
     def _is_known(self, job_id: str | None, envelope_id: str) -> bool:
-        """Remember an envelope id of a job; whether it came before."""
+        """Remember an envelope id of a job. Returns whether it came before."""
         if not envelope_id:
             return False
         key = (job_id, envelope_id)
@@ -195,9 +198,10 @@ class UnreliableNumbers(Peer):
         return False
 
     def _is_copy(self, frame: EventFrame, job_id: str) -> bool:
-        """Whether it is a copy of an event that came. A history holds every event once.
+        """Whether an event repeats one that came before.
 
-        So of equal events in it, as many are copies as came before.
+        A pass has every event once. So if ``n`` events of equal content came before, the first
+        ``n`` of them in a pass are repeats.
         """
         content = fingerprint(frame)
         if content is None:
@@ -221,10 +225,10 @@ def _memory_of(job: JobState) -> _JobMemory:
 
 
 class TolerantReassembly(Reassembly[T]):
-    """The order of one session whose numbers may repeat, collide or be missing.
+    """Orders the frames of a session whose numbers may repeat, collide or be missing.
 
-    A hole is waited for, at most `SETTLE` and for at most ``limit`` items, then given up; it is
-    never a reason to drop a live link.
+    A hole is given up after `SETTLE` seconds, or as soon as ``limit`` items wait behind it. The
+    session is never resumed to fill it.
 
     Args:
         cursor: every number up to it was received.
@@ -239,7 +243,7 @@ class TolerantReassembly(Reassembly[T]):
         self._rebased = False
 
     def offer(self, seq: int, item: T, now: float) -> Verdict:
-        """Like `Reassembly.offer`, but an old number under a new id is delivered, not dropped."""
+        """Like `Reassembly.offer`, but an item with an old number is delivered, not dropped."""
         if self._rebased and seq > self.cursor:
             self._rebased = False
             self.cursor = seq - 1
@@ -250,7 +254,7 @@ class TolerantReassembly(Reassembly[T]):
         if self._is_beyond(seq):
             return Verdict.BEYOND
         if len(self._held) >= self._limit:
-            # What is forgotten here is never asked for again: rather give the hole up now.
+            # No resume would bring a forgotten item again, so the hole is given up now.
             self._held[seq] = item
             self._top = max(self._top, seq)
             self._settles_at = now
@@ -258,18 +262,19 @@ class TolerantReassembly(Reassembly[T]):
         return self._hold(seq, item, now)
 
     def should_resume(self, now: float) -> bool:
-        """Never: a resume of these runtimes loses more than it brings."""
+        """Always False, because a resume of these runtimes loses more events than it brings."""
         return False
 
     def expire(self, now: float) -> Iterator[LostNumbers | T]:
-        """Give up what did not come in time."""
+        """Give up the holes that were not filled in time."""
         self._asked, self._answered = self.cursor, True
         yield from super().expire(now)
 
     def rebase(self) -> Iterator[T]:
-        """The missing events will not come, and that was announced: gives those that waited.
+        """Give up all holes, because a `Gap` has reported lost events; return the items behind
+        them.
 
-        The next number, whatever it is, follows.
+        The next number that arrives, whatever it is, counts as the next in order.
         """
         for item in self.abandon():
             if not isinstance(item, LostNumbers):

@@ -1,4 +1,4 @@
-"""The C# runtime. A resumed session receives nothing of earlier jobs until the next resume."""
+"""The C# runtime. It sends a resumed session new events of earlier jobs only at the next resume."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CSharp"]
 
 
 class CSharp(Dialect, UnreliableNumbers, Uncorrelated, SilentResume):
-    """Keeps the events of a job whose link is gone, and sends them with the next resume only.
+    """Stores the events of a job whose link is lost, and sends them only at the next resume.
 
     While such a job runs, the client resumes the session from time to time.
     """

@@ -1,4 +1,4 @@
-"""The Go runtime. Its histories have each event several times."""
+"""The Go runtime. Its histories have each event once for each session that received it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Go(Dialect, MixedHistory):
-    """Sends a history as the logs of all sessions that received it, one after the other.
+    """Sends a job's history as one log for each session that received the job's events.
 
-    The client holds the events of a history until its end, drops copies, and puts them in order.
+    The client holds the events of a history until its end, drops repeats, and sorts the rest.
     """
 
     name: ClassVar[str] = "go"

@@ -1,4 +1,4 @@
-"""The Java runtime. It sends live events among a history, and cancels jobs with their session."""
+"""The Java runtime. It mixes live events into histories, and cancels jobs with their session."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{
 
 
 class Java(Dialect, MixedHistory):
-    """Its histories are out of order, since live events come among them.
+    """Sends live events between those of a history.
 
-    The client holds the events of a history until its end, and puts them in order.
+    The client holds the events of a history until its end, and sorts them.
     """
 
     name: ClassVar[str] = "java"

@@ -12,7 +12,7 @@ __all__ = ["Own"]
 
 
 class Own(Dialect):
-    """Frames never overtake one another: the client asks for a missing event at once."""
+    """Sends frames in the order of their numbers; the client requests a missing event at once."""
 
     name: ClassVar[str] = "arcp-client"
     title: ClassVar[str] = "this package"

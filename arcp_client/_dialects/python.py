@@ -1,4 +1,4 @@
-"""The Python runtime (PyPI: agentruntimecontrolprotocol). It binds jobs to their links."""
+"""The Python runtime (PyPI: agentruntimecontrolprotocol). It binds a job to one link."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Python"]
 
 
 class Python(Dialect, StoredOutcomes, UnreliableNumbers, Uncorrelated, BoundJobs):
-    """Binds a job, and a subscription, to the link over which it was asked for.
+    """Binds a job, and each subscription, to the link over which the request for it came.
 
-    After a resume the client ends each subscription, subscribes anew and announces a gap. It
-    fetches the outcome of a job that has ended by submitting again under the job's key.
+    After a resume the client ends each old subscription, subscribes again and reports a gap. It
+    gets the outcome of an ended job by submitting again under the job's key.
     """
 
     name: ClassVar[str] = "python"

@@ -1,4 +1,4 @@
-"""The Ruby runtime. A resumed session must subscribe to its own jobs; leases have no patterns."""
+"""The Ruby runtime. A resumed session must subscribe to its own jobs. Leases have no patterns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Ruby"]
 
 
 class Ruby(Dialect, UnreliableNumbers, LeaseNames, SilentResume):
-    """Sends a resumed session no events of earlier jobs, unless it subscribes to them.
+    """Sends a resumed session events of earlier jobs only if the session subscribes to them.
 
-    After a resume the client subscribes to its own jobs. Where that is refused, it resumes the
-    session from time to time: each resume brings their events.
+    After a resume the client subscribes to its own jobs. If the runtime refuses a subscription, the
+    client resumes the session from time to time, and each resume brings the job's events.
     """
 
     name: ClassVar[str] = "ruby"

@@ -1,4 +1,4 @@
-"""The TypeScript runtime (npm: @agentruntimecontrolprotocol/sdk). Its jobs end with their link."""
+"""The TypeScript runtime (npm: @agentruntimecontrolprotocol/sdk). A lost link ends its jobs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["TypeScript"]
 
 
 class TypeScript(Dialect, UnreliableNumbers, Uncorrelated, BoundJobs):
-    """Ends a job at the first event that it cannot send: with the link, or with the session.
+    """Ends a job at its first event that cannot be sent, because the link or the session has ended.
 
-    After a resume the client subscribes to each job again, which tells whether it still runs, and
-    polls it while it is silent.
+    After a resume the client subscribes to each job again. The answer tells whether the job still
+    runs. While the job is silent, the client polls it.
     """
 
     name: ClassVar[str] = "typescript"

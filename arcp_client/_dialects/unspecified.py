@@ -1,4 +1,4 @@
-"""A runtime that is not recognised: the client expects what the specification says."""
+"""A runtime that is not recognised: the client assumes that it follows the specification."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Unspecified"]
 
 
 class Unspecified(Dialect):
-    """Every default of `Peer`. Frames may overtake one another, as far as is known."""
+    """Uses every default of `Peer`. The client assumes that frames may overtake one another."""
 
     title: ClassVar[str] = "specification"
     mark: ClassVar[str] = "no mark of another runtime"

@@ -1,4 +1,4 @@
-"""Moves frames between transports and the session, with all tasks and timers of a client.
+"""Moves frames between transports and the session, and runs a client's tasks and timers.
 
-``_protocol``, below, makes the decisions; ``_client`` is the layer above.
+``_protocol`` is the layer below and makes the decisions; ``_client`` is the layer above.
 """

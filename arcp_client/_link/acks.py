@@ -16,9 +16,10 @@ class Acknowledger:
     """Acknowledges the processed events of one client.
 
     Args:
-        driver: carries the session.
+        driver: runs the session.
         fan_out: provides the watermark.
-        safe: limits the watermark to the last saved one, if there is a store.
+        safe: given the watermark, returns how far a store, if there is one, lets it be
+            acknowledged.
     """
 
     def __init__(self, driver: Driver, fan_out: FanOut, *, safe: Callable[[int], int]) -> None:
@@ -30,7 +31,7 @@ class Acknowledger:
 
     @property
     def mark(self) -> int:
-        """The watermark that may be acknowledged, without regard to checkpoints."""
+        """The highest number that may be acknowledged; ``safe`` is not considered."""
         session = self._driver.session
         return session.ackable(self._fan_out.mark(session.session_id or "", session.received))
 
@@ -55,7 +56,7 @@ class Acknowledger:
             self._fan_out.quiet = True
 
     def renewed(self) -> None:
-        """Start again at 0, because a new session numbers its events from 1."""
+        """Start again at 0, because the numbers of a new session begin at 1."""
         self._acked = 0
 
     def stop(self) -> None:

@@ -1,13 +1,18 @@
 """Writes checkpoints to a store, and delays events until the store covers them (S10).
 
-Two numbers are written. A *reservation* is written ahead of delivery: no handler sees an event
-above it. After a crash, unprocessed events up to the reservation may have been seen; those above it
-were not. A *checkpoint* is the number up to which all events were processed.
+A checkpoint has two numbers. The *watermark* is the number up to which all events are processed.
+The *reservation* is written ahead of delivery: no handler gets an event above the saved
+reservation. So after a crash, handlers may have seen unprocessed events up to the reservation, but
+none above it.
 
 Let N be the parameter ``every``. A reservation ends N events after the last event that the fastest
-consumer has processed; later events wait here. A slow consumer does not hold the reservation back.
-So after a crash at most N events of a lane are handled again, and at most N that no handler has
-seen are marked as redelivered.
+consumer has processed, so a slow consumer does not delay it. Later events wait here. After a crash,
+a lane thus handles at most N events again, and at most N events are marked as redelivered that no
+handler has seen.
+
+The events of a client are in one of four states. In FLOW, an event is published when it arrives. In
+WAIT, events wait for a reservation. In TOKEN, they wait until the resume token of a new welcome is
+saved. In STOPPED, they wait for ever.
 
 ======  ================================================  =======
 events  on                                                next
@@ -28,8 +33,8 @@ TOKEN   saved, and a waiting event is not reserved        WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
-In FLOW an event is published when it arrives; in the other states it waits, in STOPPED for ever. A
-welcome of another session first publishes all waiting events, as no resume would replay them.
+If a welcome begins another session, all waiting events are first published, because no resume would
+replay them.
 """
 
 from __future__ import annotations
@@ -59,19 +64,20 @@ Item = Event | Callable[[], None]
 class Checkpointer:
     """Writes the checkpoints of one client, and holds events back until they are reserved.
 
-    While saving fails, no new events are delivered or acknowledged. The failure is logged once, and
-    the save is retried every second. After StoreLocked there is no retry.
+    While saves fail, no events above the reservation are delivered, and none above the saved
+    watermark acknowledged. A failure is logged once, and the save is retried every second; after
+    StoreLocked it is not.
 
     Args:
         save: writes a checkpoint to the store.
         snapshot: returns the current checkpoint with a given reservation; ``None`` before the first
             welcome.
         saved: called with every saved checkpoint.
-        fenced: called with StoreLocked when another client holds the store; saving ends then.
+        fenced: called with StoreLocked when another client has taken the lock. Saving then ends.
         publish: publishes reserved events.
         reorder_block_end: returns the end of the block of numbers that are reserved together.
         idle: whether all consumers have processed all published events.
-        urgent: whether a running handler waits for a later event; then reservations do not depend
+        urgent: whether a running handler waits for a later event. If so, reservations do not depend
             on the progress of handlers.
         every: events between two checkpoints, and the length of a reservation.
         interval: seconds between two checkpoints.
@@ -144,7 +150,7 @@ class Checkpointer:
 
     @property
     def seen(self) -> int:
-        """The highest number that this process or an earlier one has published."""
+        """The highest number that this process has published, or an earlier one may have."""
         return max(self._inherited, self._top)
 
     # -- changes
@@ -179,7 +185,7 @@ class Checkpointer:
             action()
 
     def processed(self, event: Event | None) -> None:
-        """Count an event that a consumer has processed; ``None`` only checks the reservation."""
+        """Count a processed event. With ``None``, only check whether more can be reserved."""
         if event is not None:
             number = self._number(event)
             if number is not None and number > self._done:
@@ -208,7 +214,7 @@ class Checkpointer:
             self._timer = loop.call_later(self._interval, self._due)
 
     async def flush(self) -> bool:
-        """Save now; returns after the attempt whether it succeeded."""
+        """Save now. Returns after the attempt: whether it succeeded."""
         if self._stopped:
             return False
         self._flush_requested.set()
@@ -230,7 +236,7 @@ class Checkpointer:
         """Stop saving and publishing.
 
         Args:
-            deadline: the end of the wait for a save that suppresses its cancellation.
+            deadline: until when to wait for a save that does not react to its cancellation.
         """
         self._stopped = True
         if self._timer is not None:
@@ -247,7 +253,7 @@ class Checkpointer:
     # -- reservations
 
     def _number(self, item: Item) -> int | None:
-        """The event number; ``None`` for a `Gap`, an action, or an event of another session."""
+        """The number of an event; ``None`` for a `Gap`, an action, or another session's event."""
         if not isinstance(item, Event) or type(item) is Gap or item.session_id != self._session:
             return None
         return item.seq
@@ -265,7 +271,7 @@ class Checkpointer:
             self._request_save()
 
     def _reserve_ahead(self) -> None:
-        """Request the next reservation before the present one is used up."""
+        """Request the next reservation early, before the present one is used up."""
         if self._top - self._done_saved >= self._step and self._idle():
             self._done = self._top
             self._request_save()

@@ -1,7 +1,8 @@
 """Carries out the actions of a session: sends frames, sets timers, publishes events.
 
-The driver runs the session that the engine owns, with its timer and the current link. It never
-awaits: a frame passes from the link through the session to the fan-out in one synchronous step.
+The driver has the timer and the current link of the session, which the session engine owns. Nothing
+here is awaited: a frame passes from the link through the session to the fan-out in one synchronous
+step.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LinkOutlet(Protocol):
         """Queue a frame."""
 
     def drop(self, cause: ArcpError, *, flush: bool = False) -> None:
-        """End the link; with ``flush``, after the queued frames have been sent."""
+        """End the link; with ``flush``, only after the queued frames have been sent."""
 
 
 class Driver:
@@ -98,7 +99,7 @@ class Driver:
         """End the current link.
 
         Args:
-            refusal: the error of a link that ended because a frame of the runtime was refused.
+            refusal: the reason, if the link ended because a frame of the runtime was refused.
         """
         self.flush()
         self._link = None
@@ -136,7 +137,7 @@ class Driver:
             self._publish(batch)
 
     def frame_seen(self) -> None:
-        """Count a frame as a sign of life before the session gets it."""
+        """Count a frame as a sign of life although the session gets it later."""
         self.session.frame_seen(self.now)
 
     def unreadable(self, error: RemoteProtocolError) -> None:
@@ -145,7 +146,7 @@ class Driver:
         self.carry_out()
 
     def failed(self, error: BaseException) -> None:
-        """End the client because of a defect in this package, as a new link would not help."""
+        """End the client, because of a defect in this package that a new link would not cure."""
         _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error

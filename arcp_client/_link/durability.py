@@ -1,6 +1,9 @@
 """Locks and composes the checkpoint from which a later process resumes (S1, S5, S9, S10).
 
-``checkpoints`` decides when to write, and up to which event.
+`checkpoints` decides when a checkpoint is written, and up to which event. A `Durability` is OUT
+while it does not have the store's lock, HOLDING once it has the lock, SAVING while the session
+runs, and FROZEN once the session has ended. The session engine calls its methods, which change the
+state:
 
 =======  ======  =======
 client   on      next
@@ -14,8 +17,9 @@ SAVING   close   OUT
 FROZEN   close   OUT
 =======  ======  =======
 
-*open* takes the lock, and holds it until *close*. From *start* on, checkpoints are saved. *freeze*:
-the client ends, and later events do not count. *close* saves the checkpoint, or deletes it.
+*open* takes the lock. *start* begins to save checkpoints. *freeze* fixes the last checkpoint,
+because the client ends: events that handlers process later do not count. *close* deletes the
+checkpoint if this client has ended the session, and otherwise saves it; then it releases the lock.
 """
 
 from __future__ import annotations
@@ -55,18 +59,18 @@ GRACE = 1.0
 
 
 class Durability:
-    """The checkpoint of one client in a store.
+    """Keeps the checkpoint of one client in a store.
 
     Args:
         store: the store.
         target: the address of the runtime.
         key: distinguishes sessions with the same target.
-        fan_out: publishes events, and tracks the progress of consumers.
+        fan_out: publishes events, and knows which of them are processed.
         back_pressure: reports processed events.
-        fenced: called with StoreLocked when another client holds the store's lock.
+        fenced: called with StoreLocked when another client has taken the lock.
 
     Attributes:
-        durable: the store outlives the process.
+        durable: whether the store outlives the process.
     """
 
     def __init__(
@@ -148,22 +152,23 @@ class Durability:
         self._writer.start(self._last)
 
     def freeze(self) -> None:
-        """Fix the last checkpoint when the client ends; later events do not count."""
+        """Fix the last checkpoint, because the client ends. Later progress does not count."""
         if self._writer is None or self._final is not None:
             return
         self._final = self._snapshot(self._writer.seen)
         self._back_pressure.follower = None
 
     async def close(self, *, forget: bool, deadline: Deadline | None = None) -> None:
-        """Save a last time, or delete the checkpoint, and unlock it.
+        """Save the checkpoint a last time, or delete it, and unlock it.
 
-        Idempotent; the first call decides. The operation completes even if callers are cancelled.
-        Errors of the store are logged, because the client has ended.
+        Idempotent; the first call decides between saving and deleting. The operation completes even
+        if callers are cancelled. Errors of the store are logged and not raised, because the client
+        has ended.
 
         Args:
             forget: delete the checkpoint.
-            deadline: the end of the wait, which takes at least a second, because the next client
-                needs the lock.
+            deadline: until when to wait, but for at least a second, because the next client needs
+                the lock.
         """
         if self._holds:
             self._holds = False
@@ -207,7 +212,7 @@ class Durability:
     # ------------------------------------------------------------------ changes
 
     def offer(self, events: list[Event]) -> None:
-        """Publish events, in order, as soon as they are reserved."""
+        """Publish events, in order, as soon as a reservation covers them (see `checkpoints`)."""
         assert self._writer is not None
         for event in events:
             job_id = event.job_id
@@ -238,7 +243,7 @@ class Durability:
             self._writer.schedule()
 
     def add_job(self, job: OpenJob) -> None:
-        """Record an accepted job of this client."""
+        """Record that a job of this client was accepted."""
         self._jobs[job.job_id] = job
         self.schedule()
 
@@ -328,7 +333,7 @@ class Durability:
         )
 
     def _restored_above(self, received: int) -> list[tuple[int, int]]:
-        """Ranges that an earlier process has processed and the replay has not reached."""
+        """Ranges that an earlier process has processed and that the replay has not yet reached."""
         return [
             (max(first, received + 1), last) for first, last in self._restored if last > received
         ]
@@ -336,7 +341,9 @@ class Durability:
     def _drop_ended(
         self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
     ) -> None:
-        """Drop ended jobs whose events, including the terminal one, are all processed."""
+        """Move jobs to the ended jobs if all their events, the terminal one included, are
+        processed.
+        """
         waiting: dict[int, tuple[str, str]] = {}
         for seq, event in self._event_of.items():
             if seq > mark and not any(first <= seq <= last for first, last in processed):
@@ -371,7 +378,7 @@ class Durability:
         )
 
     def _keep(self, job: OpenJob | None, end: Event | None) -> None:
-        """Move an ended job to the ended jobs, within one checkpoint (S10)."""
+        """Move a job to the ended jobs, in the same checkpoint (S10)."""
         if job is not None and end is not None:
             self._ended_jobs.keep(job, end, beside=self._size_beside(job.job_id))
 

@@ -1,8 +1,7 @@
 """Keeps the outcomes of the jobs that ended last, within limits, for use after a restart (S10).
 
-A job's terminal message is processed once. This module answers later calls of `result()`, also
-after a crash, because some runtimes no longer have the outcome, and acknowledged events are not
-sent again.
+A job's terminal message is processed once: after that, the runtime does not send it again, and some
+runtimes drop the outcome. From here, later calls of `result()` get the outcome, also after a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ _OF: dict[str, tuple[type[Event], tuple[str, ...]]] = {
 
 
 class EndedJobs:
-    """The jobs of one client that ended last. The oldest is dropped first, the newest never.
+    """The jobs of one client that ended last. Beyond the limits the oldest are dropped, the newest
+    never.
 
     Args:
         jobs: number of jobs to keep.
@@ -56,7 +56,7 @@ class EndedJobs:
 
         Args:
             ended: the jobs, the oldest first.
-            beside: bytes of a job's stored chunks.
+            beside: returns the bytes of a job's stored chunks.
         """
         for job in ended:
             self._add(job, len(job.outcome) + beside(job.job_id))
@@ -98,7 +98,7 @@ def _text_of(end: Event) -> str | None:
 
 
 def event_of(job: EndedJob) -> Completed | Failed | None:
-    """Restore a job's terminal event; ``None`` for an unknown format of a later version."""
+    """Restore a job's terminal event; ``None`` if a later version wrote it in another format."""
     try:
         kept = parse(job.outcome.encode())
         cls, fields = _OF[kept["end"]]

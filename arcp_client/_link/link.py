@@ -1,7 +1,7 @@
 """Runs the reader and the writer of one connection until it ends, and returns the reason.
 
-The reader awaits neither user code nor the writer, so a peer that does not read cannot block this
-side's reader before the limit of the outbox.
+The reader awaits neither user code nor the writer. If the other end stops reading, this reader
+continues until the frames to be sent reach the limit of the outbox.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Link:
 
     Args:
         transport: an open transport, which the link owns and closes.
-        driver: carries the session.
+        driver: runs the session.
         ingress: gets the received frames.
         outbox: limit in bytes of waiting frames other than requests; above it the reader stops.
         ended: called with the reason of the link's end, before the transport is closed.
@@ -93,7 +93,7 @@ class Link:
     async def run(
         self, token: SecretStr, *, handshake_timeout: float, close_timeout: float
     ) -> ArcpError:
-        """Send the hello, then read and write until the link ends; returns the reason.
+        """Send the hello, then read and write until the link ends; return the reason.
 
         Cancelling ends the link.
         """
@@ -151,7 +151,7 @@ class Link:
             self._handshake.cancel()
 
     def close_by(self, deadline: Deadline) -> None:
-        """Set the deadline of a close, which limits the end of the link."""
+        """Set the deadline of the client's close, which then limits the time for the link's end."""
         self._close_by = deadline
 
     # -- for the driver
@@ -253,7 +253,7 @@ class Link:
         self._outbox = self._writer = None
 
     def _too_large(self, action: actions.Send, error: LocalProtocolError) -> None:
-        """Fail a frame that is too large for the link, as it would be for the next one."""
+        """Fail the request of a frame that is too large for this link, and so for the next one."""
         if action.request is not None:
             self._driver.session.refuse(action.request, error, self._driver.now)
             self._driver.carry_out()
@@ -261,7 +261,7 @@ class Link:
             self._driver.unreadable(RemoteProtocolError(str(error)))
 
     def _refuse_largest(self) -> bool:
-        """Fail the largest pending request, because the peer refused a frame for its size.
+        """Fail the largest pending request, because the other end refused a frame for its size.
 
         False without a pending request: then a proxy refused a frame of the runtime.
         """

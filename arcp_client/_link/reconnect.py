@@ -1,7 +1,7 @@
 """Opens links in a loop, and decides whether and when to retry (S8).
 
-The delays come from tenacity's wait and stop objects. The decision between a retry and the end is a
-pure function of the failure.
+The delays come from tenacity's wait and stop objects. `may_retry` decides between a retry and the
+end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TokenSource = Token | Callable[[], Token | Awaitable[Token]]
 
 
 def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
-    """Whether to try another link, from the failure and from whether a session was live before.
+    """Whether to try another link, depending on the failure and on earlier success.
 
     =====================================  =============  ===========
     failure                                first connect  live before
@@ -57,8 +57,8 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
     a refused token                        final          final
     =====================================  =============  ===========
 
-    An address that has answered once is probably right: a deployment or a captive portal looks like
-    a wrong address for a while. Before the first welcome, a wrong address is more likely.
+    During a deployment or behind a captive portal, a right address looks wrong for a while. After
+    the first welcome, this is the likely cause; before it, a wrong address is more likely.
 
     Args:
         failure: the failure of the link or of the attempt.
@@ -78,7 +78,7 @@ def may_retry(failure: BaseException, *, live_before: bool = False) -> bool:
 
 
 class RetryDelays:
-    """Delays between attempts, from a policy; they are reset after a link that was of use.
+    """Computes the delays between attempts; starts again after a link that has delivered something.
 
     Args:
         policy: tenacity's wait and stop objects, and ``reset_after``.
@@ -90,7 +90,7 @@ class RetryDelays:
         self._since: float | None = None
 
     def link_ended(self, seconds: float, *, brought_events: bool = False) -> None:
-        """Reset the delays if a link was live for ``reset_after`` or brought new events."""
+        """Reset the delays if the link was live for ``reset_after`` or brought new events."""
         if brought_events or seconds >= self._policy.reset_after:
             self.attempt = 0
             self._since = None
@@ -110,10 +110,10 @@ class RetryDelays:
 
 
 class BearerToken:
-    """Provides the bearer token; calls a provider once more after the runtime refused a token.
+    """Provides the bearer token. If the runtime refuses a token, asks the provider for another one.
 
     Args:
-        source: the token, or a provider of it, sync or async.
+        source: the token, or a sync or async function that provides it.
     """
 
     def __init__(self, source: TokenSource) -> None:
@@ -170,7 +170,7 @@ class ReconnectManager:
 
     Args:
         connector: makes transports.
-        driver: carries the session.
+        driver: runs the session.
         token: the bearer token, or a provider of it.
         policy: delays, stop, classification.
         timeouts: time limits of connecting and closing.
@@ -232,7 +232,7 @@ class ReconnectManager:
         self._credential.accepted()
 
     def close_by(self, deadline: Deadline) -> None:
-        """Set the deadline of a close, which limits the end of the link."""
+        """Set the deadline of the client's close, which then limits the time for the link's end."""
         self._close_by = deadline
         if self.link is not None:
             self.link.close_by(deadline)
@@ -289,7 +289,7 @@ class ReconnectManager:
             self.link = None
 
     def _more_specific(self, timeout: ArcpError) -> ArcpError:
-        """The previous failure, if this attempt timed out only for lack of remaining time."""
+        """The previous failure, if this attempt timed out only because little time was left."""
         before = self.last_failure
         return before if self._short and isinstance(before, ArcpError) else timeout
 
@@ -306,7 +306,7 @@ class ReconnectManager:
             ) from error
 
     def _decide(self, cause: ArcpError) -> None:
-        """Decide, once, what follows the end of a link; announced before the transport closes."""
+        """Decide, once, what follows the end of a link. Called before the transport is closed."""
         if self._decided or self._over:
             return
         self._decided = True
@@ -323,7 +323,7 @@ class ReconnectManager:
         return self._driver.session.state is State.ENDED
 
     def _delay_after(self, cause: ArcpError) -> float | None:
-        """Seconds until the next attempt, or ``None`` for none; announces the new state."""
+        """Seconds until the next attempt; ``None`` if there is none. Announces the new state."""
         now = self._loop.time()
         if self._live_since is not None:
             brought = self._driver.events > self._events_before
@@ -364,7 +364,7 @@ class ReconnectManager:
         return may_retry(cause, live_before=self._connect_deadline is None)
 
     def _warn_of(self, cause: ArcpError) -> None:
-        """Warn once for each outage that an address is retried although it looks wrong."""
+        """Warn that an address is retried although it looks wrong; once for each outage."""
         if not self._warned and not may_retry(cause):
             self._warned = True
             _log.warning("retrying, because this runtime was reached before: %s", cause)

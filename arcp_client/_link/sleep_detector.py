@@ -1,8 +1,9 @@
-"""Pings the peer after the machine has slept, because the link may be dead (S12).
+"""Pings the runtime after the machine has slept, because the link may be dead (S12).
 
-While a machine sleeps, its wall clock advances, and its monotonic clock, which the timers use, does
-not. When the wall clock has advanced more, the client pings at once, without waiting for two silent
-heartbeat intervals. A blocked event loop affects both clocks alike.
+Timers use the monotonic clock, which stops while a machine sleeps; the wall clock goes on. If the
+wall clock has advanced further than the monotonic clock, the machine has slept, and the client
+pings at once instead of waiting for two silent heartbeat intervals. A blocked event loop affects
+both clocks alike.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ async def probe(
     """Ping the peer, and call it dead if no answer arrives in time.
 
     Args:
-        driver: carries the session.
-        reading: whether the reader reads at present; otherwise a missing answer proves nothing.
+        driver: runs the session.
+        reading: whether the reader is reading; while it pauses, a missing answer proves nothing.
         dead: called when no answer arrived in time.
     """
     session = driver.session
