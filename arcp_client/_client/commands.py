@@ -34,8 +34,8 @@ class Commands:
 
     Args:
         engine: sends the requests.
-        lifecycle: checks that requests can be made.
-        jobs: gets the jobs of submits and watches.
+        lifecycle: checks that the client can make requests.
+        jobs: gets the submitted and watched jobs.
         timeouts: the default time to wait for an answer.
     """
 
@@ -58,7 +58,7 @@ class Commands:
     async def submit(
         self, submission: Submission, *, trace_id: str | None, timeout: float | None
     ) -> Job:
-        """Start a job, or return the open job of an equal submission."""
+        """Start a job, or return the open job of a submission with the same key and parameters."""
         same = self._jobs.find_equal(submission)
         if same is not None:
             return same
@@ -79,7 +79,7 @@ class Commands:
     async def watch(
         self, job_id: str, *, history: bool, from_seq: int | None, timeout: float | None
     ) -> JobView:
-        """Follow a job; without a request if this client submitted it."""
+        """Follow a job. No request is needed if this client submitted the job."""
         known = self._jobs.get(job_id)
         if known is not None and known.submitted:
             return JobView(known)

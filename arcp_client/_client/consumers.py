@@ -1,6 +1,7 @@
 """Registers the consumers of a session's events: handlers, iterators and Observables.
 
-Owns the fan-out, the back-pressure on the reader, and the graph of waits between handlers.
+`Consumers` owns the fan-out (`FanOut`), the back-pressure on the reader (`BackPressure`), and the
+graph of waits between handlers (`WaitGraph`).
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ class Consumers:
 
     Args:
         settings: the arguments of the client.
-        request_pending: whether a request waits for its answer.
-        held: the number of events that wait for a checkpoint before the fan-out.
-        active: called at the first event after an idle time.
+        request_pending: returns whether a request waits for its answer.
+        held: returns the number of events that wait for a checkpoint and have not reached the
+            fan-out.
+        active: called with the first event after a time without events.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
         failed: called when a handler with ``on_error="stop"`` raised, to end the client.
 
     Attributes:
-        fan_out: publishes events to the consumers, and tracks their progress.
+        fan_out: publishes events to the consumers, and knows which events they have processed.
         back_pressure: pauses the reader.
-        wait_graph: waits for lanes without deadlocks.
+        wait_graph: waits for lanes, and detects deadlocks.
         notifications: every event as a hot Observable.
         errors: the ``on_error`` hooks.
         slow: the ``on_slow`` hooks.
@@ -134,7 +136,7 @@ class Consumers:
         return iterator
 
     def route(self, streams: JobStreams) -> None:
-        """Publish the events of each job to its stream, too."""
+        """Publish the events of each job to the job's stream as well."""
         self._streams = streams
         self.fan_out.attach(streams)
 
@@ -172,7 +174,7 @@ class Consumers:
     # ------------------------------------------------------------------ waits between handlers
 
     def barriers(self, job_id: str) -> Iterator[tuple[Lane, int]]:
-        """The lanes with outstanding events of the job, each with the count to wait for."""
+        """The lanes that the job's result waits for, each with its count; see `WaitGraph`."""
         for registration in self._registrations:
             if registration.barrier:
                 yield from registration.barriers(job_id)
@@ -181,7 +183,7 @@ class Consumers:
         """The calling handler, if the end of this job waits for it; else ``None``.
 
         Raises:
-            WouldDeadlock: the handler itself would wait, not one of its child tasks.
+            WouldDeadlock: the caller is that handler itself, and not one of its child tasks.
         """
         call = calling()
         if call is None or not call.lane.registration.barrier:
@@ -210,14 +212,14 @@ class Consumers:
     # ------------------------------------------------------------------ the end
 
     async def drained(self) -> None:
-        """Wait until handlers have processed the published events; except the calling handler."""
+        """Wait until handlers, except the calling one, have processed the published events."""
         for registration in self._not_exempt():
             reached = [(lane, lane.taken) for lane in registration.lanes]
             await self.wait_graph.wait_for(reached, "handlers", but_own=True)
         await self.notifications.drained()
 
     def end(self, error: Callable[[], ArcpError], cause: ArcpError | None) -> None:
-        """End all consumers: each iterator raises its own exception, Observables end."""
+        """End all consumers: iterators raise, each an exception of its own, and Observables end."""
         self._tap.end(error)
         for registration in self._not_exempt():
             registration.freeze()

@@ -1,6 +1,6 @@
 """The methods of `Client` that receive events: handlers, iterators, Observables, hooks.
 
-They are typed and hold no state: `Consumers` keeps the registrations.
+They hold no state: `Consumers` keeps the registrations. Most lines here are type overloads.
 """
 
 from __future__ import annotations
@@ -128,26 +128,26 @@ class EventMethods:
         on_error: OnError = "skip",
         barrier: bool = True,
     ) -> Callable[[Any], Any]:
-        """Register a handler, sync or async, for events of some kinds; without kinds, for all.
+        """Register a sync or async handler for events of some kinds; for all without ``kinds``.
 
         ::
 
             @client.on(events.ToolCall, events.ToolResult)
             async def record(event): ...
 
-        Its calls run one after another in arrival order: the next starts when the previous one
-        has finished (D1). Each registration has a lane of its own and waits for no other (D2).
-        An event is acknowledged to the runtime only after its handlers have ended (D3). Handlers do
-        not get the history of a watched job.
+        The handler's calls run one after another in arrival order: the next call starts when the
+        previous one has finished (D1). Registrations do not wait for each other (D2). An event is
+        acknowledged to the runtime only after all its handlers have ended (D3). Handlers do not get
+        the history of a watched job.
 
         Args:
             kinds: event classes; a str selects a vendor kind, which arrives as `Unknown`.
             job: only the events of this job.
-            order: `Order.SESSION`, or `Order.JOB` to handle jobs concurrently; the client's by
-                default.
-            on_error: ``"skip"`` reports to the client's ``on_error`` hooks and continues;
-                ``"stop"`` closes the client with HandlerFailed; a function of event and exception
-                is called, and awaited, before the next event.
+            order: `Order.SESSION`, or `Order.JOB` to handle the events of different jobs
+                concurrently; the client's ``order`` by default.
+            on_error: ``"skip"`` reports an exception to the client's ``on_error`` hooks and
+                continues; ``"stop"`` closes the client with HandlerFailed; a function is called
+                with the event and the exception, and awaited, before the next event.
             barrier: whether ``job.result()`` waits for this handler.
 
         Returns:
@@ -283,7 +283,7 @@ class EventMethods:
         on_error: OnError = "skip",
         barrier: bool = True,
     ) -> Registration:
-        """Register a handler like `on`; returns the registration, with which to dispose of it.
+        """Register a handler like `on`; return the registration, whose ``dispose`` ends it.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind, or the
@@ -324,8 +324,8 @@ class EventMethods:
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a handler raised; usable as a decorator.
 
-        It gets a `HandlerError` with the event and, as ``__cause__``, the exception. Without any
-        hook, failures are logged as errors.
+        The function gets a `HandlerError` with the event and, as ``__cause__``, the exception.
+        Without such a function, exceptions of handlers are logged as errors.
         """
         self._consumers.errors.add(hook)
         return hook
@@ -333,10 +333,10 @@ class EventMethods:
     def on_slow(self, hook: Callable[[Registration, int, float], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, when a registration falls behind; also a decorator.
 
-        It gets the registration, the number of its outstanding events, and the seconds for which
-        the oldest one has waited. It is called once for each episode. An episode begins at
-        ``Buffer.soft`` outstanding events, at which the reader pauses, and ends when the reader may
-        continue.
+        The function gets the registration, the number of its outstanding events, and the seconds
+        for which the oldest of them has waited. It is called once each time the registration falls
+        behind: at ``Buffer.soft`` outstanding events, at which the reader pauses. It is called
+        again only after the backlog has fallen so far that the reader may continue.
         """
         check.a_function("the hook of on_slow", hook)
         self._consumers.slow.add(lambda episode: hook(*episode))
@@ -365,8 +365,8 @@ class EventMethods:
     def events(self, *kinds: Any) -> EventIterator[Any]:
         """Iterate over the events of the whole session from now on, in arrival order.
 
-        A `Gap` is always given. Each iterator is independent; leaving the loop unregisters it. It
-        raises ClientClosed when the client is closed.
+        A `Gap` is always included. Iterators are independent, and leaving the loop unregisters one.
+        The iteration raises ClientClosed when the client is closed.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.

@@ -1,6 +1,6 @@
 """Keeps the records and handles of the jobs that a client's session knows.
 
-Open jobs are kept. So are the last 256 jobs that ended, and each job whose handle the application
+The table keeps open jobs, the last 256 jobs that ended, and each job whose handle the application
 still holds.
 """
 
@@ -68,7 +68,7 @@ class JobTable:
         return self._open.get(job_id) or self._held.get(job_id)
 
     def record(self, job_id: str) -> JobRecord:
-        """The record of a job that the runtime announced or a caller named; made on first use."""
+        """The record of a job that the runtime announced or a caller named. Made on first use."""
         record = self.get(job_id)
         if self._early_events.claim(job_id) and record is not None and job_id not in self._expected:
             record.replay_buffer.limit()
@@ -103,7 +103,7 @@ class JobTable:
         return [self.job(record) for record in self._open.values() if record.submitted]
 
     def find_equal(self, submission: Submission) -> Job | None:
-        """The open job of an equal submission."""
+        """The open job of a submission with the same key and parameters."""
         fingerprint, record = self._keys.get(submission.key, (None, None))
         if record is None or fingerprint != submission.fingerprint or record.over:
             return None
@@ -161,7 +161,7 @@ class JobTable:
 
     @contextmanager
     def expect_history(self, job_id: str) -> Iterator[None]:
-        """Keep more events of a job inside the ``with`` block, which requests its history."""
+        """Inside the ``with`` block, which requests a job's history, keep more of its events."""
         self._expected[job_id] += 1
         try:
             yield
@@ -170,12 +170,12 @@ class JobTable:
             self._expected += Counter()  # removes counts of 0
 
     def reopen(self, record: JobRecord) -> JobRecord:
-        """Replace the record of an ended job by a new one, which gets the repeated history."""
+        """Replace the record of an ended job by a new one, which gets the history."""
         self._recent.pop(record.job_id, None)
         return self._follow(JobRecord(record.job_id, self._owner, self.streams.memory))
 
     def restore(self, record: JobRecord) -> None:
-        """Undo `reopen`, because the history was not repeated."""
+        """Undo `reopen`, because the history was not sent."""
         self.forget(record.job_id)
         self._held[record.job_id] = self._recent[record.job_id] = record
 

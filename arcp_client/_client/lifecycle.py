@@ -1,7 +1,7 @@
 """Connects, closes and detaches a client (S8, S9).
 
-One task locks the checkpoint, runs the session on its links and unlocks the checkpoint; another one
-closes the session. All callers wait for these two tasks.
+One task locks the checkpoint, runs the session on its links and unlocks the checkpoint. A second
+task closes the session. Callers of the methods wait for these two tasks.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Lifecycle:
 
     Args:
         engine: runs the session.
-        consumers: are drained, and end with the client.
-        jobs: end with the client.
+        consumers: the consumers, which are drained at a close, and end with the client.
+        jobs: the jobs, whose waits fail when the client ends.
         states: the state of the link.
         timeouts: limits on every wait.
     """
@@ -68,7 +68,7 @@ class Lifecycle:
     # ------------------------------------------------------------------ checks
 
     def check_loop(self) -> None:
-        """Check that the caller is in the client's event loop; other loops would not be woken.
+        """Check that the caller is in the client's event loop. Another loop would not be woken.
 
         Raises:
             LocalProtocolError: the caller is in another event loop than the client.
@@ -100,7 +100,7 @@ class Lifecycle:
     # ------------------------------------------------------------------ connecting
 
     async def connect(self) -> None:
-        """Start the session, once; returns when it is live."""
+        """Start the session, once. Returns when the session is live."""
         if self._running is None and not self._states.closed:
             self._running = self._owner.spawn(self._run(), name="reconnect")
             self._states.loop = self._running.get_loop()
@@ -168,12 +168,12 @@ class Lifecycle:
         await self._consumers.drained()
 
     async def leave(self, timeout: float | None, *, drain: bool, tell: bool) -> None:
-        """Close or detach, once; every caller waits for the end.
+        """Close or detach, once. Every caller waits for the end.
 
         Args:
             timeout: seconds for the whole close.
             drain: let handlers process the events that have arrived.
-            tell: tell the runtime that the session ends, and delete the checkpoint.
+            tell: send the goodbye, which ends the session, and delete the checkpoint.
         """
         if self._running is None:
             self.end(None)
@@ -193,7 +193,7 @@ class Lifecycle:
     async def _close(
         self, running: asyncio.Task[None], deadline: Deadline, *, drain: bool, tell: bool
     ) -> None:
-        """Close within one deadline for handlers, goodbye and transport (S15)."""
+        """Close. Handlers, goodbye and transport share one deadline (S15)."""
         engine = self._engine
         failed = self._states.closed  # the session has ended before
         if not engine.assembled:  # the store has not answered yet
@@ -270,7 +270,7 @@ class Lifecycle:
         self._engine.finish(cause)
 
     def _interrupted(self) -> None:
-        """End the client if other code has cancelled the task that runs its links."""
+        """End the client, because other code has cancelled the task that runs its links."""
         if self._closing is None:
             _log.warning("a client was not closed: its task was cancelled from outside")
             self._states.interrupted = True

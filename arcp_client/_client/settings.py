@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return "Settings(…)"
 
     def new_session(self) -> Callable[..., Session]:
-        """Make the factory of the session. It takes the checkpoint to resume."""
+        """Make a function that makes the session, from the checkpoint to resume if there is one."""
         chosen = self.features
         return partial(
             Session,

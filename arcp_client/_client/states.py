@@ -26,7 +26,7 @@ class States:
         now: the present state.
         hooks: the ``on_state`` hooks.
         loop: the event loop of the client, after the first `Client.connect`.
-        interrupted: other code cancelled the client's task, as at the end of a loop.
+        interrupted: whether other code cancelled the client's task, as happens when its loop ends.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class States:
         self.hooks.close()
 
     def closed_error(self) -> ArcpError:
-        """Make an exception for one caller; a shared one would collect tracebacks."""
+        """Make an exception for one caller. A shared one would collect the callers' tracebacks."""
         cause = self.now.cause if isinstance(self.now, Closed) else None
         if self.interrupted and self.loop is not None and self.loop.is_closed():
             return ClientClosed(LOOP_ENDED)

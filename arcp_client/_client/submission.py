@@ -1,6 +1,6 @@
 """Checks, copies and encodes the arguments of a submit (S6).
 
-The payload is encoded once, so each time it is sent it has the same bytes.
+The payload is encoded once, so that it has the same bytes each time it is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN = "auto-"
 
 
 def is_own_key(key: str | None) -> bool:
-    """Whether this module generated the key for one call, so that no earlier job has it."""
+    """Whether this module generated the key for one call, so that no earlier job has the key."""
     return key is not None and key.startswith(_OWN)
 
 
@@ -38,7 +38,7 @@ class Submission(msgspec.Struct, frozen=True):
         agent: the requested agent.
         key: the idempotency key.
         payload: the message's payload as JSON.
-        fingerprint: hash of the payload; equal for equal parameters with equal keys.
+        fingerprint: hash of the payload; equal if the parameters and the keys are equal.
     """
 
     agent: str

@@ -28,7 +28,7 @@ __all__ = ["Wiring"]
 class Wiring:
     """The parts of one client.
 
-    A part that calls a part which is made later gets a function that looks it up.
+    Some parts call a part that is made after them. They get a function that looks that part up.
 
     Args:
         connector: makes transports to the runtime.

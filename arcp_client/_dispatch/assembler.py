@@ -1,7 +1,7 @@
-"""Assembles a streamed result from its chunks (§8.4): in order, once each, memory bounded (D13).
+"""Assembles a streamed result from its chunks (§8.4), with limited memory (D13).
 
-Up to 8 MiB stay in memory; a larger result moves to a temporary file. An incomplete result raises
-ResultIncomplete (S19).
+Each chunk counts once, in the order of ``chunk_seq``. A result of more than 8 MiB is kept in a
+temporary file. An incomplete result raises ResultIncomplete (S19).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Assembler:
 
     Args:
         job_id: the job of the result.
-        log: returns the log that stores each chunk before it counts as processed, or ``None``;
-            called with the first chunk.
+        log: called with the first chunk; returns the log that stores each chunk before the chunk
+            counts as processed, or ``None``.
         exact: whether the runtime states exact sizes in bytes.
 
     Attributes:
@@ -88,7 +88,7 @@ class Assembler:
         return self.result_id is not None
 
     def add(self, chunk: ResultChunk) -> None:
-        """Add one chunk. A repeated chunk is dropped; one after a missing chunk is kept."""
+        """Add one chunk. A repeated chunk is dropped. A chunk behind a missing one is kept."""
         if self._complete or self._error is not None:
             return
         if self.result_id is None:
@@ -125,7 +125,7 @@ class Assembler:
             self._log.append(chunk)
 
     def _compare(self, chunk: ResultChunk, known: int) -> None:
-        """Check that a repeated chunk, as after a resume, has the same contents."""
+        """Check that a chunk repeated after a resume, for example, has the same contents."""
         if _hash_of(chunk) != known:
             self._problem = f"chunk {chunk.chunk_seq} arrived twice, with different contents"
 
@@ -164,11 +164,11 @@ class Assembler:
     # -- the end
 
     def mark_lossy(self) -> None:
-        """Record that chunks may be lost: a result whose last chunk is unknown is incomplete."""
+        """Record that chunks may be lost: a result without a marked last chunk is incomplete."""
         self._lossy = True
 
     def finish(self, result_id: str | None, size: int | None = None) -> None:
-        """Complete the result at the job's terminal event; missing chunks stay missing.
+        """Complete the result at the job's terminal event. No missing chunk can arrive any more.
 
         Args:
             result_id: the result's id in the terminal event.
@@ -217,14 +217,14 @@ class Assembler:
         return value
 
     def _cut_short(self) -> bool:
-        """Whether the last chunks may be lost: chunks may be lost, and none was marked as last."""
+        """Whether chunks at the end may be lost, because no chunk was marked as the last one."""
         return self._lossy and self._final is None and self._stated != self.size
 
     def _wrong_size(self) -> str | None:
         """Describe a difference from the size that the runtime stated; ``None`` if there is none.
 
-        Some runtimes count characters, or estimate. Their sizes count only if no chunk was marked
-        as the last and the result is shorter.
+        Some runtimes count characters, or estimate. Such a size is compared only if no chunk was
+        marked as the last, and only a result that is shorter is wrong.
         """
         stated = self._stated
         if stated is None or stated == self.size or not self.started:

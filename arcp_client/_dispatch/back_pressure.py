@@ -1,8 +1,12 @@
 """Decides when the reader of the link pauses because consumers are behind (back-pressure, D6).
 
-At the soft limit the reader pauses, and TCP slows the peer down. The reader continues while code
-awaits a message: the answer to a request, or an event that a running handler waits for. Beyond the
-hard limit it writes events to a file (`arcp_client._link.ingress`).
+When ``Buffer.soft`` events are outstanding, the reader pauses, and TCP slows the runtime down. The
+reader does not pause while a *message is awaited*: the answer to a request, or an event that a
+running handler waits for. In that case, beyond ``Buffer.hard``, it writes events to a file
+(`arcp_client._link.ingress`).
+
+The states of the reader: READING, HELD (it is paused), ASIDE (it writes events to the file) and
+FULL (it is paused because the file is full).
 
 =======  =======================================================  =======
 reader   on                                                       next
@@ -26,8 +30,8 @@ any      the link has ended                                       READING
 
 The reader checks every few frames. *Consumers have caught up* when the slowest has at most half of
 the soft limit outstanding. While a handler awaits an event, the hard limit counts bytes and not
-events. A handler that waits for data which the reader cannot read, because the file or memory is
-full, gets BufferFull.
+events. If the file or memory is full, so that the reader cannot read what a handler waits for, that
+handler gets BufferFull.
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ class Reading(enum.Enum):
 
 
 class Slow(Protocol):
-    """An iterator that may block the reader."""
+    """An iterator whose outstanding events may block the reader."""
 
     pulls: int
 
@@ -96,16 +100,17 @@ class BackPressure:
     Args:
         buffer: the limits.
         consumers: the consumers.
-        request_pending: whether a request waits for its answer.
-        stall: seconds after which a full iterator no longer delays a result, if no item of it is
-            requested.
+        request_pending: returns whether a request waits for its answer.
+        stall: seconds after which an iterator from which no item is requested no longer blocks the
+            reader while a result is awaited.
         check_slow: called every few frames, and `SLOW_AFTER` seconds after the reader has paused.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
 
     Attributes:
         low: number of outstanding events at which the reader continues.
-        progress_wanted: the reader waits until consumers have caught up.
-        heavy: the consumers are behind in bytes, so that every processed event counts.
+        progress_wanted: whether the reader waits until consumers have caught up.
+        heavy: whether the consumers are behind in bytes, so that each processed event may let the
+            reader continue.
         follower: called with every processed event, and with ``None`` when consumers may accept
             more events; ``None`` by default.
         paused: the future that a paused reader awaits.
@@ -160,8 +165,8 @@ class BackPressure:
     def room(self) -> bool:
         """Whether consumers may get more events from the file.
 
-        While a handler waits for an event, which may be in the file, only the limit in bytes
-        applies. When that limit is reached, the handler's wait fails with BufferFull.
+        While a handler waits for an event, that event may be in the file, so only the limit in
+        bytes applies. At that limit, the handler's wait fails with BufferFull.
         """
         if not self._events:
             return self._fits(self._buffer.soft)
@@ -229,8 +234,7 @@ class BackPressure:
     def progress(self) -> None:
         """Let the reader continue if consumers have caught up or a message is awaited.
 
-        Called when a consumer has processed events, after a check of `progress_wanted`, and when a
-        wait begins.
+        Called when a wait begins, and, if `progress_wanted`, when a consumer has processed events.
         """
         if self._follower is not None:
             self._follower(None)
@@ -303,11 +307,11 @@ class BackPressure:
 
     @contextmanager
     def awaiting(self, future: asyncio.Future[Any], *, events: bool = False) -> Iterator[None]:
-        """Let the reader continue inside the ``with`` block if the caller is a handler.
+        """Inside the ``with`` block, let the reader continue if the caller is a handler.
 
         Args:
             future: the future that the caller awaits.
-            events: an event resolves it, not an answer.
+            events: whether an event resolves the future, and not an answer.
 
         Raises:
             BufferFull: the caller is a handler, and the reader cannot continue.

@@ -1,7 +1,8 @@
 """Finds the handler call that running code belongs to, and detects deadlocks between calls (D10).
 
-Two context variables hold the lane and the ordinal of the current handler call. Tasks that a
-handler starts inherit them. A task that outlives the call belongs to no call.
+Two context variables hold the lane of the current handler call and the call's ordinal in the lane.
+Tasks that a handler starts, its *child tasks*, inherit both variables. A task that outlives the
+call belongs to no call.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LaneOwner(Protocol):
 
     Attributes:
         name: the handler's name, for messages.
-        barrier: results of jobs wait for its handlers.
+        barrier: whether results of jobs wait for its handlers.
         failure: the error that stopped its handlers for good, if any.
     """
 
@@ -45,7 +46,7 @@ class LaneOwner(Protocol):
     failure: ArcpError | None
 
     def drains(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this task runs the handlers itself."""
+        """Whether this task calls the handlers."""
 
 
 class HandlerLane(Protocol):
@@ -53,7 +54,7 @@ class HandlerLane(Protocol):
 
     Attributes:
         registration: the registration that owns the lane.
-        done: number of calls that have ended, which is the ordinal of the running one.
+        done: number of calls that have ended, and so the ordinal of the running call.
         edges: the waits of the running handler and of its child tasks.
     """
 
@@ -63,7 +64,7 @@ class HandlerLane(Protocol):
 
     @property
     def running(self) -> Event | None:
-        """The event whose handler runs, or is next to run."""
+        """The event whose handler runs, or runs next; ``None`` if no event is outstanding."""
 
     def runs(self, number: int) -> bool:
         """Whether the call with that ordinal has not ended."""
@@ -76,7 +77,7 @@ _lane: ContextVar[HandlerLane | None] = ContextVar("arcp_client_lane", default=N
 _number: ContextVar[int] = ContextVar("arcp_client_call", default=-1)
 
 number_call = _number.set
-"""Set the ordinal of the present task's handler call. Bound once, as it is called per event."""
+"""Set the ordinal of the present task's handler call. Called for every event, so bound once."""
 
 
 def numbered(context: Context, lane: HandlerLane, number: int) -> None:
@@ -97,7 +98,7 @@ class HandlerCall(msgspec.Struct, frozen=True):
     Attributes:
         lane: the lane of the call.
         number: the ordinal of the call in its lane.
-        direct: the calling code runs in the handler itself, not in a child task.
+        direct: whether the calling code runs in the handler itself, and not in a child task.
     """
 
     lane: HandlerLane
@@ -122,19 +123,19 @@ def calling() -> HandlerCall | None:
 
 
 class WaitEdge(msgspec.Struct, frozen=True, eq=False):
-    """A wait of a handler call for another lane to reach a count."""
+    """A handler call waits for a lane to reach a count."""
 
     call: HandlerCall
     goal: HandlerLane
 
 
 class WaitGraph:
-    """Waits for lanes and detects cycles of waits.
+    """Waits for lanes, and detects cycles of waits.
 
-    Each lane stores its edges, so that cycles through the handlers of two clients are found.
+    Each lane stores its own edges. So cycles through the handlers of two clients are found too.
 
     Args:
-        patience: seconds after which a wait of a handler's child task counts as the handler's own.
+        patience: seconds after which a wait of a child task counts as a wait of its handler.
     """
 
     def __init__(self, patience: float) -> None:
@@ -148,10 +149,11 @@ class WaitGraph:
         Args:
             barriers: lanes and counts.
             what: the awaited object, for the error.
-            but_own: do not wait for the lane of the calling handler.
+            but_own: leave out the lane of the calling handler.
 
         Raises:
-            WouldDeadlock: one of the lanes waits, directly or indirectly, for the calling handler.
+            WouldDeadlock: the handler of one of the lanes waits, directly or indirectly, for the
+                calling handler.
         """
         call = calling()
         for lane, count in barriers:
@@ -182,12 +184,12 @@ class WaitGraph:
         what: str,
         wait: Awaitable[None] | None = None,
     ) -> None:
-        """Wait for a future; fail if the wait closes a cycle after ``patience`` seconds.
+        """Wait for a future. After ``patience`` seconds, fail if the wait closes a cycle.
 
         Args:
             future: the future to wait for.
             call: the handler call that waits, itself or through a child task.
-            circular: whether the future depends on the end of that call.
+            circular: returns whether the future depends on the end of that call.
             what: the awaited object, for the error.
             wait: awaited instead of the future, if given.
 
@@ -207,13 +209,13 @@ class WaitGraph:
 
 
 def _circular(start: HandlerLane, goal: HandlerLane, *, direct: bool = False) -> bool:
-    """Whether the running handler of one lane waits, directly or indirectly, for another lane.
+    """Whether the running handler of ``start`` waits, directly or indirectly, for ``goal``.
 
     Args:
         start: the first lane.
         goal: the other lane.
-        direct: follow only waits of the handlers themselves, because a handler need not wait for
-            its child tasks.
+        direct: follow only waits of handlers themselves, since a handler need not wait for its
+            child tasks.
     """
 
     def waiting(lane: HandlerLane) -> Iterable[HandlerLane]:

@@ -1,7 +1,7 @@
 """Limits the buffering of events that arrive before `job.accepted` (D12).
 
-The number of such jobs and the time are limited. Events of a job that is never accepted go to the
-consumers of the session only.
+These early events are kept for their job, for a limited time and for a limited number of jobs. If
+the job is never accepted, only the consumers of the whole session get its events.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EarlyEvents:
     """The jobs with early events, oldest first.
 
     Args:
-        in_use: whether an application uses the job's record, which then stays.
+        in_use: whether the application uses the job's record; if so, the record is not dropped.
         drop: called with the id of a job whose early events are dropped.
     """
 
@@ -39,7 +39,7 @@ class EarlyEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def admits(self, job_id: str) -> bool:
-        """Whether to buffer an event of an unknown job; False after its early events expired."""
+        """Whether to buffer an event of an unknown job. False after the time limit of the job."""
         if job_id in self._dropped:
             return False
         loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ class EarlyEvents:
         return True
 
     def claim(self, job_id: str) -> bool:
-        """Stop the time limit of a job that is now known or has ended; False if it had none."""
+        """Stop the time limit of a job that is now known or has ended. False if it had no limit."""
         self._dropped.pop(job_id, None)
         return self._since.pop(job_id, self) is not self
 

@@ -18,7 +18,8 @@ class EventFilter:
         job_id: only the events of this job.
 
     Raises:
-        TypeError: a kind is neither an event class nor a name, or names a kind that has a class.
+        TypeError: a kind is neither an event class nor a name, or is the name of a kind that has an
+            event class.
     """
 
     def __init__(self, kinds: tuple[Kind, ...] = (), job_id: str | None = None) -> None:

@@ -1,6 +1,7 @@
-"""Calls the hooks of a client: each hook one call at a time, in order, in its own task.
+"""Calls the hooks of a client, the functions given to ``on_error``, ``on_slow`` and ``on_state``.
 
-A hook may be sync or async and may use the client, because delivery does not wait for hooks.
+A hook is called for one value at a time, in order, in a task of its own. It may be sync or async.
+It may use the client, because the delivery of events does not wait for hooks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Hooks(Generic[T]):
         return len(self._hooks)
 
     def add(self, hook: Callable[[T], Awaitable[Any] | Any]) -> None:
-        """Register a hook for later values; it runs in the context of this call (D19)."""
+        """Register a hook for later values, with the context variables of this call (D19)."""
         check.a_function(f"the hook of {self._name}", hook)
         channel: EventChannel[T] = EventChannel(_WAITING, overflow="drop_oldest")
         self._hooks.append((hook, channel, copy_context()))

@@ -1,6 +1,6 @@
 """Routes each job's events to the job's replay buffer and iterators, as one consumer for all jobs.
 
-A stream exists from the first event of its job, even before the job is accepted (D12).
+A stream exists from the first event of its job on, even if the job is not accepted yet (D12).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class JobStream:
 
     Args:
         job_id: the job's id.
-        gate: gets the progress of the iterators.
+        gate: is told when iterators have processed events.
         memory: the limit that all replay buffers share.
     """
 
@@ -66,7 +66,7 @@ class JobStream:
 
 
 class JobStreams:
-    """The streams of a client's jobs; a consumer of the fan-out.
+    """The streams of a client's jobs, together one consumer of the fan-out.
 
     Args:
         unknown: called with the id of a job without a stream; returns its stream, or ``None``.
@@ -154,7 +154,7 @@ class JobStreams:
             yield from stream.tap.iterators()
 
     def _with_iterators(self) -> Iterator[JobStream]:
-        """The streams with iterators. The others, which may be many, have no outstanding events."""
+        """The streams with iterators. Only these, perhaps few, have outstanding events."""
         streams = self.memory.with_iterators
         for stream in tuple(streams):
             if stream.tap.has_iterators:

@@ -12,12 +12,13 @@ __all__ = ["ReaderGate"]
 
 
 class ReaderGate(Protocol):
-    """Lets the reader continue when consumers make progress.
+    """The interface through which consumers report progress; implemented by `BackPressure`.
 
     Attributes:
-        watching: ``follower`` or `progress` must be called for processed events.
-        progress_wanted: the reader waits until consumers have caught up.
-        heavy: the consumers are behind in bytes, so that every processed event counts.
+        watching: whether ``follower`` or `progress` must be called for processed events.
+        progress_wanted: whether the reader waits until consumers have caught up.
+        heavy: whether the consumers are behind in bytes, so that each processed event may let the
+            reader continue.
         low: number of outstanding events at which the reader continues.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
         follower: called with every processed event.

@@ -1,4 +1,4 @@
-"""Reports registrations that fall behind, once for each episode."""
+"""Reports registrations that fall behind, once for each time that they do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOW_AFTER = 0.1
 
 
 class Episode(NamedTuple):
-    """A registration that is so far behind that the reader pauses.
+    """The time during which a registration is so far behind that the reader pauses.
 
     Attributes:
         registration: the registration.
@@ -31,9 +31,9 @@ class Episode(NamedTuple):
 class SlowConsumers:
     """Watches the registrations of one client.
 
-    An episode begins when the outstanding events reach the soft limit, at which the reader pauses,
-    and the oldest has waited for `SLOW_AFTER`, so a short burst does not count. It ends at half of
-    the soft limit, at which the reader may continue.
+    An episode begins when the outstanding events of a registration have reached the soft limit, at
+    which the reader pauses, and the oldest has waited for `SLOW_AFTER`. So a short burst does not
+    count. The episode ends at half of the soft limit, at which the reader may continue.
 
     Args:
         soft: the soft limit, in events.

@@ -51,10 +51,10 @@ class Iteration(EventIterator[E], Generic[E]):
     Args:
         event_filter: selects the events.
         until_terminal: end after a terminal event.
-        gate: gets the progress.
+        gate: is told when events are processed.
 
     Attributes:
-        pulls: number of requested items.
+        pulls: how many items were requested.
     """
 
     def __init__(
@@ -226,7 +226,8 @@ class Tap:
     It holds its iterators weakly.
 
     Args:
-        gate: gets the progress when an iterator is collected and its events count as processed.
+        gate: is told when an iterator is garbage-collected, because its events then count as
+            processed.
     """
 
     def __init__(self, gate: ReaderGate | None = None) -> None:
@@ -236,7 +237,7 @@ class Tap:
         self._error: Callable[[], BaseException] | None = None
 
     def add(self, iterator: Iteration[Event]) -> None:
-        """Push every later event to an iterator."""
+        """Pass every later event to an iterator."""
         if self._ended:
             iterator.end(self._error)
             return

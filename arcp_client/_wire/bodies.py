@@ -1,4 +1,4 @@
-"""The typed shapes of ``job.event`` frames (§8.2), for decoding one in a single pass.
+"""The typed shapes of ``job.event`` frames (§8.2), with which a frame is decoded in a single pass.
 
 Private to ``codec`` and ``build``; the public events are in `arcp_client.events`.
 """

@@ -1,8 +1,8 @@
 """Decodes bytes into frames and encodes frames: the only module that reads and writes their JSON.
 
-The hot path is one typed pass (msgspec) over a ``job.event`` of a known kind. Tolerant readers
-decode all other messages and keep unknown fields. Bytes that cannot be decoded become a `BadFrame`;
-no input of a peer raises here.
+A ``job.event`` of a known kind is decoded in one typed pass (msgspec). Tolerant readers decode all
+other messages and keep unknown fields. Bytes that cannot be decoded become a `BadFrame`: `decode`
+raises for no input.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ControlFrame(msgspec.Struct, kw_only=True, gc=False):
 
 
 class BadFrame(msgspec.Struct, kw_only=True):  # gc-tracked: errors refer back
-    """A frame that could not be decoded; ``event_seq`` is set if it could be read."""
+    """A frame that could not be decoded. ``event_seq`` is set if it could be read."""
 
     error: RemoteProtocolError
     event_seq: int | None = None
@@ -221,7 +221,7 @@ def _loose(frame: ControlFrame, data: bytes) -> Frame:
 
 
 def _convert(kind: str, body: Any) -> KnownPayload | None:
-    """Convert a body to the payload of its kind; nulls count as absent, numbers may be strings."""
+    """Convert a body to the payload of its kind. Nulls count as absent; numbers may be strings."""
     if body is None:
         body = {}
     if not isinstance(body, dict):
@@ -312,7 +312,7 @@ def encode(
 
 
 def to_json(value: Any) -> bytes:
-    """Encode a value built by this package; use `snapshot` for values from users.
+    """Encode a value that this package has built. For values from users, use `snapshot`.
 
     Raises:
         ValueError: JSON cannot represent the value.
@@ -351,9 +351,9 @@ def snapshot(value: Any) -> msgspec.Raw:
     ASCII on one line, so that any peer can read it.
 
     Raises:
-        ValueError: NaN, infinity, a cycle, or a type without a JSON form. Bytes and sets are among
-            these types: their encoding and order would be guesses. The message has the path and the
-            type, such as ``$.a[3]: set has no form in JSON``.
+        ValueError: NaN, infinity, a cycle, or a type without a JSON form. Bytes and sets have no
+            JSON form, because their encoding and their order would be guesses. The message has the
+            path and the type, such as ``$.a[3]: set has no form in JSON``.
     """
     if isinstance(value, msgspec.Raw):
         return _verbatim(bytes(value))

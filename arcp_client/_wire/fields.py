@@ -1,7 +1,7 @@
-"""Checks and converts the fields of messages, and says which field is wrong and why.
+"""Checks and converts the fields of messages; errors name the field and the reason.
 
-A reader is a function that converts a value, from a peer or from this package, to the type of a
-field. Its errors never contain the value.
+A *reader* is a function that converts a value, from the other side or from this package, to the
+type of a field. Its errors never contain the value.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def bounded(least: int, most: int) -> Reader:
 
 
 def whole(least: int, most: int) -> Reader:
-    """Make a reader for an integer within bounds; it rejects strings, floats and booleans."""
+    """Make a reader for an integer within bounds, which rejects strings, floats and booleans."""
 
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

@@ -1,8 +1,8 @@
-"""Replaces unpaired surrogates: one rule for every text of a result (§8.4).
+"""Joins or replaces unpaired surrogates in the texts of a result (§8.4).
 
-JSON can hold an unpaired UTF-16 surrogate as an escape; UTF-8 cannot. A runtime that splits text by
-UTF-16 units may put the two surrogates of one character into two chunks: they are joined again. A
-surrogate that stays unpaired is replaced by U+FFFD.
+JSON can contain an unpaired UTF-16 surrogate as an escape; UTF-8 cannot. A runtime that splits text
+by UTF-16 units may put the two surrogates of one character into two chunks. These two are joined
+again. A surrogate that stays unpaired is replaced by U+FFFD.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _REPLACEMENT: Final = "\ufffd".encode()
 
 
 class TextJoiner:
-    """Encodes the pieces of one text as UTF-8, wherever the text was split."""
+    """Encodes the pieces of one text as UTF-8, even if a piece ends inside a surrogate pair."""
 
     def __init__(self) -> None:
         self._half = ""
@@ -29,7 +29,7 @@ class TextJoiner:
         return _paired(text).encode()
 
     def end(self) -> bytes:
-        """End the text: return the replacement for a high surrogate that is still unpaired."""
+        """End the text. Returns the replacement for an unpaired surrogate at its end, if any."""
         waiting, self._half = self._half, ""
         return _REPLACEMENT if waiting else b""
 

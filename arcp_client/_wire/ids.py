@@ -1,4 +1,4 @@
-"""Makes identifiers and timestamps in the forms that every known peer accepts."""
+"""Makes identifiers and timestamps in the forms that every known runtime accepts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Rewrites the lease of a submit into the flat form of one dialect (§9.2).
+"""Rewrites the lease of a submit for runtimes whose leases have no patterns (§9.2).
 
-In that dialect capabilities have no patterns: ``fs.read`` allows every file. So the client sends
-only the capabilities that were requested without a pattern. For the others the runtime would grant
-more than was requested.
+For such a runtime, the capability ``fs.read`` allows every file. So the client sends only the
+capabilities that were requested without a pattern: for the others, the runtime would grant more
+than was requested.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Requests of a client (§6, §7), validated both when a client builds them and when a runtime reads
-them.
+"""The requests of a client (§6, §7), validated by clients that build and runtimes that read them.
 
-There is one frozen struct for each message type, validated on every way to construct it. Unknown
-fields are kept, and null counts as absent. `wire()` returns the payload in the form that every
-known runtime accepts: absent fields are left out, and a field that runtimes read under different
-names is sent under each of them.
+Each message type has a frozen struct, which is validated however it is constructed. Unknown fields
+are kept, and null counts as absent. `wire()` returns the payload in a form that every known runtime
+accepts: absent fields are left out, and a field that has different names in different runtimes is
+sent under each of these names.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         readers: field name to the reader that validates it on construction. A field without a
             reader holds any value.
-        extra: unknown fields that the message was received with. No repr shows them: they may hold
+        extra: unknown fields of a received message. No repr shows them, because they may hold
             secrets.
 
     Raises:
@@ -196,7 +195,7 @@ class Capabilities(Part, frozen=True, kw_only=True):
 
 
 class ResumeBlock(Part, frozen=True, kw_only=True):
-    """What a resume presents inside a hello."""
+    """The block in a hello that requests to resume a session."""
 
     readers = {"session_id": _MAYBE_TEXT, "resume_token": secret, "last_event_seq": _SEQ}
 
@@ -249,7 +248,7 @@ class Hello(Message, frozen=True, kw_only=True):
 
     @classmethod
     def _every_form(cls, stated: dict[str, Any]) -> dict[str, Any]:
-        """Read the aliases of other dialects where the specification's fields are absent."""
+        """Read the aliases of other dialects if the specification's fields are absent."""
         flat = {
             name.removeprefix("client_"): stated.pop(name, None)
             for name in ("client_name", "client_version")
@@ -411,7 +410,7 @@ def _amounts(value: list[str]) -> None:
 
 
 def _bounds(value: Any) -> dict[str, Any]:
-    """Normalise ``expires_at`` to UTC; an unreadable one is an error and must not mean "never"."""
+    """Normalise ``expires_at`` to UTC. An unreadable time is an error and must not mean "never"."""
     if isinstance(value, LeaseConstraints):
         value = {**(value.model_extra or {}), "expires_at": value.expires_at}
     bounds = {name: bound for name, bound in an_object(value).items() if bound is not None}
@@ -469,7 +468,7 @@ class _OfJob(Message, frozen=True, kw_only=True):
 
 
 class Cancel(_OfJob, frozen=True, kw_only=True):
-    """``job.cancel`` (§7.4). ``reason`` is always sent, because one runtime requires it."""
+    """``job.cancel`` (§7.4). ``reason`` is always sent, because some runtimes require it."""
 
     type = names.CANCEL
     readers = {**_OfJob.readers, "reason": text}
@@ -487,7 +486,7 @@ class SubscribeMessage(_OfJob, frozen=True, kw_only=True):
     from_event_seq: int | None = None
 
     def wire(self) -> dict[str, Any]:
-        """Return the payload; a starting point is sent only with ``history``."""
+        """Return the payload. ``from_event_seq`` is sent only with ``history``."""
         payload = super().wire()
         if not self.history:
             payload.pop("from_event_seq", None)

@@ -153,7 +153,7 @@ def first_text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None
 
 
 def text_of(value: Any) -> str | None:
-    """Return an encodable string, or ``None``. Surrogate halves are paired up or replaced."""
+    """Return an encodable string, or ``None``. Unpaired surrogates are joined or replaced."""
     if not isinstance(value, str):
         return None
     if value.isascii():
@@ -166,7 +166,7 @@ def text_of(value: Any) -> str | None:
 
 
 def status_of(value: Any) -> str:
-    """Return a status in the specification's spelling; an unknown status is returned unchanged."""
+    """Return a status in the specification's spelling, or an unknown status unchanged."""
     text = text_of(value) or ""
     word = text.lower().replace("-", "_")
     word = STATUS_ALIASES.get(word, word)

@@ -65,7 +65,7 @@ class Accepted(msgspec.Struct, frozen=True):
     """``job.accepted`` (§7.1).
 
     Attributes:
-        job_trace: the trace id in the payload; a repeated acceptance has the trace id of the first
+        job_trace: the trace id in the payload: in a repeated acceptance, that of the first one
             (§7.2).
     """
 
@@ -214,7 +214,7 @@ def read_jobs(frame: ControlFrame) -> JobPage:
 
 
 def read_refusal(frame: ControlFrame) -> ErrorReply:
-    """Read code, text and ``retryable``; a missing ``retryable`` follows from the code (§12)."""
+    """Read code, text and ``retryable``. If ``retryable`` is missing, the code decides (§12)."""
     payload = frame.payload
     code = _text(payload.get("code")) or ""
     retryable = payload.get("retryable")
@@ -245,8 +245,8 @@ _AMOUNT = re.compile(r"(?:[^:]*:)?\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*")
 def read_budget(value: Any) -> Budget | None:
     """Read a budget: currency to amount, from numbers, ``"1.00"`` or ``"USD:1.00"``.
 
-    Strings are exact. A number is read to 15 digits, the precision of a binary float, which removes
-    rounding noise of the runtime: 0.5800000000000001 becomes 0.58.
+    Strings are exact. A number is rounded to 15 digits, the precision of a binary float, which
+    removes rounding errors of the runtime: 0.5800000000000001 becomes 0.58.
     """
     if not isinstance(value, Mapping):
         return None
@@ -273,7 +273,7 @@ def _credentials(value: Any) -> tuple[Credential, ...]:
 
 
 def _credential(entry: Mapping[str, Any]) -> Credential:
-    """Read a credential; a value that does not fit its field stays in ``extra`` under its name."""
+    """Read a credential. A value that does not fit its field is kept in ``extra``."""
     constraints = entry.get("constraints")
     known: dict[str, Any] = {
         "id": _text(entry.get("id")) or "",
@@ -333,7 +333,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _positive(value: Any) -> float | None:
-    """Read a number of seconds; a non-positive or unusably large one counts as absent."""
+    """Read a number of seconds. Zero, negative and unusably large numbers count as absent."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
         return None
     return float(value)

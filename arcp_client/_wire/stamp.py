@@ -1,7 +1,7 @@
-"""Encodes each event once, and adds the envelope of each session (§8.1, §8.3).
+"""Encodes each event of a runtime once, for all sessions that receive it (§8.1, §8.3).
 
-The session id and ``event_seq`` of an event differ in each session that receives it. Everything
-else is encoded when the event is emitted; the envelope is added when the event is sent.
+The session id and ``event_seq`` of an event differ from session to session. They are added when the
+event is sent; everything else is encoded when the agent emits the event.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         type: the message type.
         job: the part of the envelope that names the job, from `job_part`.
         payload: the payload as JSON.
-        at: the loop's time when it was emitted.
+        at: the loop's time at which it was emitted.
         needs: the feature that a session must have negotiated to receive it (§6.2).
         job_id: its job.
         index: its position in the job, from 0.
@@ -126,9 +126,7 @@ def payload_bytes(payload: Mapping[str, Any]) -> bytes:
 
 
 def _plain(payload: Mapping[str, Any]) -> bool:
-    """Whether the fast encoder, which guesses a form for bytes and NaN, encodes this payload
-    exactly.
-    """
+    """Whether the fast encoder, which guesses a form for bytes and NaN, encodes this exactly."""
     left: list[Any] = [payload]
     for value in left:
         kind = type(value)

@@ -1,8 +1,8 @@
 """Reads the envelope of a damaged frame as far as possible, and masks its bytes for errors and
 logs.
 
-The content of a frame that cannot be parsed is unknown. So the log shows only content that is known
-to be harmless, instead of hiding content that is known to be secret.
+A frame that cannot be parsed may contain secrets anywhere. So the log shows only the parts that are
+known to be harmless.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MAX_TOKENS = 250_000
 def header_of(data: bytes) -> dict[str, Any]:
     """Read the envelope fields of a frame that is not valid JSON as a whole.
 
-    A frame whose ``event_seq`` is readable counts as received (§8.3). So an unreadable body costs
-    one event and no resume.
+    A frame whose ``event_seq`` is readable counts as received (§8.3). So an unreadable body loses
+    one event, and no resume is needed.
     """
     found: dict[str, Any] = {}
     open_ = bytearray()
@@ -107,11 +107,11 @@ def head_of(data: bytes) -> str:
 
 
 def unreadable(text: str, data: bytes, *, size: int | None = None) -> RemoteProtocolError:
-    """Make the error for an unreadable frame or line; every such error is made here.
+    """Make the error for an unreadable frame or line.
 
     Args:
         text: describes the fault.
-        data: the frame or its beginning; shown masked, see `head_of`.
+        data: the frame or its beginning; `head_of` masks it for the message.
         size: the size of the frame in bytes, if ``data`` is only its beginning.
     """
     whole = len(data) if size is None else size
@@ -125,7 +125,7 @@ envelope.
 
 
 def identify(error: RemoteProtocolError, data: bytes) -> None:
-    """Add ``event_seq`` and job id of a frame that the transport drops before it is decoded."""
+    """Add the ``event_seq`` and the job id of a frame that the transport dropped to its error."""
     header = header_of(data[:BEGINNING])
     number, job_id = header.get("event_seq"), header.get("job_id")
     error.event_seq = number if isinstance(number, int) else None

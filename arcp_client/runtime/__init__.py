@@ -1,4 +1,4 @@
-"""An ARCP runtime to embed: registers agent functions and serves clients (§6–§12)."""
+"""An embeddable ARCP runtime: registers agent functions and serves clients (§6–§12)."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class Core:
 
     @property
     def state(self) -> str:
-        """In a few words: whether it was begun or closed, and how many jobs are open."""
+        """The state for the runtime's repr: "new", "closed", or "open" and the number of jobs."""
         if self.closed:
             return "closed"
         jobs = len(self.jobs.open())
@@ -293,13 +293,13 @@ class Core:
 
     @property
     def holds_something(self) -> bool:
-        """Whether it must be closed: it has open jobs, or an event log in a file."""
+        """Whether the runtime must be closed: it has open jobs, or an event log in a file."""
         if self.closed or self._home is None or self._home.is_closed():
             return False
         return (self._event_log.durable and self._opened) or bool(self.jobs.open())
 
     def abandon(self) -> None:
-        """The runtime was dropped: close it, from any thread."""
+        """Close a runtime that is no longer referenced. May be called from any thread."""
         if self._home is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._home.call_soon_threadsafe(self._abandon)

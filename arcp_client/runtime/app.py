@@ -61,11 +61,11 @@ class Runtime:
     resume and as a subscriber (§8.3). *Lifetime*: the runtime owns its jobs; a dropped, closed or
     silent connection does not end them (§6.4, §6.7).
 
-    A ``Client`` in the same process takes the runtime itself as its target. This needs no ``async
-    with``: a runtime without connections and running jobs owns no task and no socket. The runtime
-    belongs to the first event loop that uses it; calls from other loops are refused. A runtime that
-    is dropped without `close` while it has open jobs, or an event log in a file, is reported with a
-    ResourceWarning and closed (D20).
+    A ``Client`` in the same process takes the runtime itself as its target. Such a runtime needs no
+    ``async with``, because without connections and running jobs it owns no task and no socket. A
+    runtime belongs to the first event loop that uses it; calls from other loops are refused. A
+    runtime that is dropped without `close` while it has open jobs, or an event log in a file, is
+    reported with a ResourceWarning and closed (D20).
 
     Args:
         name: the runtime's name in the welcome.
@@ -202,7 +202,7 @@ class Runtime:
         return register
 
     def rotate(self, job_id: str, credential: Credential) -> None:
-        """Send a new value of a credential of a running job to the session that submitted the job.
+        """Send a credential's new value to the session that submitted its job, which is running.
 
         The session receives a ``credential_rotated`` status; observers receive the event without
         the value, live and replayed (§9.8). The provisioner revokes the old value.
@@ -225,12 +225,12 @@ class Runtime:
 
     @property
     def target(self) -> str:
-        """``runtime://`` and the name; identifies the runtime in messages and checkpoints."""
+        """``runtime://`` and the name, which identify the runtime in messages and checkpoints."""
         return f"runtime://{self._name}"
 
     @property
     def open(self) -> bool:
-        """Whether every client is accepted, because ``auth`` is ``None`` (§6.1)."""
+        """Whether every client is accepted: ``auth`` is ``None`` (§6.1)."""
         return self._gate.open
 
     async def connect(self) -> Transport:
@@ -261,11 +261,11 @@ class Runtime:
 
         A connection to a loopback address is refused with HTTP 403 unless its ``Host`` is a
         loopback name (``localhost``, ``127.0.0.1``, ``[::1]``) or one of ``allowed_hosts``. So a
-        web page cannot reach the runtime through a DNS name that points to this machine. On other
-        addresses every name is accepted, unless ``allowed_hosts`` is given: then only these names,
-        loopback names and addresses. Without ``auth``, requests from pages of other sites are
-        refused as well. `Limits` bounds the number of connections and how long they may stay
-        without a session.
+        web page cannot reach the runtime through a DNS name that points to this machine. A
+        connection to another address may name any host. If ``allowed_hosts`` is given, it may name
+        only these hosts, a loopback name or an IP address. Without ``auth``, requests from pages of
+        other sites are refused as well. `Limits` bounds the number of connections and how long they
+        may stay without a session.
 
         Args:
             host: an address of this machine; the default is reachable from this machine only.
@@ -316,8 +316,8 @@ class Runtime:
     async def serve_stdio(self, *, stdin: int | None = None, stdout: int | None = None) -> None:
         """Serve the parent process over stdin and stdout until it closes them (§4).
 
-        Requests written before the end are answered. In the meantime, output that this process
-        prints goes to stderr.
+        Requests that the parent wrote before it closed them are answered. While the runtime serves,
+        output that this process prints goes to stderr.
 
         Args:
             stdin: a file descriptor to read from instead.
@@ -365,8 +365,8 @@ class Runtime:
         """Shut down: refuse new jobs, end running ones, send their terminals, close all links.
 
         A job that is still running after ``timeout`` seconds ends with INTERNAL_ERROR, retryable.
-        This closes the links of servers too; the servers stop listening when their own blocks are
-        left. Idempotent.
+        The links of servers are closed too, but a server listens until its own block is left.
+        Idempotent.
         """
         check.seconds("timeout", timeout)
         await self._core.close(timeout)

@@ -1,7 +1,7 @@
 """The `JobContext` that is passed to agents: emits events and checks permissions (§8.2).
 
-Each call numbers, logs and queues its event synchronously. Afterwards it may wait until a slow
-client catches up, or until the event log has room.
+Each emitting call numbers, logs and queues its event synchronously. After that, it may wait until a
+slow client has caught up, or until the event log has room.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class JobContext:
         return self._job.cancelled
 
     def _check_loop(self) -> None:
-        """Require the runtime's event loop; elsewhere two events could get one number."""
+        """Require the runtime's event loop: elsewhere two events could get the same number."""
         if is_elsewhere(self._loop):
             raise LocalProtocolError(
                 "the runtime belongs to another event loop: call it there (from another thread with"
@@ -135,7 +135,7 @@ class JobContext:
         await self._emit("thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
-        """Emit that the job entered a phase."""
+        """Emit that the job has entered a phase."""
         check.a_text("phase", phase)
         check.a_text("message", message, none=True, empty=True)
         await self._emit("status", _present(phase=phase, message=message))
@@ -284,8 +284,8 @@ class JobContext:
         Raises:
             PermissionDenied: the lease does not cover it.
             LeaseExpired: the lease has expired, which ends the job.
-            BudgetExhausted: a counter is exhausted. The agent may continue with operations that are
-                free.
+            BudgetExhausted: a counter is exhausted. The agent may continue with operations that
+                cost nothing.
         """
         check.a_text("capability", capability)
         check.a_text("target", target, empty=True)
@@ -307,7 +307,7 @@ class JobContext:
         The client that submitted this job receives the child's acceptance and events, with this job
         as ``parent_job_id``. The child does not use a slot of ``max_concurrent_jobs``, and its
         costs are charged to this job's budget too. If this job is cancelled or fails, the child
-        ends with it.
+        ends too.
 
         Args:
             agent: the agent, ``name`` or ``name@version``.

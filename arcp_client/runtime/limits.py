@@ -1,4 +1,4 @@
-"""The limits of a runtime and its policy for observers: values, validated on construction."""
+"""The limits of a runtime, and its policy for observers, as validated values."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ class Limits:
             refused if comparing it with its parent's would take longer than some milliseconds.
         handshake_timeout: maximum time for a connection's HTTP request, and again for its
             ``session.hello``; then the connection is closed.
-        connections: concurrent connections of a server, over all clients. Further ones are answered
-            with HTTP 503. At most three quarters of the process's file descriptors.
+        connections: concurrent connections of a server, over all clients. Further connections are
+            answered with HTTP 503. The limit is lowered to three quarters of the process's file
+            descriptors.
         connections_per_address: the same for the clients of one address.
         handshakes: concurrent connections without a welcome. To accept a further one, the server
-            drops the oldest of the address that has most, if they are older than two seconds. At
-            most a quarter of the file descriptors.
+            drops the oldest of the address that has most, if it is older than two seconds. The
+            limit is lowered to a quarter of the file descriptors.
         handshakes_per_address: the same for one address.
         handshake_bytes: size limit of the HTTP request, and of ``session.hello``. A larger one
             closes the connection, with HTTP 431 or code 1009.
@@ -59,8 +60,9 @@ class Limits:
         chunk_bytes: the largest piece of a streamed result, before encoding (§14).
         result_bytes: the largest streamed result (§14).
         cancel_grace: how long an agent that uses ``job.cancelled`` may take to end after a
-            cancellation. Others are interrupted at once.
-        kill_grace: how long an interrupted agent may take to end; then its job ends without it.
+            cancellation. Other agents are interrupted at once.
+        kill_grace: how long an interrupted agent may take to end. After that, the job ends although
+            the agent still runs.
         lease_grace: how long a job may continue after its lease expired (§14).
         lag_events: unacknowledged events of a client that negotiated `ack`. Above this number the
             client is sent a status with the phase ``back_pressure``, and its jobs are slowed down

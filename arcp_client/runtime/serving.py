@@ -1,6 +1,6 @@
-"""Serves a runtime over WebSockets: its own server, or a route of an aiohttp application.
+"""Serves a runtime over WebSockets, with its own server or in an aiohttp application.
 
-It checks HTTP requests and limits connections; `Connection` serves each link.
+This module checks HTTP requests and limits connections. `Connection` serves each link.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class WebSockets:
         """Refuse requests that a page of another site may have sent (§14).
 
         A request to a loopback address must name a loopback host or an allowed one. Otherwise a
-        page whose DNS name points to this machine could run agents. On other addresses, IP
-        addresses are accepted too, and any name if the operator gave no names.
+        page whose DNS name points to this machine could run agents. A request to another address
+        may also name an IP address, and any host if no names are configured.
         """
         hosts = request.headers.getall(hdrs.HOST, [])
         name = host_name(hosts)

@@ -1,1 +1,1 @@
-"""Permissions, costs, tool calls, delegation and back-pressure of a `JobContext`."""
+"""Implements permissions, costs, tool calls, delegation and back-pressure for `JobContext`."""

@@ -29,7 +29,8 @@ class Authorizer:
 
     Args:
         job: the job.
-        holder: returns the job that owns a budget, so that each job emits its own metric.
+        holder: returns the job that owns a budget, because each job emits the metrics of its own
+            budget.
     """
 
     def __init__(self, job: ServerJob, holder: Callable[[Budget], ServerJob | None]) -> None:
@@ -62,7 +63,7 @@ class Authorizer:
         )
 
     def metric(self, body: dict[str, Any]) -> None:
-        """Emit a metric; in the same step, charge it and emit the remaining budget."""
+        """Emit a metric. In the same step, charge its cost and emit the remaining budget."""
         name, unit = body.get("name"), body.get("unit")
         if not isinstance(name, str) or not name.startswith("cost.") or not isinstance(unit, str):
             self._job.emit("metric", body)

@@ -43,7 +43,8 @@ class Child:
         return self._job.status
 
     async def result(self) -> Any:
-        """Wait for the child's end and return its value; a streamed result is ``str`` or ``bytes``.
+        """Wait for the child's end and return its value, ``str`` or ``bytes`` for a streamed
+        result.
 
         Raises:
             JobFailed: the child failed. If the agent does not catch it, the delegating job ends

@@ -1,4 +1,4 @@
-"""Registers agent functions and finds the one that a reference names (§7.5)."""
+"""Registers agent functions and finds the function that an agent reference names (§7.5)."""
 
 from __future__ import annotations
 

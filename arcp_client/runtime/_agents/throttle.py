@@ -1,8 +1,8 @@
 """Delays an agent that emits faster than its client reads (§6.5), or while the event log is full.
 
-A delay for a client is bounded: a handler of that client may wait for another job of the same
-session, so an unbounded wait could deadlock. The event log does not depend on clients, so a job may
-wait for it without a bound.
+A delay because of a client is bounded. Without a bound it could deadlock, if a handler of the
+client waits for another job of the session. A wait for the event log has no bound, because the log
+does not depend on clients.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Throttle:
         )
 
     async def step(self) -> None:
-        """Wait after an emission if that is due."""
+        """Count an emission, and wait if the agent must."""
         if self.due():
             await self.wait()
 

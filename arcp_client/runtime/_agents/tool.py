@@ -30,8 +30,8 @@ class Tool:
     Attributes:
         call_id: identifies the call in both events; set when the block is entered.
         result: the result of the tool; set it in the block.
-        error: the error of the tool instead, with ``code`` and ``message``, if the block does not
-            raise.
+        error: the error of the tool, with ``code`` and ``message``; set it in place of `result` if
+            the block does not raise.
     """
 
     def __init__(self, context: _Context, name: str, args: Any) -> None:

@@ -1,1 +1,1 @@
-"""Serves one link: authenticates, opens or resumes a session, answers requests, sends events."""
+"""Serves one link: authenticates the client, opens its session, answers requests, sends events."""

@@ -1,8 +1,9 @@
 """Serves one link: reads requests, sends answers and the events of its session.
 
-A writer task exists only while frames wait to be sent. Frames without a number have their own queue
-and are sent first, except pongs, which follow the events that were emitted before them. Events are
-read from the session's buffer in the order of their numbers, so none can overtake another.
+A writer task exists only while frames wait to be sent. The writer takes events from the session's
+buffer, in the order of their numbers, so no event overtakes another. Frames without a number wait
+in a queue of their own and are sent before events. Pongs are an exception: they are sent after the
+events that were emitted before them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Arrival:
     """The way a link reached the runtime.
 
     Attributes:
-        secure: whether the link is private: TLS, or within this machine.
+        secure: whether others cannot read the link: it uses TLS, or stays within this machine.
         address: the client's address, for counting wrong tokens; ``None`` within this machine.
         welcomed: called when the link has a session.
     """
@@ -67,7 +68,7 @@ class Arrival:
 
 
 class SessionHandler(Protocol):
-    """Handles the frames that a connection reads; implemented by the runtime."""
+    """Handles the frames that a connection reads. `Core` implements it."""
 
     @property
     def handshake_timeout(self) -> float:
@@ -82,10 +83,10 @@ class SessionHandler(Protocol):
         """Seconds; ``None`` if this runtime does not use heartbeats."""
 
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
-        """Open or resume a session for a first frame; return False if the client may retry."""
+        """Open or resume a session for a first frame. False if refused and the client may retry."""
 
     def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
-        """Handle a frame of an open session; raises RequestError to refuse it."""
+        """Handle a frame of an open session. Raises RequestError to refuse it."""
 
     async def answered(self) -> None:
         """Wait until every request that was read has its answer queued."""
@@ -160,7 +161,7 @@ class Connection:
             self._on_end(self)
 
     async def _last_answers(self) -> None:
-        """Send the remaining answers to a peer that closed only its sending half."""
+        """Send the remaining answers to a client that has closed only its sending half."""
         if self._dead or self._finishing:
             return
         with contextlib.suppress(TimeoutError):
@@ -301,7 +302,7 @@ class Connection:
         self.finish()
 
     def overrun(self) -> None:
-        """End the link, because the log evicted unsent events and a hole would follow."""
+        """End the link, because the log has evicted unsent events, which would leave a hole."""
         self._fell_behind("the connection fell behind: unsent events are no longer held")
 
     def _fell_behind(self, text: str) -> None:
@@ -357,7 +358,7 @@ class Connection:
             self._place(session)
 
     def _place(self, session: ServerSession) -> None:
-        """Give the queued frames whose histories are numbered their place among the events."""
+        """Give queued frames their place among the events, once earlier histories are numbered."""
         waiting = self._after_histories
         while waiting and all(feed.ended or feed.next >= end for feed, end in waiting[0][0]):
             self._in_turn.append((session.log.last, waiting.popleft()[1]))
@@ -366,7 +367,7 @@ class Connection:
         self.wake()
 
     def _let_by(self) -> None:
-        """Send overdue pongs: a slow disk must not look like a dead runtime."""
+        """Send overdue pongs at once, because a slow disk must not look like a dead runtime."""
         self._overdue = None
         settled = last = 0
         if self.session is not None:
@@ -386,9 +387,9 @@ class Connection:
             self._start()
 
     def finish(self, frame: bytes | None = None) -> None:
-        """Send the queued frames and this last one, then end the link; sends no more events.
+        """Send the queued frames and this last one, but no more events; then end the link.
 
-        If the peer does not read, the link is aborted soon after.
+        If the client does not read, the link is aborted after a short time.
         """
         if self._dead or self._finishing:
             return
@@ -489,7 +490,7 @@ class Connection:
     # ----------------------------------------------------------------------- waiting
 
     async def _roomy(self) -> None:
-        """Wait until control frames are sent; meanwhile the peer is not read."""
+        """Wait until control frames are sent. Meanwhile nothing is read from the client."""
         if self._dead:
             return
         self._room = asyncio.get_running_loop().create_future()

@@ -50,7 +50,7 @@ def refusal(
 
 
 def acceptance(payload: Mapping[str, Any], session_id: str, request_id: str | None) -> bytes:
-    """Encode ``job.accepted`` (§7.1); a delegated job has no request (§10)."""
+    """Encode ``job.accepted`` (§7.1). For a delegated job there is no request to answer (§10)."""
     if request_id:
         payload = {**payload, "request_id": request_id}
     return control(

@@ -73,8 +73,8 @@ class ServerHandshake:
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
         """Answer a first frame. Return False if it was refused and the client may retry.
 
-        After a refused resume the link stays open: the next hello may request a new session. Every
-        other refusal closes it. A wrong token is answered after a delay.
+        After a refused resume the link stays open, because the next hello may request a new
+        session. Every other refusal closes the link. A wrong token is answered after a delay.
         """
         address = connection.arrival.address
         task = asyncio.current_task()

@@ -1,6 +1,6 @@
 """Runs the heartbeat of one connection by a timer (§6.4).
 
-The protocol's `Heartbeat` decides; the client runs the same one by the timer of its driver.
+The protocol's `Heartbeat` decides when a ping is due; the client's session uses the same class.
 """
 
 from __future__ import annotations

@@ -55,9 +55,10 @@ class _Connection(Protocol):
 class RequestHandler:
     """Answers the requests of all sessions.
 
-    Handlers take effect before they return. Submits and subscriptions are answered once they are
-    stored, other requests at once. A submit may also wait for another submit with the same key, or
-    for credentials; then a separate task answers it, and the reader continues.
+    A request takes effect before its handler returns. Submits and subscriptions are answered once
+    they are stored, other requests at once. A submit may also have to wait for another submit with
+    the same key, or for credentials. Then a separate task answers the submit, and the reader
+    continues.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class RequestHandler:
         line.in_turn(frames.pong(session.id, nonce))
 
     def _pong(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        """Ignore a pong: reading it already counted for the heartbeat."""
+        """Ignore a pong, because the heartbeat has counted it when it was read."""
 
     def _ack(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         _need(session, names.ACKS)
@@ -239,7 +240,7 @@ class RequestHandler:
             feed.push()
 
     def _feeds(self, session: ServerSession, job: ServerJob, start: int) -> list[SubscriptionFeed]:
-        """Make the feeds for the events that the session does not receive anyway."""
+        """Make the feeds for those events of the job that the session does not receive already."""
         if session.id == job.owner_id:
             return []  # the session already receives every event of the job
         broken = partial(self.broken, session)
@@ -261,7 +262,7 @@ class RequestHandler:
         return [feed]
 
     def broken(self, session: ServerSession, feed: SubscriptionFeed) -> None:
-        """Notify an observer whose subscription ended before its job."""
+        """Notify a session whose subscription has ended before the job."""
         _log.warning(
             "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
         )
@@ -298,7 +299,7 @@ def _need(session: ServerSession, feature: str) -> None:
 
 
 def _of_job(model: type[M], frame: ControlFrame) -> M:
-    """Read a request about a job; some clients name the job only in the envelope."""
+    """Read a request about a job. Some clients name the job only in the envelope."""
     if "job_id" not in frame.payload and frame.job_id is not None:
         frame.payload["job_id"] = frame.job_id
     return checked(model, frame)
@@ -308,7 +309,7 @@ def checked(model: type[M], frame: ControlFrame) -> M:
     """Read a frame's payload as a message of the given type.
 
     Raises:
-        InvalidRequest: the payload is invalid; the message has the field but not its value.
+        InvalidRequest: the payload is invalid. The message names the field, but not its value.
     """
     try:
         return model.read(frame.payload)

@@ -1,7 +1,7 @@
 """Runs an agent's coroutine so that it can be abandoned when it ignores every cancellation.
 
-``asyncio.run`` waits forever for a task that swallows cancellations. `Abandonable` stops stepping
-the coroutine instead.
+``asyncio.run`` waits for ever for a task that suppresses cancellations. An abandoned coroutine is
+no longer stepped, so that its task ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Abandonable(Generic[T]):
     def abandon(self) -> None:
         """Stop forwarding cancellations: the next one ends the awaiting task in any case.
 
-        The coroutine is closed, so its ``finally`` blocks run up to their first ``await``.
+        It also closes the coroutine, whose ``finally`` blocks run up to their first ``await``.
         """
         self._gone = True
 

@@ -27,7 +27,7 @@ __all__ = ["Acceptance", "Admission", "Delegation"]
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A request of an agent to another agent (§10). ``lease=None`` passes its own lease on."""
+    """A request of an agent to another agent (§10). With ``lease=None``, the lease is passed on."""
 
     agent: str
     input: Any = None
@@ -108,7 +108,7 @@ class Admission:
         return self._settle_later(session.principal, key, accepted)
 
     def withdraw(self, job: ServerJob, key: str | None, error: RequestError) -> None:
-        """Refuse a submit after all, because its accepted job could not be stored."""
+        """Refuse a submit although its job was accepted, because the job could not be stored."""
         if key is not None:
             self._keys.drop(job.principal, key, error)
         self._jobs.withdraw(job)
@@ -195,7 +195,7 @@ class Admission:
     async def _enter_with_credentials(
         self, vault: Vault, request: JobRequest, origin: JobOrigin
     ) -> Acceptance:
-        """Issue the job's credentials before its acceptance (§9.8)."""
+        """Issue the job's credentials before the job is accepted (§9.8)."""
         request.job_id = job_id = new_prefixed_id("job")
         lease, expires_at = request.grant.lease, request.grant.expires_at
         wanted = Provision(job_id, origin.principal, request.agent, lease, expires_at)
@@ -262,7 +262,7 @@ def _input_size(value: Any) -> int:
 
 
 def _inherited(lease: Lease) -> dict[str, list[str]]:
-    """Return a lease without its budget: the child's costs are charged to the parent anyway."""
+    """Return a lease without its budget, because a child's costs are charged to the parent."""
     return {name: list(lease[name]) for name in lease.namespaces() if name != BUDGET}
 
 

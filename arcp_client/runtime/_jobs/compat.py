@@ -1,6 +1,6 @@
-"""Adapts the payload fields that the Python and Go SDKs read differently from the specification.
+"""Adapts payload fields that some client SDKs read differently from the specification.
 
-An operator selects it with `Runtime(dialect=…)`.
+The application selects a dialect with `Runtime(dialect=…)`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ class Compat:
     Attributes:
         texts: encode the counters of an acceptance as strings; the specification shows numbers
             (§7.1).
-        plain: always send ``error`` as the status of ``job.error``; the specification distinguishes
-            ``cancelled`` and ``timed_out`` (§7.3, §7.4). The code still does.
-        empty_is_none: treat an empty ``lease_request`` as absent, since the client always sends
-            one. Otherwise it requests a lease that allows nothing (§9.1).
+        plain: always send ``error`` as the status of ``job.error``. The specification has
+            ``cancelled`` and ``timed_out`` too (§7.3, §7.4); the error code still distinguishes
+            these.
+        empty_is_none: treat an empty ``lease_request`` as absent, because such clients always send
+            one. By the specification, it requests a lease that allows nothing (§9.1).
         output: send an inline result under ``output`` as well as ``result``. The specification does
             not name the field (§8.4); most clients read ``result``.
     """

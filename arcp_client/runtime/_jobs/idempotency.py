@@ -33,12 +33,12 @@ def fingerprint(payload: Mapping[str, Any]) -> bytes:
 
 
 class KeyEntry:
-    """The submit that a key stands for.
+    """The submit that used a key first.
 
     Attributes:
         parameters: the fingerprint of the submit.
         payload: the acceptance, once there is one.
-        at: when the submit was received, by the loop's clock.
+        at: the time at which the submit was received, by the loop's clock.
     """
 
     def __init__(self, parameters: bytes, at: float) -> None:
@@ -103,7 +103,7 @@ class IdempotencyKeys:
         return len(self._known)
 
     def find(self, principal: str, key: str, parameters: bytes) -> KeyEntry | None:
-        """Return the entry of a key, also while its submit is pending.
+        """Return the entry of a key, even if its submit is pending.
 
         Raises:
             DuplicateKey: the key was used before with other parameters.
@@ -139,7 +139,7 @@ class IdempotencyKeys:
         return entry
 
     def settle(self, principal: str, key: str, payload: dict[str, Any]) -> None:
-        """Record the acceptance: the key now stands for its job."""
+        """Record the acceptance; from now on the key leads to its job."""
         entry = self._known.get((principal, key))
         if entry is None:
             return

@@ -1,7 +1,7 @@
 """One job of a runtime: its state, and the events that it emits into sessions (§7.3).
 
-The runtime owns the job. The job refers to the sessions that receive its events, as long as they
-exist.
+The runtime owns the job. The job refers to the sessions that receive its events, as long as these
+sessions exist.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class JobOrigin:
 
     Attributes:
         principal: the principal that owns the job.
-        session_id: the session that submitted it, or the job that delegated it.
+        session_id: the session that submitted the job, or the job that delegated it.
         session: that session, if it still exists.
         authorities: ids of the sessions that may cancel it; shared by a job and its children.
     """
@@ -92,18 +92,18 @@ class ServerJob:
     Attributes:
         id: the job's id.
         number: its position among all jobs of this runtime.
-        principal: the one that submitted it.
+        principal: the principal that submitted it.
         owner: the session that submitted it, until the session expires or the job ends.
         owner_id: that session's id.
         authorities: ids of the sessions that may cancel it (§7.4).
         status: ``pending``, ``running`` or the final status.
         parent: the job that delegated it, while both are running.
         children: its delegated jobs that have not ended.
-        outcome: the outcome, once it has ended.
+        outcome: the outcome, once the job has ended.
         history: its recent events.
         feeds: its subscriptions, by session id.
         last_seq: the number of its last event in the submitting session.
-        journal: stores its state and events, if they are to survive the process.
+        journal: stores the job's state and events, if they must survive the process.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class ServerJob:
 
     @property
     def origin(self) -> JobOrigin:
-        """The origin of a job that this one delegates."""
+        """The origin for a job that this job delegates."""
         return JobOrigin(self.principal, self.owner_id, self.owner, self.authorities)
 
     def budget_wire(self) -> dict[str, Decimal] | None:
@@ -320,8 +320,7 @@ class ServerJob:
     def rotate(self, credential: Credential) -> None:
         """Announce a new credential value; only the submitting session receives the value (§9.8).
 
-        The history for observers and the event log hold the event without the value, under the same
-        envelope id.
+        Observers and the event log get the event without the value, under the same envelope id.
         """
         self.credentials[credential.id] = credential
         body = {"phase": names.CREDENTIAL_ROTATED, "id": credential.id}
@@ -335,7 +334,7 @@ class ServerJob:
         )
 
     def accept(self, credentials: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-        """Return the payload of its acceptance (§7.1), built once and reused for repeats (§7.2)."""
+        """Return the payload of the acceptance (§7.1), the same for repeated submits (§7.2)."""
         payload: dict[str, Any] = {
             "job_id": self.id,
             "agent": self.agent,

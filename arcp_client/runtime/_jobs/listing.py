@@ -44,7 +44,7 @@ def page(
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return the entries of one page, in order of acceptance, and the cursor of the next page.
 
-    A job that is accepted between two pages is listed last, so paging neither misses nor repeats
+    A job that is accepted between two pages is listed last. So paging neither misses nor repeats
     jobs.
     """
     limit = request.limit or DEFAULT_LIMIT

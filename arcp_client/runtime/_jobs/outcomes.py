@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Cancellation:
-    """Whether and why a job must end: ``is_set()``, ``await wait()`` or simply ``await`` it."""
+    """Whether and why a job must end: ``is_set()``, ``await wait()``, or ``await`` the object."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

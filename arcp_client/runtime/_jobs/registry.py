@@ -1,4 +1,4 @@
-"""Holds the jobs of a runtime; controls access to them and their retention (§7.4, §7.6)."""
+"""Holds the jobs of a runtime; decides who may access a job and how long it is kept (§7.6)."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class JobRegistry:
             job.feeds.pop(session, None)
 
     def released(self, session: ServerSession) -> None:
-        """Detach the jobs of an expired session; they keep running."""
+        """Detach the jobs of an expired session. They keep running."""
         for job_id in tuple(session.jobs):
             job = self._jobs.get(job_id)
             if job is not None and job.owner is session:

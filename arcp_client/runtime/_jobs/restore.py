@@ -48,7 +48,7 @@ def restore(
 ) -> None:
     """Restore sessions, jobs and keys from a durable log.
 
-    Jobs that were running end now, with a terminal that their sessions receive when they resume.
+    Jobs that were running end now. Their sessions get the terminal events when they resume.
     """
     known = {state.id: sessions.restore(state) for state in stored.sessions}
     found = {state.id: _job(state, jobs, known) for state in stored.jobs}

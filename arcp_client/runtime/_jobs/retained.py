@@ -41,8 +41,8 @@ class RetainedJobs:
     def overdue(self, now: float) -> Iterator[ServerJob]:
         """Remove and yield the jobs whose retention is over.
 
-        First the jobs that ended too long ago. Then, while there are too many jobs or bytes, the
-        oldest job of the principal that holds most.
+        These are first the jobs that ended too long ago, and then, while there are too many jobs or
+        bytes, the oldest job of the principal that has most.
         """
         limits = self._limits
         while self._sizes:

@@ -44,8 +44,8 @@ class Runner:
         limits: the number of jobs, and the grace periods.
         tasks: owns the jobs' tasks.
         context: makes the context of a job.
-        on_ended: called for every ended job, after its terminal was emitted.
-        before_end: revokes the credentials of a job; its terminal waits for that (§9.8).
+        on_ended: called for every job after its terminal event was emitted.
+        before_end: revokes the credentials of a job; the terminal event waits for it (§9.8).
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Runner:
     def admit(self, job: ServerJob) -> None:
         """Start a job, now or when a slot is free.
 
-        A delegated job shares its parent's slot: waiting for its own slot while its parent waits
-        for the result could deadlock.
+        A delegated job shares its parent's slot. If it needed a slot of its own while its parent
+        waits for the result, both could wait for ever.
         """
         if job.ended or job.stopping is not None:
             return  # the job was stopped before it was announced

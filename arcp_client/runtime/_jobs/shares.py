@@ -1,7 +1,7 @@
 """Divides limits and queues fairly between principals.
 
-A shared limit evicts from the principal that holds most, and a queue alternates between principals.
-So no principal can evict the entries of another or delay them.
+If a shared limit is exceeded, an entry of the principal that has most is evicted. A queue
+alternates between principals. So no principal can evict or delay the entries of another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Shares:
-    """Counts the entries of each principal and tracks the largest. All operations are O(1)."""
+    """Counts the entries of each principal and tracks who has most. All operations are O(1)."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
@@ -41,7 +41,7 @@ class Shares:
             self._most = count  # no other principal holds as many
 
     def largest(self) -> str:
-        """Return the principal with most entries; among equals, the one that reached it first."""
+        """Return the principal with most entries; among equals, the first to reach that count."""
         return next(iter(self._with[self._most]))
 
     def _move(self, principal: str, count: int) -> None:
@@ -69,7 +69,7 @@ class TurnQueue(Generic[T]):
         return bool(self._waiting)
 
     def push(self, principal: str, entry: T) -> None:
-        """Append an entry behind the others of its principal."""
+        """Append an entry behind the other entries of its principal."""
         self._waiting.setdefault(principal, {})[entry] = None
 
     def pop(self) -> T:

@@ -1,1 +1,1 @@
-"""Leases: what a grant covers, its remaining budgets, and its credentials (§9)."""
+"""Implements leases: what a grant covers, its remaining budgets, and its credentials (§9)."""

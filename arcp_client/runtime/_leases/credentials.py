@@ -41,10 +41,10 @@ class Provisioner(Protocol):
     """Issues and revokes credentials, for example at a gateway for models."""
 
     async def issue(self, wanted: Provision) -> Sequence[Credential]:
-        """Issue new credentials for one job. Raising refuses the job."""
+        """Issue new credentials for one job. If this raises, the job is refused."""
 
     async def revoke(self, job_id: str, credential_id: str) -> None:
-        """Revoke a credential permanently; retried until it returns. Idempotent."""
+        """Revoke a credential permanently. Idempotent; called again until a call does not raise."""
 
 
 class Vault:
@@ -54,7 +54,7 @@ class Vault:
         provisioner: issues and revokes them.
         tasks: owns background revocations.
         journal: records the valid credentials, so that a restart can still revoke them.
-        grace: seconds that a job's terminal waits for its revocations.
+        grace: seconds that a job's terminal event waits for the revocation of its credentials.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Vault:
     async def revoke(self, job_id: str, ids: Sequence[str]) -> None:
         """Revoke a job's credentials; return when all are revoked, or after the grace period.
 
-        A failed revocation is retried; after the grace period in the background.
+        A failed revocation is retried, after the grace period in the background.
         """
         tasks = {self._tasks.spawn(self._end(job_id, each), name="revoke") for each in ids}
         if tasks:

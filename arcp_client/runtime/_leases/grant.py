@@ -1,6 +1,6 @@
 """Parses a requested lease and checks operations, expiry and budget against it (§9).
 
-It reads no clock and needs no event loop: callers pass the current time.
+This module reads no clock and needs no event loop: callers pass the current time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NoRoom(Exception):
 
 
 class Budget:
-    """The counters of one job, as exact decimals; a child's costs are charged to its parents too.
+    """The counters of one job, as exact decimals. A child's costs are charged to all its parents.
 
     Args:
         limits: currency to its amount at acceptance.
@@ -62,7 +62,7 @@ class Budget:
         self.parent = parent
 
     def charge(self, currency: str, amount: Decimal) -> Iterable[Budget]:
-        """Subtract an amount from every counter of the chain; return the budgets that have one."""
+        """Subtract an amount from each counter of the chain; return the budgets that have one."""
         charged = []
         budget: Budget | None = self
         while budget is not None:
@@ -73,7 +73,7 @@ class Budget:
         return charged
 
     def available(self, currency: str) -> Decimal | None:
-        """Return the lowest amount left in the chain; ``None`` if the currency is unbounded."""
+        """Return the lowest remaining amount in the chain; ``None`` if there is no bound."""
         left = [b.remaining[currency] for b in self.chain() if currency in b.remaining]
         return min(left, default=None)
 
@@ -145,7 +145,7 @@ class Grant:
             )
 
     def derive(self, child: Grant, budget: Budget) -> Grant:
-        """Return the child's effective grant: inside this one, with a bounded expiry.
+        """Return the child's effective grant, which does not exceed this grant or its expiry.
 
         Raises:
             LeaseSubsetViolation: the child's grant exceeds this one, or the remaining ``budget``

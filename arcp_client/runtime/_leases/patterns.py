@@ -1,9 +1,9 @@
 """Decides whether lease patterns cover a target, and which spellings can be covered (§9.2).
 
-The target of an operation is concrete; the target of a delegation is itself a pattern. One check
-serves both: whether the pattern includes everything that the target stands for. If the two texts do
-not prove it, the answer is no. A target that two programs may interpret differently is never
-covered, because the check and the operation could see different targets.
+The target of an operation is a plain text, such as a path; the target of a delegation is itself a
+pattern. For both, a pattern covers a target if it includes everything that the target matches. If
+the two texts do not prove this, the answer is no. A target that two programs may interpret
+differently is never covered, because the check could interpret it differently from the operation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TooMuch(Exception):
 
 
 class Effort:
-    """Bounds the cost of comparisons, in pattern symbols against a short text (0.1 to 0.2 us each).
+    """Bounds the cost of comparisons. The unit is one pattern symbol compared with a short text.
 
     Args:
         limit: the total cost.
@@ -167,7 +167,7 @@ class _Span:
         self._behind = open_ << 1 & ~open_  # the position after each run of open ones
 
     def on(self, reached: int) -> int:
-        """Return every position reachable over open positions."""
+        """Return every position that can be reached over open positions."""
         # Subtracting the lowest reached position from the position after its run sets all bits
         # between the two and clears the bit after the run.
         behind = self._behind
@@ -178,10 +178,10 @@ class _Span:
 
 
 def normal_path(path: str) -> str | None:
-    """Remove ``.``, ``..`` and repeated slashes; return ``None`` if the path leaves its start.
+    """Remove ``.``, ``..`` and repeated slashes. ``None`` if the path leads above its start.
 
-    Only the text counts; symbolic links are not resolved. Code that opens files resolves the path
-    first, authorizes the resolved path and opens that one.
+    Only the text counts; symbolic links are not resolved. Code that opens files must resolve the
+    path first, authorize the resolved path, and open that path.
     """
     if not path or "\0" in path or "\\" in path:
         return None

@@ -1,1 +1,1 @@
-"""Stores events: replay buffers in memory, and the durable log behind them."""
+"""Stores events in memory, for resumes and subscribers, and in a durable log if there is one."""

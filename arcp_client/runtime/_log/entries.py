@@ -95,9 +95,10 @@ class Trimmed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Watch(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of a session to a job; ``next`` is its next event, ``None`` ends it.
+    """A subscription of a session to a job.
 
-    ``first`` is the index of the first delivered event.
+    ``first`` is the index of the first delivered event, ``next`` that of the next one;
+    ``next=None`` ends the subscription.
     """
 
     session_id: str
@@ -107,7 +108,7 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
 
 
 class KeyState(msgspec.Struct, frozen=True, gc=False):
-    """The submit that an idempotency key stands for; ``accepted=None`` removes the key."""
+    """The submit that used an idempotency key; ``accepted=None`` removes the key."""
 
     principal: str
     key: str

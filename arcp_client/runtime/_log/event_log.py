@@ -27,15 +27,15 @@ class EventLog(Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether it outlives the process. If so, an event is sent only after `write` returned for
-        it.
+        """Whether the log outlives the process. If so, an event is sent only after `write` has
+        stored it.
         """
 
     async def open(self) -> Stored:
         """Open the log; return its content."""
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Store entries atomically; retried with the same entries if it raised."""
+        """Store entries atomically. If this raises, it is called again with the same entries."""
 
     async def close(self) -> None:
         """Release its resources. Idempotent."""
@@ -45,9 +45,9 @@ class MemoryEventLog:
     """Keeps each session's events in memory, within bounds. Nothing survives the process.
 
     Events kept for a resume are freed when the client acknowledges them (§6.5), when the session
-    ends, and when a bound is exceeded. In the last case the oldest are freed, and a resume that
-    needs one of them is refused with RESUME_WINDOW_EXPIRED (§6.3); events are never dropped
-    silently.
+    ends, and when a bound is exceeded. If a bound is exceeded, the oldest events are freed. A
+    resume that needs one of these is refused with RESUME_WINDOW_EXPIRED (§6.3), so no event is
+    dropped silently.
 
     Args:
         max_events: events kept for one session.

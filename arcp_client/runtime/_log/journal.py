@@ -1,14 +1,15 @@
 """Writes the changes of sessions and jobs to the durable event log, in batches.
 
-A session numbers and logs an event in memory in one synchronous step. With a durable log the event
-may be sent once its batch is stored: the writer of a connection stops at ``log.settled``.
+A session numbers and logs an event in memory in one synchronous step. With a durable log, the event
+may be sent only when its batch is stored: the writer of a connection stops at `SessionLog.settled`.
 
-All sessions share a batch. It holds the entries since the previous batch, up to a size that the log
-writes in about ten milliseconds. A batch follows the previous one after five milliseconds, or as
-soon as it is large or an answer waits for it: writing one event costs as much as writing a hundred.
+All sessions share a batch, because writing one event costs as much as writing a hundred. A batch
+has the entries since the previous batch, up to a size that the log writes in about ten
+milliseconds. It is written five milliseconds after the previous one, or as soon as it is large or
+an answer waits for it.
 
 The bytes that wait to be written have a limit. Beyond it, emitting agents wait for room, and
-requests that would add to them are refused. A failed write is retried; if it still fails after one
+requests that would add bytes are refused. A failed write is retried. If it still fails after one
 second (1 s), the requests that wait for it are refused. A damaged log is abandoned.
 """
 
@@ -128,7 +129,7 @@ class Journal:
         self._put(entry, weight(entry))
 
     def append(self, entry: Appended, session: _Settles | None) -> None:
-        """Queue an event; once written, settle it in the session that receives it."""
+        """Queue an event. Once it is written, settle it in the session that receives it."""
         self._put(entry, entry.record.size)
         if session is not None:
             self._open.settles[session] = entry.seq
@@ -136,7 +137,7 @@ class Journal:
                 self._start()
 
     def number(self, session: _Settles, entry: Numbered) -> None:
-        """Queue an event's number; once written, settle it in its session."""
+        """Queue an event's number. Once it is written, settle it in its session."""
         self.put(entry)
         self._open.settles[session] = entry.seq
         if self._task is None:
@@ -166,7 +167,7 @@ class Journal:
 
         Args:
             written: called after the write.
-            failed: called instead if the log fails for a second; ``None`` keeps waiting.
+            failed: called if the log fails for a second; with ``None`` the wait continues.
         """
         waiter = _Waiter(written, failed)
         if self._given_up or self._task is None:
@@ -307,7 +308,7 @@ class Journal:
     def _give_up(self, error: StorageError) -> None:
         """Abandon the log: running work continues in memory, new work is refused.
 
-        A retry cannot repair a damaged file, so none is made.
+        There is no retry, because it cannot repair a damaged file.
         """
         _log.critical(
             "%s. It is given up: running work continues and survives no restart, and new sessions"

@@ -1,8 +1,8 @@
 """Keeps recent events of each session and job in memory, for sending, resumes and observers.
 
-A connection has no queue of events: its writer reads the session's buffer by number. So every
-connection sends events in the order of their numbers, and a slow connection needs no memory beyond
-the buffer's bounds.
+A connection has no queue of events: its writer reads the session's buffer by number. So each
+connection sends events in the order of their numbers, and a slow connection needs no more memory
+than the buffer has.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SessionLog:
             self._drop()
 
     def free_older(self, moment: float, upto: int) -> None:
-        """Drop events older than a moment, at most up to ``upto``. The log must not be empty."""
+        """Drop events older than a time, but none above ``upto``. The log must not be empty."""
         while self._records[0].at < moment and self.floor < upto:
             self._drop()
 
@@ -113,7 +113,7 @@ class JobHistory:
             self.floor += 1
 
     def restore(self, index: int, seq: int, record: Record) -> None:
-        """Restore a stored event; the history starts after the last hole."""
+        """Restore a stored event. A missing index empties the history, which then starts here."""
         if index != self.end:
             self._items.clear()
             self.bytes = 0

@@ -102,15 +102,15 @@ class SqliteEventLog:
     retried. A damaged file is abandoned: running work continues in memory, new work is refused, and
     a CRITICAL record is logged (R9).
 
-    One runtime at a time: the file is locked while it is open; the end of the process, also by a
-    kill, releases the lock. It has to be on a local disk. Files with its name and ``-wal``,
-    ``-shm`` and ``-lock`` at the end stand beside it while it is open.
+    One runtime at a time can open the file, which is locked while it is open; the end of the
+    process, even by a kill, releases the lock. The file must be on a local disk. While it is open,
+    there are further files beside it, whose names end in ``-wal``, ``-shm`` and ``-lock``.
 
     Args:
         path: the file; created with access for its owner only.
         max_events: events kept for one session.
         max_bytes: bytes of events kept for one session.
-        full_sync: also survive a loss of power, at a cost of some milliseconds per batch.
+        full_sync: events also survive a loss of power; this costs some milliseconds for each batch.
     """
 
     durable = True
@@ -147,8 +147,8 @@ class SqliteEventLog:
 
         Raises:
             StoreLocked: another runtime has the file open.
-            StorageError: the file is not an event log, of a newer version, or damaged, or it cannot
-                be read or written. It is closed then and can be opened again.
+            StorageError: the file is not an event log, has a newer version, is damaged, or cannot
+                be read or written. The log is closed again and can be opened later.
         """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="arcp event log")
         try:
@@ -192,7 +192,7 @@ class SqliteEventLog:
     # ------------------------------------------------------- in the thread of checkpoints
 
     def _move(self) -> None:
-        """Move written pages into the main file. It waits for the disk; writes continue."""
+        """Move written pages into the main file. This waits for the disk, but delays no write."""
         with contextlib.suppress(sqlite3.Error):  # a write meets the same fault, and reports it
             if self._checkpointing is None:
                 self._checkpointing = sqlite3.connect(self.path, isolation_level=None, timeout=0)
@@ -466,7 +466,7 @@ def _execute(database: sqlite3.Connection, script: str) -> None:
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
-    """Upgrade version 1, which had a row for each event and for each number."""
+    """Upgrade a file of version 1, which had a row for each event and for each number."""
     events = database.execute(
         "SELECT id, type, payload, needs, job_id, idx, seq FROM events ORDER BY job_id, idx"
     ).fetchall()

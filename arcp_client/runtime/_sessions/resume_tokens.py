@@ -1,4 +1,4 @@
-"""Issues and checks the tokens that resume a session; keeps their hashes only (§6.3)."""
+"""Issues and checks the tokens that resume a session; stores only their hashes (§6.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ResumeTokens"]
 
 
 class ResumeTokens:
-    """The tokens that resume one session, as hashes: one, or two until a welcome is confirmed.
+    """The hashes of the tokens that resume one session: one, or two until a welcome is confirmed.
 
     The token rotates at every welcome (§6.3). The presented token stays valid beside the new one
     until the client sends its next frame, which proves that it read the welcome. So a connection
@@ -29,7 +29,7 @@ class ResumeTokens:
         return token
 
     def settle(self) -> bool:
-        """Keep only the newest token valid; return whether that changed anything."""
+        """Let only the newest token be valid; return whether that changed anything."""
         if len(self.hashes) < 2:
             return False
         del self.hashes[:-1]

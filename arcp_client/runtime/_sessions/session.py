@@ -61,8 +61,8 @@ class ServerSession:
         feeds: the subscriptions, by job id.
         acked: the highest number that the client acknowledged.
         sent: the highest number passed to any connection.
-        keep_for: seconds that sent events are kept for a client without `ack`; ``None`` for a
-            client with `ack`, whose events are never freed for their age.
+        keep_for: seconds for which sent events are kept for a client that does not send `ack`;
+            ``None`` for a client that does, whose events are never freed because of their age.
         slow: whether its client was notified of its lag and has not caught up since.
         expired: whether it has ended and can no longer be resumed.
     """
@@ -109,7 +109,7 @@ class ServerSession:
         return seq
 
     def number(self, record: Record) -> int:
-        """Number, log and queue an event. These three steps must stay synchronous.
+        """Number, log and queue an event, without an ``await`` in between.
 
         With a journal, the caller stores the number, and the event is sent once the number is
         settled.
@@ -133,7 +133,7 @@ class ServerSession:
         return seq
 
     def take(self, record: Record) -> int:
-        """Append an event if the session negotiated its feature; return the last number."""
+        """Append an event if the session negotiated the event's feature; return the last number."""
         if record.needs is None or record.needs in self.features:
             return self.append(record)
         return self.log.last
@@ -185,7 +185,7 @@ class ServerSession:
 
     @property
     def crowded(self) -> bool:
-        """Whether more events than usual are unsent or unacknowledged; a cheap check."""
+        """A cheap check: whether more events than usual are unsent or unacknowledged."""
         outlet = self.outlet
         if outlet is None:
             return False
@@ -218,7 +218,7 @@ class ServerSession:
         outlet.wake()
 
     def detach(self, outlet: AttachedConnection) -> bool:
-        """Detach an ended connection; return False if another one had taken over before."""
+        """Detach an ended connection. False if another one had already taken over."""
         if self.outlet is not outlet:
             return False
         self.outlet = None
@@ -261,8 +261,8 @@ class ServerSession:
     async def moved(self, timeout: float) -> None:
         """Wait until the client has caught up, at most ``timeout`` seconds.
 
-        It has caught up when the number of unsent events is well below the limit at which agents
-        wait. So an agent is woken once for many batches, and then emits many events.
+        The client has caught up when the number of unsent events is well below the limit at which
+        agents wait. So an agent is not woken for each batch, and then emits many events.
         """
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -281,7 +281,7 @@ class ServerSession:
             self._journal.put(Watch(self.id, feed.job_id, following, feed.first))
 
     def backlog(self) -> Backlog:
-        """The histories that are not numbered yet: each feed, and the end of its history now."""
+        """The histories that are not numbered yet: each feed, and the end of its history."""
         return tuple((feed, feed.history.end) for feed in self._hungry)
 
     def hunger(self, feed: SubscriptionFeed, hungry: bool) -> None:
@@ -300,9 +300,9 @@ def _release(waiter: asyncio.Future[Any]) -> None:
 class SubscriptionFeed:
     """Delivers one job's events to a session that did not submit it (§7.6).
 
-    It pulls events from the job's history and numbers them in the session when there is room. So
-    history and live events are read from the same list, and a slow observer needs no memory besides
-    its position. If the history no longer has the next event, the subscription ends with an error.
+    It takes events from the job's history and numbers them in the session when there is room. Past
+    and live events come from the same list, so a slow observer needs no memory besides its
+    position. If the history no longer has the next event, the subscription ends with an error.
 
     Args:
         session: the observer.
