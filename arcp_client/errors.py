@@ -215,7 +215,7 @@ class ConnectFailed(LinkError):
 
 
 class ProtocolError(ArcpError):
-    """One side violated the protocol: this one or the peer, by subclass."""
+    """This client or the peer violated the protocol; the subclass says which of them."""
 
     remedy: ClassVar[str] = "See the subclass: LocalProtocolError or RemoteProtocolError."
 
@@ -263,7 +263,7 @@ class SessionError(ArcpError):
 
 
 class Unauthenticated(SessionError):
-    """The runtime refused the token (§6.1). Permanent, unless a provider has another one."""
+    """The runtime refused the token (§6.1), and the client has no other token."""
 
     remedy: ClassVar[str] = (
         "Pass a token that this runtime accepts as ``Client(token=…)``. If tokens expire, pass a "
@@ -328,7 +328,7 @@ class WouldDeadlock(SessionError):
 
     remedy: ClassVar[str] = (
         "Wait outside of the handler: in a task of your own, or after the handler has returned. "
-        "Register a handler that results need not wait for with ``barrier=False``."
+        "If results need not wait for a handler, register it with ``barrier=False``."
     )
 
 
@@ -455,7 +455,7 @@ class FeatureNotNegotiated(RequestError):
 
 
 class UnknownCode(RequestError):
-    """The runtime refused a request with a code that has no class; ``code`` is verbatim."""
+    """The runtime refused a request with a code for which there is no class."""
 
     remedy: ClassVar[str] = (
         "Look at ``code``, ``message`` and ``details``, which come from the runtime."
@@ -512,7 +512,7 @@ class JobFailed(JobError):
 
 
 class JobCancelled(JobFailed):
-    """The job was cancelled (§7.4). Not an ``asyncio.CancelledError``."""
+    """The job was cancelled (§7.4). This is not an ``asyncio.CancelledError``."""
 
     remedy: ClassVar[str] = "Submit the job again if the cancellation was a mistake."
 
@@ -629,7 +629,9 @@ class TranscriptError(ArcpError):
 
 
 class HandlerError(ArcpError):
-    """A handler raised. Given to the client's ``on_error`` hooks; ``__cause__`` is the exception.
+    """A handler raised an exception, which is ``__cause__``.
+
+    The client passes this error to its ``on_error`` hooks.
 
     Attributes:
         event: the event that was being handled.

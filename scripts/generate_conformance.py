@@ -24,10 +24,11 @@ TITLES = {
 
 HEAD = """# Conformance
 
-What the ARCP 1.1 specification asks of a runtime, and what the embedded `Runtime` does. Each line
-has tests in `tests/contract`, which run over WebSocket, stdio and inside one process; a line
-without a test fails the suite, and so does a test without a line. RULE marks what the text states
-without MUST, SHOULD or MAY.
+This page lists what the ARCP 1.1 specification requires of a runtime, and what the embedded
+`Runtime` does. RULE marks a requirement that the text states without MUST, SHOULD or MAY. Each line
+has tests in `tests/contract`, which run over WebSocket, over stdio and inside one process. A line
+without a test fails the test suite, and so does a test without a line. A line that *binds clients*,
+or another party, names who has to keep it.
 
 This page is generated: `python scripts/generate_conformance.py`.
 """
@@ -46,7 +47,7 @@ def page() -> str:
 
 def _divergences() -> str:
     rows = [f"- **{each.id}** {each.divergence}" for each in REQUIREMENTS if each.divergence]
-    return "## Where it differs\n\n" + "\n".join(rows) + "\n"
+    return "## Where the runtime differs from the specification\n\n" + "\n".join(rows) + "\n"
 
 
 def _row(each: Requirement, tests: list[str]) -> str:

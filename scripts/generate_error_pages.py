@@ -20,9 +20,10 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "errors
 
 INDEX = """# What to do about an error
 
-Each error says what happened; here is what to do about it. The last line of a traceback, and of
-what `arcp-client` says on stderr, leads to one of these sections. [Errors](../errors.md) has the
-tree and the attributes, [Exit codes](exit-codes.md) what the commands end with.
+This page says for each error of the package what happened and what to do. The last line of a
+traceback, and the last line that `arcp-client` writes to stderr, link to a section of this page or
+of [Exit codes](exit-codes.md). [Errors](../errors.md) has the tree of classes and their attributes.
+The [glossary](../../explanation/data-flow.md#words) explains words such as session, lease and key.
 
 ```{toctree}
 :hidden:
@@ -35,8 +36,9 @@ This page is generated: `python scripts/generate_error_pages.py`.
 
 CODES = """# Exit codes
 
-What `arcp-client` ends with. A stream that was cut never exits with 0. With `--output json` or
-`jsonl` the outcome has the code, too, as `error.exit_code`.
+These are the exit codes of `arcp-client`. A command that missed events or the end of a job never
+exits with 0. With `--output json` or `jsonl`, the document of the outcome also has the code, as
+`error.exit_code`.
 
 This page is generated: `python scripts/generate_error_pages.py`.
 """
@@ -69,13 +71,13 @@ def _section(cls: type[ArcpError]) -> str:
     builtin = [each.__name__ for each in cls.__bases__ if not issubclass(each, ArcpError)]
     kinds = [f"[`{base}`](#{base.lower()})" if cls is not ArcpError else f"`{base}`"]
     kinds += [f"`{name}`" for name in builtin if cls is not ArcpError]
-    facts = [f"`{cls.__module__}`", f"a kind of {' and '.join(kinds)}"]
+    facts = [f"`{cls.__module__}`", f"a subclass of {' and '.join(kinds)}"]
     code = getattr(cls, "default_code", "")
     if code:
         facts.append(f"code `{code}`")
     exit_code, advice = error_exit(cls)
-    shell = f"`arcp-client` ends with [{int(exit_code)}](exit-codes.md#exit-{int(exit_code)})"
-    shell += f" and says: {advice}." if advice else "."
+    shell = f"The exit code is [{int(exit_code)}](exit-codes.md#exit-{int(exit_code)})"
+    shell += f', and the command prints: "{advice}".' if advice else "."
     return (
         f"({cls.__name__.lower()})=\n## {cls.__name__}\n\n{' · '.join(facts)}\n\n"
         f"**What happened.** {happened}\n\n**What to do.** {_markdown(cls.remedy)}\n\n"
@@ -99,7 +101,8 @@ def codes() -> str:
         named = ", ".join(f"[{name}](index.md#{name.lower()})" for name in causes)
         rows.append(
             f"(exit-{int(code)})=\n## {int(code)}: {short}\n\n**What happened.** {happened}\n\n"
-            f"**What to do.** {remedy}\n" + (f"\nErrors that end so: {named}.\n" if named else "")
+            f"**What to do.** {remedy}\n"
+            + (f"\nErrors with this exit code: {named}.\n" if named else "")
         )
     return "\n".join([CODES, *rows])
 
@@ -111,7 +114,7 @@ orphan: true
 
 # Short links
 
-What `arcp-client` prints under an error leads here.
+Each link that `arcp-client` prints under an error leads to an anchor of this page.
 
 This page is generated: `python scripts/generate_error_pages.py`.
 

@@ -25,38 +25,42 @@ HEAD = """\
 
 <!-- Written by scripts/generate_interop_page.py from arcp_client/_dialects and the tests. -->
 
-Public runtimes speak ARCP v1.1 in several ways, and few of their clients work with the runtimes of
-others. One `Client` works with all runtimes of the specification's family: it recognises the
-dialect by the welcome and keeps to the rules below. `Client(dialect=…)` overrules what it
-recognises.
+Public runtimes implement ARCP v1.1 in several ways, and few of their clients work with the runtimes
+of others. One `Client` works with all of these runtimes: it recognises a runtime's *dialect*, the
+way in which it deviates from the specification, by the runtime's welcome (its answer to the
+handshake), and keeps to the rules below. `Client(dialect=…)` selects a dialect regardless of the
+welcome.
 
-`arcp-client doctor URL` examines a runtime and lists its deviations.
+`arcp-client doctor URL` examines a runtime and lists its deviations. Words such as history, gap and
+acceptance are explained in the [glossary](../explanation/data-flow.md#words).
 
 ## What an application gets
 
-Each cell is checked by a test. *This package* is its own `Runtime`. *Python* is checked twice:
-live, with the published reference package over a socket, and played by a
-`testing.ScriptedRuntime`. The others are played, since they need platforms of their own; for the
-Python and TypeScript runtimes, recorded conversations are replayed as well.
+A test checks each cell. *This package* is the package's own `Runtime`. The tests of *Python* run
+twice: over a socket against the published reference package, and against a
+`testing.ScriptedRuntime`, which imitates the runtime. The other runtimes need platforms of their
+own, so their tests run against a `ScriptedRuntime` only. For Python and TypeScript, tests also
+replay recorded sessions.
 
 """
 
 RUNTIMES_HEAD = """
-## What single runtimes do differently
+## How each runtime deviates
 
-`arcp-client doctor` shows the same. The files after each table have the tests.
+`arcp-client doctor` also shows these deviations. The tests are in the files after each table.
 """
 
 LEGEND = """
 ## What else to know
 
-Each paragraph is shown by the tests in the files after it.
+The tests that show a paragraph are in the files after it.
 """
 
 RULES = """
 ## Rules
 
-Each rule is shown by the tests that are marked with its name (`@rule("accept-1")`).
+The tests that show a rule are in the files after it; they are marked with the name of the rule
+(`@rule("accept-1")`).
 
 ### What is accepted
 """

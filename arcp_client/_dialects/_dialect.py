@@ -69,8 +69,8 @@ DROPS: Final = (
 RACING_NUMBERS: Final = Deviation(
     "event order",
     "§8.3",
-    "events of jobs that run side by side may overtake one another",
-    "waits half a second for a missing number before it resumes for it",
+    "events of concurrent jobs may overtake one another",
+    "waits half a second for a missing number, then resumes the session to get it",
 )
 EARLY_RESUMES: Final = Deviation(
     "early resumes",

@@ -26,7 +26,7 @@ class CSharp(Dialect, UnreliableNumbers, Uncorrelated, SilentResume):
 
     # -- how its welcome is recognised
 
-    mark: ClassVar[str] = "envelope ids begin `msg_`, and it is not TypeScript's"
+    mark: ClassVar[str] = "envelope ids begin with `msg_`, and the marks of TypeScript are absent"
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
@@ -44,12 +44,13 @@ class CSharp(Dialect, UnreliableNumbers, Uncorrelated, SilentResume):
             "running jobs",
             "§6.3",
             "a resumed session receives new events of earlier jobs only at the next resume",
-            "resumes every 2 to 30 seconds while they run: nothing is lost, events come in batches",
+            "resumes every 2 to 30 seconds while jobs run: nothing is lost, events come in batches",
         ),
         Deviation(
             "histories",
             "§7.6",
-            "a history counts the job's own events, and lacks the end of the job",
+            "events of a history have numbers of the job, not of the session; the end of the job is"
+            " missing",
             "asks for the whole history, and drops repeated events",
         ),
         REFUSALS,

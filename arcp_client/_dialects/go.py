@@ -66,7 +66,7 @@ class Go(Dialect, MixedHistory):
             "listing",
             "§6.6",
             "an empty listing is null, and jobs that have ended are missing",
-            "reads null as empty",
+            "reads null as an empty listing",
         ),
         Deviation(
             "long frames",

@@ -62,7 +62,7 @@ class Java(Dialect, MixedHistory):
         Deviation(
             "histories",
             "§7.6",
-            "live events come among a history, out of order, and the history lacks the job's end",
+            "live events come among those of a history, out of order; the job's end is missing",
             "puts the events in order",
         ),
         RACING_NUMBERS,
@@ -71,20 +71,20 @@ class Java(Dialect, MixedHistory):
         Deviation(
             "repeated submits",
             "§7.2",
-            "an acceptance has the trace id of its own submit, which does not tell a new job from"
-            " an old one",
-            "subscribes to a job that it submitted under a key of the caller",
+            "the acceptance of an earlier job has the trace id of the repeated submit, so that it"
+            " does not show whether the job is new",
+            "subscribes to a job that it submitted if the caller chose the key",
         ),
         Deviation(
             "refused submit",
             "§7.5, §12",
-            "comes as a `job.error` without a job",
-            "takes it as the answer to the submit with the same envelope id",
+            "the refusal is a `job.error` without a job",
+            "takes the error as the answer to the submit with the same envelope id",
         ),
         Deviation(
             "wrong token",
             "§6.1",
-            "the link is closed without an error",
+            "the runtime closes the link without an error",
             "raises `ConnectFailed`, not `Unauthenticated`",
         ),
         Deviation(

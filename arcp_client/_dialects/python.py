@@ -31,7 +31,9 @@ class Python(Dialect, StoredOutcomes, UnreliableNumbers, Uncorrelated, BoundJobs
 
     # -- how its welcome is recognised
 
-    mark: ClassVar[str] = "a `session_id` in the payload, and a resume token that begins `rtk_`"
+    mark: ClassVar[str] = (
+        "a `session_id` in the payload, and a resume token that begins with `rtk_`"
+    )
 
     @classmethod
     def wrote(cls, welcome: Mapping[str, Any], envelope_id: str) -> bool:
@@ -62,8 +64,8 @@ class Python(Dialect, StoredOutcomes, UnreliableNumbers, Uncorrelated, BoundJobs
         Deviation(
             "running jobs",
             "§6.3",
-            "a resumed session receives no more events of jobs that were running, and the events of"
-            " the meantime are lost",
+            "a resumed session receives no more events of jobs that were running, and events that"
+            " they emitted without a link are lost",
             "subscribes again, fetches a stored outcome with the idempotency key, and reports a"
             " `Gap` whose end is unknown",
         ),
@@ -91,7 +93,7 @@ class Python(Dialect, StoredOutcomes, UnreliableNumbers, Uncorrelated, BoundJobs
         Deviation(
             "close",
             "§6.7",
-            "`session.close` is refused; `session.bye` is taken, and not answered",
+            "`session.close` is refused; `session.bye` is accepted, but not answered",
             "sends `session.bye`",
         ),
     )

@@ -50,7 +50,7 @@ class Ruby(Dialect, UnreliableNumbers, LeaseNames, SilentResume):
             "running jobs",
             "§6.3",
             "a resumed session receives no events of earlier jobs until it subscribes to them",
-            "subscribes; where that is refused, resumes every 2 to 30 seconds while they run",
+            "subscribes; if that is refused, resumes every 2 to 30 seconds while jobs run",
         ),
         Deviation(
             "event numbers",
@@ -62,25 +62,25 @@ class Ruby(Dialect, UnreliableNumbers, LeaseNames, SilentResume):
             "leases",
             "§9",
             "leases are granted by name, without patterns",
-            "asks for a namespace only if its patterns have no bound (`*`, `**`); the rest is not"
-            " granted",
+            "asks for a namespace only if its pattern has no bound (`*`, `**`); other patterns are"
+            " not granted",
         ),
         Deviation(
             "handshake",
             "§6.2",
-            "the names of client and runtime are flat",
+            "the names of client and runtime are in flat fields, not in objects",
             "sends and reads both forms",
         ),
         Deviation(
             "listing",
             "§6.6",
-            "names its request in `reply_to`",
+            "the answer names its request in `reply_to`",
             "reads that field",
         ),
         Deviation(
             "close",
             "§6.7",
-            "`session.close` is ignored; `session.bye` is taken, and not answered",
+            "`session.close` is ignored; `session.bye` is accepted, but not answered",
             "sends `session.bye`",
         ),
     )

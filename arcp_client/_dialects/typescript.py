@@ -73,14 +73,14 @@ class TypeScript(Dialect, UnreliableNumbers, Uncorrelated, BoundJobs):
         Deviation(
             "refused submit",
             "§7.5, §12",
-            "comes as the `job.error` of a made-up job",
-            "takes it as the answer to the submit",
+            "the refusal is a `job.error` with a made-up job id",
+            "takes the error as the answer to the submit",
         ),
         REFUSALS,
         Deviation(
             "close",
             "§6.7",
-            "`session.close` is refused; `session.bye` is taken, and not answered",
+            "`session.close` is refused; `session.bye` is accepted, but not answered",
             "sends `session.bye`",
         ),
     )

@@ -77,7 +77,7 @@ _RULES = (
     _Rule((TranscriptError,), Exit.USAGE, "`arcp-client record` writes transcripts"),
     _Rule((FeatureNotNegotiated,), Exit.FAILED, "this runtime does not offer it"),
     _Rule((RequestError,), Exit.FAILED),
-    _Rule((ConnectFailed,), Exit.CONNECTION, "is it running there? see --url and ARCP_URL"),
+    _Rule((ConnectFailed,), Exit.CONNECTION, "is a runtime running there? see --url and ARCP_URL"),
     _Rule((LinkError, ProtocolError), Exit.CONNECTION, "try again"),
     _Rule((ClientClosed, SessionError), Exit.CONNECTION, "try again"),
 )

@@ -35,27 +35,27 @@ _MEANINGS = {
         "the job failed",
         "The job ended without success, or the command failed for a reason without a code of its"
         " own.",
-        "Read the message: for a job it is the agent's own. `arcp-client result JOB` prints it"
-        " again. Set `ARCP_DEBUG=1` for the traceback of an unexpected error.",
+        "Read the message; if a job failed, it comes from the agent, and `arcp-client result JOB`"
+        " prints it again. Set `ARCP_DEBUG=1` for the traceback of an unexpected error.",
     ),
     Exit.USAGE: (
         "usage",
         "An argument, a setting or a file cannot be used. Nothing was done.",
-        "Change it as the message says; `--help` explains each command, and"
+        "Change what the message names; `--help` explains each command, and"
         " `arcp-client config show --origin` says where each setting comes from.",
     ),
     Exit.CONNECTION: (
         "no connection",
-        "There is no connection to the runtime, or it was lost permanently. Jobs keep running.",
-        "Check that the runtime runs at that URL (`arcp-client ping`), then return to a job with"
-        " `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` set how long the"
+        "The command did not reach the runtime, or lost the connection finally. Jobs continue.",
+        "Check that the runtime runs at that URL (`arcp-client ping`), then follow a job again"
+        " with `arcp-client watch JOB`. `--connect-timeout` and `--reconnect-for` set how long the"
         " command tries.",
     ),
     Exit.AUTHENTICATION: (
         "authentication",
-        "The runtime refused the token, or does not allow the request with it.",
+        "The runtime refused the token, or does not allow the request with this token.",
         "Set `ARCP_TOKEN` or `ARCP_TOKEN_FILE`, name a `--token-file`, or keep the token in the"
-        " keyring with `arcp-client login`. A job is cancelled with the token that submitted it.",
+        " keyring with `arcp-client login`. To cancel a job, use the token that submitted it.",
     ),
     Exit.NOT_FOUND: (
         "not found",
@@ -65,8 +65,8 @@ _MEANINGS = {
     ),
     Exit.LEASE: (
         "lease or budget",
-        "The job's lease expired, its budget is exhausted, or it does not cover an operation.",
-        "Submit it again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
+        "The job's lease expired or does not cover an operation, or the budget is exhausted.",
+        "Submit the job again with a wider `--lease`, such as `--lease cost.budget=USD:5`.",
     ),
     Exit.GAP: (
         "a gap: events are lost",
@@ -78,13 +78,13 @@ _MEANINGS = {
     Exit.TIMED_OUT: (
         "timed out",
         "The job exceeded its time limit, or the runtime did not answer in time.",
-        "Give the job more time with `--max-runtime`; repeat the request to a slow runtime.",
+        "Give the job more time with `--max-runtime`, or try again if the runtime was slow.",
     ),
     Exit.INTERRUPTED: (
         "interrupted",
         "Ctrl-C, SIGTERM, or a closed output pipe ended the command. The job keeps running, unless"
         " Ctrl-C was pressed twice.",
-        "`arcp-client watch JOB` returns to it, `arcp-client cancel JOB` ends it.",
+        "`arcp-client watch JOB` follows the job again, `arcp-client cancel JOB` ends it.",
     ),
 }
 

@@ -79,7 +79,9 @@ JobArgument = Annotated[
 UrlOption = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help="The runtime's ws:// or wss:// URL; else ARCP_URL, else this machine's."
+        metavar="URL",
+        help="The runtime's ws:// or wss:// URL. By default ARCP_URL, the setting url, or"
+        " ws://127.0.0.1:7777/arcp.",
     ),
 ]
 OutputOption = Annotated[
@@ -87,21 +89,23 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         metavar="text|json|jsonl",
-        help="text for people, json as one document, jsonl as lines.",
+        help="text for people, json for one JSON document, jsonl for a JSON document in each line.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="A file with the bearer token; else ARCP_TOKEN or ARCP_TOKEN_FILE."
+        metavar="FILE",
+        help="A file with the bearer token. By default the token comes from ARCP_TOKEN or"
+        " ARCP_TOKEN_FILE.",
     ),
 ]
 ProfileOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="A profile of arcp.toml; else ARCP_PROFILE.",
+        help="A profile of arcp.toml. By default ARCP_PROFILE.",
         autocompletion=completion.profiles,
     ),
 ]
@@ -115,34 +119,45 @@ ReconnectFor = Annotated[
 ]
 InputOption = Annotated[
     str,
-    typer.Option("--input", "-i", metavar="JSON|@FILE|-", help="JSON, a file with JSON, or stdin."),
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="JSON|@FILE|-",
+        help="The input of the job: JSON, a file with JSON, or stdin (-).",
+    ),
 ]
 AgentsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="MODULE:ATTR", help="A Runtime, or a function that returns one (auth= is passed)."
+        metavar="MODULE:ATTR",
+        help="A Runtime, or a function that takes auth= and returns a Runtime.",
     ),
 ]
 AllowHostOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="Also serve under this host name; may be repeated."),
+    typer.Option(metavar="HOST", help="Also answer requests for this host name. May be repeated."),
 ]
 LeaseOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PATTERN",
-        help="Grant a capability, such as fs.read=/src/** or cost.budget=USD:1; may be repeated.",
+        help="Grant a right to the job, such as fs.read=/src/** or cost.budget=USD:1. May be"
+        " repeated.",
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option(metavar="KEY", help="Idempotency key: the same key and input give the same job."),
+    typer.Option(
+        metavar="KEY",
+        help="Idempotency key: a second submit with this key and input gives the same job.",
+    ),
 ]
 SaveOption = Annotated[
     Path | None, typer.Option("--save", "-o", metavar="FILE", help="Write the result to this file.")
 ]
 CancelReason = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="A reason, kept with the job.")
+    str | None,
+    typer.Option(metavar="TEXT", help="The reason for the cancellation, kept with the job."),
 ]
 
 
@@ -165,7 +180,7 @@ VerboseOption = Annotated[
         show_default=False,
         metavar="",
         callback=_set_log_level,
-        help="Log to stderr; -vv with details.",
+        help="Log to stderr; -vv adds details.",
     ),
 ]
 
@@ -173,11 +188,13 @@ VerboseOption = Annotated[
 HostOption = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
 PortOption = Annotated[
     int,
-    typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0: a free one."),
+    typer.Option(
+        min=0, max=65535, metavar="PORT", help="Port to listen on; 0 selects a free port."
+    ),
 ]
 SpeedOption = Annotated[
     str,
-    typer.Option(metavar="X|max", help="Replay speed: recorded seconds per second, or max."),
+    typer.Option(metavar="X|max", help="Replay speed: a factor, such as 4, or max."),
 ]
 
 

@@ -14,13 +14,19 @@ def acp(
     ],
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", "-p", metavar="TEXT", help="Send only this prompt and exit."),
+        typer.Option(
+            "--prompt",
+            "-p",
+            metavar="TEXT",
+            help="Send only this prompt, and exit at the end of the turn.",
+        ),
     ] = None,
     json_lines: Annotated[
         bool, typer.Option("--json", help="Write updates as JSON lines.")
     ] = False,
     cwd: Annotated[
-        str, typer.Option(metavar="DIR", help="The agent's directory; it may read files there.")
+        str,
+        typer.Option(metavar="DIR", help="The directory of the agent, which may read files there."),
     ] = ".",
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Continue the session with this id.")
@@ -28,7 +34,7 @@ def acp(
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KIND", help="Allow tools of this kind, such as read; may be repeated."
+            metavar="KIND", help="Allow tools of this kind, such as read. May be repeated."
         ),
     ] = None,
     write: Annotated[
@@ -37,9 +43,9 @@ def acp(
 ) -> int:
     """Talk to an agent over the Agent Client Protocol (ACP).
 
-    For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second one ends the agent.
-    On a terminal you are asked for permissions. Otherwise requests are rejected unless --allow
-    covers them.
+    For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second Ctrl-C
+    ends the agent. On a terminal, the command asks you when the agent requests a permission.
+    Without a terminal, it rejects the request unless --allow covers it.
     """
     from arcp_client.cli.actions import acp as action
 

@@ -8,7 +8,9 @@ import typer
 
 
 def demo(
-    seed: Annotated[int, typer.Option(metavar="N", help="Varies delays and cuts.")] = 1,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="The seed of the random delays and cuts.")
+    ] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Run in a quarter of the time.")] = False,
 ) -> int:
     """Run three jobs over a link that is cut twice, and count the events."""

@@ -14,7 +14,7 @@ from arcp_client.cli.options import ConnectionOptions, OutputOptions
 def doctor(
     address: Annotated[
         str | None,
-        typer.Argument(metavar="URL", help="The runtime's URL; by default as for --url."),
+        typer.Argument(metavar="URL", help="The runtime's URL, instead of --url."),
     ] = None,
     *,
     at: ConnectionOptions,
@@ -22,7 +22,8 @@ def doctor(
 ) -> int:
     """Examine whether a runtime conforms to the specification.
 
-    No job is started and nothing is changed. The exit code is 0 only if the runtime conforms.
+    The command starts no job and changes nothing on the runtime. The exit code is 0 only if the
+    runtime conforms.
     """
     from arcp_client.cli.actions import doctor as action
     from arcp_client.cli.connection import place

@@ -30,8 +30,8 @@ def jobs(
 ) -> int:
     """List the jobs that you may see.
 
-    With --watch, a terminal shows a table and updates it. Any other stdout gets a line for each job
-    that is new or changed its status.
+    With --watch, the command shows a table on a terminal and updates it. If stdout is not a
+    terminal, the command writes a line for each job that is new or has changed its status.
     """
     from arcp_client.cli.actions import jobs as action
     from arcp_client.cli.connection import place

@@ -8,7 +8,8 @@ from arcp_client.cli.options import ConnectionOptions
 def login(*, at: ConnectionOptions) -> int:
     """Store a runtime's token in the keyring (extra keyring).
 
-    The token is tried first. Type it at the prompt, without echo, or pipe it to stdin.
+    Type the token at the prompt, without echo, or pipe it to stdin. The command tries the token
+    with the runtime before it stores the token.
     """
     from arcp_client.cli.actions import login as action
 

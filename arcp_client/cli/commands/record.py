@@ -18,12 +18,15 @@ def record(
     ] = None,
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="The transcript; - is stdout.")
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="The file of the transcript; - for stdout."
+        ),
     ],
     everything: Annotated[
-        bool, typer.Option("--all", help="Record all running and new jobs, until a signal.")
+        bool, typer.Option("--all", help="Record all running and new jobs, until Ctrl-C.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
 ) -> int:

@@ -17,7 +17,7 @@ from arcp_client.cli.options import (
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A transcript.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of a transcript.")],
     *,
     job: Annotated[
         str | None, typer.Option(metavar="JOB", help="The job to show; by default the first one.")

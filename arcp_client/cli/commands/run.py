@@ -26,7 +26,7 @@ def run(
         str | None,
         typer.Argument(
             metavar="AGENT",
-            help="name or name@version; with --resume, the job's id.",
+            help="The agent, as name or name@version. With --resume, the id of a job.",
             autocompletion=completion.agents_or_jobs,
         ),
     ] = None,
@@ -51,7 +51,9 @@ def run(
     ] = False,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Record the job to this transcript; see replay."),
+        typer.Option(
+            metavar="FILE", help="Record the job to this transcript, for arcp-client replay."
+        ),
     ] = None,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
@@ -60,8 +62,8 @@ def run(
     """Submit a job and follow it to its result.
 
     Events go to stderr, the result to stdout; with --output json or jsonl both go to stdout.
-    Ctrl-C leaves the job running and prints the command that continues it; a second Ctrl-C cancels
-    the job. After a crash or a reboot, continue with arcp-client run --resume.
+    Ctrl-C leaves the job running, and prints the command with which you continue the run; a second
+    Ctrl-C cancels the job. After a crash or a reboot, continue with arcp-client run --resume.
     """
     from arcp_client.cli.actions import run as action
     from arcp_client.cli.connection import Place, place

@@ -27,29 +27,34 @@ def serve(
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Serve wss with this certificate (PEM)."),
+        typer.Option(metavar="FILE", help="Serve wss:// with this certificate (PEM)."),
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Its private key (PEM); by default in the same file."),
+        typer.Option(
+            metavar="FILE",
+            help="The private key of the certificate (PEM). By default in the same file.",
+        ),
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Time for running jobs after a signal."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Time for running jobs to end after Ctrl-C or SIGTERM."
+        ),
     ] = 3.0,
     acp: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=COMMAND",
-            help="Serve an agent of the Agent Client Protocol; may be repeated.",
+            help="Serve an agent of the Agent Client Protocol. May be repeated.",
         ),
     ] = None,
     allow_host: AllowHostOption = None,
 ) -> int:
-    """Serve agents to clients until a signal.
+    """Serve agents to clients until Ctrl-C or SIGTERM.
 
-    Without --agents it serves three sample agents: echo, count and report. To serve other
-    machines, set --host 0.0.0.0; this requires a token, and a token needs --tls-cert.
+    Without --agents, the command serves three sample agents: echo, count and report. To serve
+    other machines, set --host 0.0.0.0; a token and --tls-cert are then required.
     """
     from arcp_client.cli.actions import serve as action
 

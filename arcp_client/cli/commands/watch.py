@@ -13,13 +13,16 @@ def watch(
     job: JobArgument,
     *,
     history: Annotated[
-        bool, typer.Option(help="Begin with the events that the runtime still holds.")
+        bool, typer.Option(help="Begin with the past events that the runtime still has.")
     ] = True,
     at: ConnectionOptions,
     reconnect_for: ReconnectFor = 600.0,
     form: OutputOptions,
 ) -> int:
-    """Follow a job of any of your sessions to its end. Ctrl-C only stops watching."""
+    """Follow a job of any of your sessions to its end.
+
+    Ctrl-C stops watching; the job continues.
+    """
     from arcp_client.cli.actions import watch as action
     from arcp_client.cli.connection import place
 

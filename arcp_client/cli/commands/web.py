@@ -27,7 +27,8 @@ def web(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A file with the login token; else ARCP_WEB_TOKEN or ARCP_WEB_TOKEN_FILE.",
+            help="A file with the login token. By default the token comes from ARCP_WEB_TOKEN or"
+            " ARCP_WEB_TOKEN_FILE.",
         ),
     ] = None,
     allow_host: AllowHostOption = None,
@@ -41,7 +42,7 @@ def web(
 ) -> int:
     """Serve a dashboard of the runtime's jobs to browsers.
 
-    The dashboard is read-only; --allow-control lets users submit and cancel jobs.
+    The dashboard is read-only, unless --allow-control lets users submit and cancel jobs.
     To serve other machines, set --host 0.0.0.0; this requires a login token.
     """
     from arcp_client.cli.actions import web as action
