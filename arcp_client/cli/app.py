@@ -16,7 +16,7 @@ from dataclasses import is_dataclass
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from arcp_client.cli.commands.acp import acp
 from arcp_client.cli.commands.cancel import cancel
@@ -41,7 +41,7 @@ from arcp_client.cli.options import VerboseOption
 from arcp_client.cli.streams import accept_any_text
 from arcp_client.version import __version__
 
-__all__ = ["COMMANDS", "app", "run"]
+__all__ = ["COMMANDS", "parser", "run"]
 
 Command = Callable[..., int]
 
@@ -55,6 +55,10 @@ CONFIG_COMMANDS: tuple[Command, ...] = (show,)
 TAKES_FOREIGN_OPTIONS = (acp,)
 """Commands that pass options on to another program."""
 
+_COMPLETE = "_ARCP_CLIENT_COMPLETE"
+"""The environment variable by which a shell asks for a completion."""
+_TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+"""The variables that hold the line so far, of bash and of the other shells."""
 _SUMMARY = "Submit jobs to agents over ARCP and follow them in order, across lost connections."
 _EPILOG = (
     "Exit codes: 0 success · 1 job failed · 2 usage · 3 connection · 4 authentication ·"
@@ -66,7 +70,26 @@ _EPILOG = (
 # ------------------------------------------------------------------------- the parser
 
 
-class _Command(TyperCommand):
+class _AsTyped:
+    """Leaves values as they were typed while a completion is answered.
+
+    A completion compares words. To convert a value, typer imports pydantic, which takes twice the
+    time of all the rest.
+    """
+
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            for parameter in self.get_params(ctx):
+                parameter.process_value = lambda ctx, value: value
+        words: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return words
+
+
+class _Group(_AsTyped, TyperGroup):
+    """The commands."""
+
+
+class _Command(_AsTyped, TyperCommand):
     """A command whose help shows metavars instead of Python types."""
 
     def get_help(self, ctx: Any) -> str:
@@ -101,7 +124,6 @@ def _callback(command: Command) -> Callable[..., None]:
         _begun.append(True)
         raise typer.Exit(_exit_code(lambda: command(**given)))
 
-    callback.__doc__ = command.__doc__
     callback.__annotations__ = {name: each.annotation for name, each in parameters.items()}
     callback.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values()]
@@ -109,10 +131,16 @@ def _callback(command: Command) -> Callable[..., None]:
     return callback
 
 
-def _register(to: typer.Typer, commands: tuple[Command, ...]) -> None:
+def _register(to: typer.Typer, commands: tuple[Command, ...], line: str | None) -> None:
     for command in commands:
+        name = command.__name__
         foreign = {"ignore_unknown_options": True} if command in TAKES_FOREIGN_OPTIONS else None
-        to.command(command.__name__, cls=_Command, context_settings=foreign)(_callback(command))
+        declare = to.command(name, cls=_Command, help=command.__doc__, context_settings=foreign)
+        declare(_callback(command) if line is None or name in line else _not_typed)
+
+
+def _not_typed() -> None:
+    """Stand for a command that the command line does not name; it has no options."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -121,19 +149,33 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="arcp-client",
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_config = typer.Typer(help="Show settings.", no_args_is_help=True, rich_markup_mode=None)
+def parser(line: str | None = None) -> typer.Typer:
+    """Build the parser.
+
+    Args:
+        line: the command line. Only commands whose name is in it get their options, which takes
+            half of the time; by default all get them.
+    """
+    app = typer.Typer(
+        name="arcp-client",
+        cls=_Group,
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(help=_SUMMARY)(_main)
+    _register(app, COMMANDS, line)
+    config = typer.Typer(
+        cls=_Group, help="Show settings.", no_args_is_help=True, rich_markup_mode=None
+    )
+    _register(config, CONFIG_COMMANDS, line)
+    app.add_typer(config, name="config")
+    return app
 
 
-@app.callback(help=_SUMMARY)
-def main(
+def _main(
     version: Annotated[
         bool,
         typer.Option(
@@ -145,11 +187,6 @@ def main(
     """Read the options before the command."""
 
 
-_register(app, COMMANDS)
-_register(_config, CONFIG_COMMANDS)
-app.add_typer(_config, name="config")
-
-
 # ------------------------------------------------------------------------- running it
 
 _begun: list[bool] = []
@@ -157,12 +194,17 @@ _begun: list[bool] = []
 
 
 def run() -> int:
-    """Run the command of sys.argv; return its exit code."""
+    """Run the command of sys.argv, or answer a shell's completion; return the exit code."""
     accept_any_text()
-    return _exit_code(_run)
+    words = sys.argv[1:]
+    if _COMPLETE in os.environ:
+        words += [os.environ.get(name, "") for name in _TYPED]
+        # Typer would import rich to remove its markup from help texts, and ours have none.
+        sys.modules["rich"] = None  # type: ignore[assignment]
+    return _exit_code(lambda: _run(parser(" ".join(words))))
 
 
-def _run() -> int:
+def _run(app: typer.Typer) -> int:
     try:
         app(prog_name="arcp-client")
     except SystemExit as end:

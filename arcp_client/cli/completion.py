@@ -55,9 +55,9 @@ def statuses(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 def profiles(incomplete: str) -> list[str]:
     """Offer the profiles of the settings files."""
     try:
-        from arcp_client.cli import settings
+        from arcp_client.cli import settings_files
 
-        return [name for name in settings.profiles() if name.startswith(incomplete)]
+        return [name for name in settings_files.profiles() if name.startswith(incomplete)]
     except Exception:  # noqa: BLE001 - as above
         return []
 

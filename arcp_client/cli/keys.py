@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from arcp_client.cli.environment import to_token, user_directory
+from arcp_client.cli.environment import user_directory
 from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.tokens import to_token
 
 __all__ = ["fetch", "forget", "keep", "known"]
 

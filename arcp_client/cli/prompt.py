@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from pydantic import SecretStr
 
-from arcp_client.cli.environment import to_token
+from arcp_client.cli.tokens import to_token
 
 __all__ = ["ask", "can_ask"]
 

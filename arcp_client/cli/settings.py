@@ -7,8 +7,7 @@ never shown.
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,15 @@ from pydantic import SecretStr
 
 from arcp_client._hosts import is_loopback
 from arcp_client.cli import keys
-from arcp_client.cli.environment import (
-    read_token,
-    text_of,
-    tidy,
-    to_token,
-    user_directory,
-    variable,
-)
+from arcp_client.cli.environment import tidy, variable
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
+from arcp_client.cli.settings_files import LOCAL, settings_files
+from arcp_client.cli.tokens import read_token, to_token
 
-__all__ = ["Setting", "Settled", "profiles", "settle"]
+__all__ = ["Setting", "Settled", "settle"]
 
 DEFAULT_URL = "ws://127.0.0.1:7777/arcp"
-_LOCAL = "./arcp.toml"
 _KEYRING = "keyring"
 _KNOWN = frozenset({"url", "output", "token_file"})
 
@@ -78,10 +71,10 @@ class Settled:
                 collect tokens.
         """
         host = urlsplit(self.url.value).hostname or ""
-        if self.url.origin == _LOCAL and not is_loopback(host):
+        if self.url.origin == LOCAL and not is_loopback(host):
             raise CommandError(
                 Exit.USAGE,
-                f"{_LOCAL} names {host}, and a token would be sent there",
+                f"{LOCAL} names {host}, and a token would be sent there",
                 "if that is intended, confirm it with --url or ARCP_URL",
             )
 
@@ -98,7 +91,7 @@ def settle(
     Raises:
         CommandError: a settings file or a variable cannot be used.
     """
-    (local, _), (user, user_file) = _files()
+    (local, _), (user, user_file) = settings_files()
     if profile is not None:
         chosen = Setting(profile, "--profile")
     elif value := variable("ARCP_PROFILE"):
@@ -106,7 +99,7 @@ def settle(
     else:
         chosen = Setting("default", "default")
     layers = [
-        (_section(local, chosen, _LOCAL), _LOCAL),
+        (_section(local, chosen, LOCAL), LOCAL),
         (_section(user, chosen, user_file), user_file),
     ]
     known = any(chosen.value in file.get("profiles", {}) for file in (local, user))
@@ -114,7 +107,7 @@ def settle(
         raise CommandError(
             Exit.USAGE,
             f"the profile {chosen.value!r} does not exist",
-            f"profiles are tables [profiles.NAME] in {_LOCAL} or {user_file}",
+            f"profiles are tables [profiles.NAME] in {LOCAL} or {user_file}",
         )
 
     def find(name: str, flag: str | None, default: str) -> Setting:
@@ -157,50 +150,6 @@ def _token_from(
     return Setting("", _KEYRING) if keys.known(url) else None
 
 
-def _files() -> Sequence[tuple[Mapping[str, Any], str]]:
-    """Return the local and the user's settings, each with its name; empty if missing."""
-    directory = user_directory("config")
-    user = None if directory is None else directory / "config.toml"
-    name = "the user's config.toml" if user is None else str(user)
-    return (_read(Path("arcp.toml"), _LOCAL), _LOCAL), (
-        {} if user is None else _read(user, name),
-        name,
-    )
-
-
-def _read(path: Path, name: str) -> Mapping[str, Any]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        if not _is_there(path):
-            return {}
-        raise CommandError(Exit.USAGE, f"{name} cannot be read: {error.strerror}") from None
-    try:
-        return tomllib.loads(text_of(data, name))
-    except ValueError as error:
-        raise CommandError(Exit.USAGE, f"{name} is not TOML: {error}") from None
-
-
-def _is_there(path: Path) -> bool:
-    """Whether the file exists. An unreadable directory counts as empty, since no command needs the
-    file.
-    """
-    try:
-        path.lstat()
-    except OSError:
-        return False
-    return True
-
-
-def profiles() -> list[str]:
-    """Return the names of all profiles in the settings files."""
-    found: set[str] = set()
-    for file, _ in _files():
-        tables = file.get("profiles", {})
-        found.update(tables if isinstance(tables, dict) else ())
-    return sorted(found)
-
-
 def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[str, Any]:
     """Merge a file's top level with the table of the chosen profile."""
     profiles = file.get("profiles", {})
@@ -215,6 +164,6 @@ def _section(file: Mapping[str, Any], profile: Setting, name: str) -> Mapping[st
                 f"{name}: unknown setting {key}",
                 f"settings: {', '.join(sorted(_KNOWN))}",
             )
-        if key == "token_file" and name == _LOCAL:
+        if key == "token_file" and name == LOCAL:
             raise CommandError(Exit.USAGE, f"{name}: token_file is valid only in the user's file")
     return {**top, **own}

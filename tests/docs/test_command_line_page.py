@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.main import get_command
 
-from arcp_client.cli.app import app
+from arcp_client.cli.app import parser
 from arcp_client.cli.exit_codes import Exit
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 def test_commands() -> None:
     named = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(named) == sorted(get_command(app).commands)
+    assert sorted(named) == sorted(get_command(parser()).commands)
 
 
 def test_exit_codes() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from arcp_client.cli.app import app
+from arcp_client.cli.app import parser
 
 ROOT = Path(__file__).parents[2]
 COMMAND = f"{sys.executable} -m arcp_client.cli"
@@ -51,7 +51,7 @@ def run(line: str, *, given: bytes | None = b"") -> subprocess.CompletedProcess[
 
 def test_every_command_of_the_command_line_is_tried_here() -> None:
     tried = {line.split()[0] for line in [*COMMANDS, *OTHERS]} - {"--help"}
-    commands: dict[str, object] = vars(get_command(app))["commands"]
+    commands: dict[str, object] = vars(get_command(parser()))["commands"]
     assert tried == set(commands)
 
 

@@ -28,7 +28,7 @@ from arcp_client import (
     transcripts,
     web,
 )
-from arcp_client.cli.app import app
+from arcp_client.cli.app import parser
 from arcp_client.cli.exit_codes import Exit
 
 MIB = 1024 * 1024
@@ -500,7 +500,7 @@ COMMANDS = {
 
 
 def test_commands_and_their_options() -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(parser()).commands  # type: ignore[attr-defined]
     assert set(commands) == set(COMMANDS)
     for name, options in COMMANDS.items():
         there = set(itertools.chain(*(option.opts for option in commands[name].params)))

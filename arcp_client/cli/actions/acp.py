@@ -30,9 +30,9 @@ from arcp_client.acp import (
     updates,
 )
 from arcp_client.acp._base import exact_raw
-from arcp_client.cli.environment import withhold
 from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.tokens import withhold
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.acp_screen import AcpScreen
 from arcp_client.errors import ArcpError, ConnectFailed, HandshakeTimeout

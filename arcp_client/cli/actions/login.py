@@ -9,12 +9,12 @@ from pydantic import SecretStr
 
 from arcp_client.cli import keys
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.environment import read_token, to_token
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.options import ConnectionOptions
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.settings import settle
+from arcp_client.cli.tokens import read_token, to_token
 from arcp_client.cli.view import terminal
 
 __all__ = ["login", "logout"]

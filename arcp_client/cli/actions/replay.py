@@ -15,11 +15,12 @@ import msgspec
 from arcp_client import ArcpError, Lease, LeaseConstraints, Result, events
 from arcp_client import _digits as digits
 from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
-from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.errors import command_error, loses_events
 from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.host_names import check_host_names
 from arcp_client.cli.interrupts import Interrupts, beside, execute
 from arcp_client.cli.output_format import Output
+from arcp_client.cli.tokens import served_token
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.job_tree import JobTree
 from arcp_client.cli.view.render import count

@@ -17,9 +17,10 @@ from arcp_client._hosts import is_loopback
 from arcp_client.cli.actions.acp_agents import hosted_agents
 from arcp_client.cli.actions.sample_agents import NAMES, sample_runtime
 from arcp_client.cli.actions.shutdown import Shutdown
-from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.host_names import check_host_names
+from arcp_client.cli.tokens import served_token
 from arcp_client.cli.view import terminal
 
 __all__ = ["serve"]

@@ -14,9 +14,10 @@ from arcp_client import ArcpError, Client
 from arcp_client._hosts import is_loopback
 from arcp_client.cli.actions.replay import read_speed
 from arcp_client.cli.connection import Place, connected
-from arcp_client.cli.environment import check_host_names, served_token
 from arcp_client.cli.exit_codes import CommandError, Exit
+from arcp_client.cli.host_names import check_host_names
 from arcp_client.cli.interrupts import Interrupts, execute
+from arcp_client.cli.tokens import served_token
 from arcp_client.cli.view import terminal
 from arcp_client.testing import ReplayedRuntime
 from arcp_client.web import Server, serve

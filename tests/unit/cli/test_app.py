@@ -17,7 +17,7 @@ import arcp_client
 from arcp_client import ArcpError, Connecting, errors
 from arcp_client.cli import commands, exit_codes
 from arcp_client.cli.app import COMMANDS as FUNCTIONS
-from arcp_client.cli.app import CONFIG_COMMANDS, app
+from arcp_client.cli.app import CONFIG_COMMANDS, parser
 from arcp_client.cli.connection import Place
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.options import StatusName
@@ -27,12 +27,12 @@ from arcp_client.cli.view.render import count, state_text
 from arcp_client.models import JobStatus
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = sorted(get_command(parser()).commands)  # type: ignore[attr-defined]
 
 
 def help_of(*words: str) -> str:
     done = CliRunner().invoke(
-        app, [*words, "--help"], prog_name="arcp-client", env={"COLUMNS": "80"}
+        parser(), [*words, "--help"], prog_name="arcp-client", env={"COLUMNS": "80"}
     )
     assert done.exit_code == 0, done.output
     return done.output
@@ -73,7 +73,7 @@ def test_a_group_of_options_is_spread_and_handed_over_as_one(
     asked: list[Place] = []
     monkeypatch.setattr("arcp_client.cli.actions.ping.ping", lambda where: asked.append(where) or 0)
     words = ["ping", "--url", "ws://a/b", "--connect-timeout", "2", "--output", "jsonl"]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(parser(), words).exit_code == 0
     [where] = asked
     assert (where.url, where.connect_timeout, where.output) == ("ws://a/b", 2.0, Output.JSONL)
 
@@ -84,9 +84,9 @@ def test_doctor_takes_one_url(monkeypatch: pytest.MonkeyPatch) -> None:
         "arcp_client.cli.actions.doctor.doctor", lambda where: asked.append(where.url) or 0
     )
     for words in (["ws://a/b"], ["--url", "ws://a/b"]):
-        assert CliRunner().invoke(app, ["doctor", *words]).exit_code == 0
+        assert CliRunner().invoke(parser(), ["doctor", *words]).exit_code == 0
     assert asked == ["ws://a/b"] * 2
-    done = CliRunner().invoke(app, ["doctor", "ws://a/b", "--url", "ws://c/d"])
+    done = CliRunner().invoke(parser(), ["doctor", "ws://a/b", "--url", "ws://c/d"])
     assert done.exit_code == Exit.USAGE
     assert len(asked) == 2
 
@@ -96,7 +96,7 @@ def test_options_of_an_agent_of_acp_are_its_own(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         "arcp_client.cli.actions.acp.acp", lambda command, **_: started.append(command) or 0
     )
-    assert CliRunner().invoke(app, ["acp", "agent", "-v", "--deep"]).exit_code == 0
+    assert CliRunner().invoke(parser(), ["acp", "agent", "-v", "--deep"]).exit_code == 0
     assert started == [["agent", "-v", "--deep"]]
 
 
@@ -113,7 +113,7 @@ def test_the_statuses_are_those_of_the_api() -> None:
 
 
 def test_a_misspelt_status_is_said_with_those_there_are() -> None:
-    done = CliRunner().invoke(app, ["jobs", "--status", "running", "--status", "runnning"])
+    done = CliRunner().invoke(parser(), ["jobs", "--status", "running", "--status", "runnning"])
     assert done.exit_code == Exit.USAGE
     said = " ".join(done.output.replace("│", " ").split())
     assert "'runnning' is not a status, use one of pending, running, success" in said
@@ -148,7 +148,7 @@ def test_verbose_sets_what_is_logged(
 ) -> None:
     monkeypatch.setattr("arcp_client.cli.app._exit_code", lambda command: 0)
     logger.setLevel(logging.NOTSET)
-    CliRunner().invoke(app, words)
+    CliRunner().invoke(parser(), words)
     assert logger.level == level
 
 

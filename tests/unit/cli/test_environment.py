@@ -13,12 +13,13 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from arcp_client.cli import environment, keys
+from arcp_client.cli import environment, keys, tokens
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.actions.follow import read_input
 from arcp_client.cli.actions.login import _typed
 from arcp_client.cli.exit_codes import CommandError, Exit
-from arcp_client.cli.settings import profiles, settle
+from arcp_client.cli.settings import settle
+from arcp_client.cli.settings_files import profiles
 from tests.unit.cli.test_keys import FakeKeyring
 
 URL = "ws://127.0.0.1:7777/arcp"
@@ -76,10 +77,10 @@ def test_a_token_file_of_any_editor_is_read(
 ) -> None:
     file = home / "token"
     file.write_bytes(written(TOKEN))
-    assert environment.read_token(file).get_secret_value() == TOKEN
+    assert tokens.read_token(file).get_secret_value() == TOKEN
     monkeypatch.setenv("ARCP_TOKEN_FILE", f"{file}\r\n")
     assert settle().token() == SecretStr(TOKEN)
-    assert environment.served_token(None) == SecretStr(TOKEN)
+    assert tokens.served_token(None) == SecretStr(TOKEN)
 
 
 @written
@@ -112,7 +113,7 @@ def test_a_file_that_is_no_text_is_refused_in_one_sentence(
     file = home / "x"
     file.write_bytes(written(TOKEN))
     Path("arcp.toml").write_bytes(written('url = "ws://file/"\n'))
-    asked = (lambda: environment.read_token(file), settle, lambda: read_input(f"@{file}"))
+    asked = (lambda: tokens.read_token(file), settle, lambda: read_input(f"@{file}"))
     for ask in asked:
         with pytest.raises(CommandError, match="is not text in UTF-8") as caught:
             ask()
@@ -152,9 +153,9 @@ def test_what_stands_around_a_variable_is_no_part_of_it(
     monkeypatch.setenv("ARCP_OUTPUT", around.format("jsonl"))
     assert settle().output.value == "jsonl"
     assert settle(url=around.format("ws://flag/")).url.value == "ws://flag/"
-    assert environment.served_token(None) == SecretStr(TOKEN)
+    assert tokens.served_token(None) == SecretStr(TOKEN)
     monkeypatch.setenv("ARCP_WEB_TOKEN", around.format(TOKEN))
-    assert environment.served_token(None, name="ARCP_WEB_TOKEN") == SecretStr(TOKEN)
+    assert tokens.served_token(None, name="ARCP_WEB_TOKEN") == SecretStr(TOKEN)
 
 
 @around
@@ -193,16 +194,16 @@ def test_what_is_no_token_is_refused_in_one_sentence_that_does_not_show_it(
         def ask() -> object:
             # What no real environment can hold is not put there.
             if "\0" in text:
-                return environment.to_token(text, name)
+                return tokens.to_token(text, name)
             monkeypatch.setenv(name, text)
-            return environment.served_token(None, name=name)
+            return tokens.served_token(None, name=name)
 
         return ask
 
     def of_settings() -> object:
         of_variable("ARCP_TOKEN")
         if "\0" in text:
-            return environment.to_token(text, "ARCP_TOKEN")
+            return tokens.to_token(text, "ARCP_TOKEN")
         monkeypatch.setenv("ARCP_TOKEN", text)
         return settle().token()
 
@@ -250,7 +251,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def test_every_variable_with_a_token_is_withheld_and_no_other(secrets: set[str]) -> None:
     before = dict(os.environ)
-    environment.withhold()
+    tokens.withhold()
     assert set(before) - set(os.environ) == secrets
 
 
@@ -258,7 +259,7 @@ def test_a_token_that_is_served_with_is_withheld_even_if_it_cannot_be_used(
     secrets: set[str], home: Path
 ) -> None:
     with pytest.raises(CommandError):
-        environment.served_token(home / "nowhere")
+        tokens.served_token(home / "nowhere")
     assert not secrets & set(os.environ)
 
 
@@ -339,9 +340,9 @@ def test_a_token_file_in_a_home_that_nobody_knows_is_said(
 ) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     with pytest.raises(CommandError, match="cannot be read: Could not determine home directory"):
-        environment.read_token(Path("~/token"))
+        tokens.read_token(Path("~/token"))
 
 
 def test_an_empty_token_is_called_empty() -> None:
     with pytest.raises(CommandError, match="the token is empty"):
-        environment.to_token(" \n", "the token")
+        tokens.to_token(" \n", "the token")

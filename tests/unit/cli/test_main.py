@@ -10,6 +10,11 @@ import pytest
 
 from arcp_client.cli.exit_codes import Exit
 
+HEAVY = {
+    "aiohttp", "arcp_client.client", "arcp_client.models", "asyncio", "email", "importlib.metadata",
+    "logging", "msgspec", "pydantic", "reactivex", "rich", "ssl", "typing_extensions",
+}  # fmt: skip
+
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -41,6 +46,37 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.endswith("loaded: []\n")
     for command in ("demo", "serve", "run", "watch", "jobs", "status", "cancel", "result", "ping"):
         assert f"\n  {command} " in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("words", "offer"),
+    [(["ru"], "run"), (["run", "--ou"], "--output"), (["ping", "--profile", "pr"], "prod")],
+    ids=["commands", "options", "profiles"],
+)
+def test_completion_imports_only_the_parser(
+    tmp_path: Path, shell: str, words: list[str], offer: str
+) -> None:
+    folder = tmp_path / "arcp-client"
+    folder.mkdir()
+    (folder / "config.toml").write_text("[profiles.prod]\n")
+    typed = " ".join(["arcp-client", *words])
+    done = python(
+        "import os, sys\n"
+        "sys.argv = ['arcp-client']\n"
+        f"os.environ['XDG_CONFIG_HOME'] = {str(tmp_path)!r}\n"
+        f"os.environ['_ARCP_CLIENT_COMPLETE'] = 'complete_{shell}'\n"
+        f"os.environ['COMP_WORDS'] = os.environ['_TYPER_COMPLETE_ARGS'] = {typed!r}\n"
+        f"os.environ['COMP_CWORD'] = '{len(words)}'\n"
+        "os.environ['_TYPER_COMPLETE_FISH_ACTION'] = 'get-args'\n"
+        "from arcp_client.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        f"heavy = {HEAVY!r}\n"
+        "print('loaded:', sorted(name for name in heavy if sys.modules.get(name)))"
+    )
+    assert done.returncode == 0, done.stderr
+    assert offer in done.stdout
+    assert done.stdout.endswith("loaded: []\n")
 
 
 def test_testing_needs_no_extra() -> None:

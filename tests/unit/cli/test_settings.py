@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from arcp_client.cli.actions.config import show
-from arcp_client.cli.environment import read_token
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.output_format import Output
 from arcp_client.cli.settings import settle
+from arcp_client.cli.tokens import read_token
 
 
 @pytest.fixture(autouse=True)
