@@ -15,6 +15,7 @@ from typing import Any, Self
 from reactivex import Observable
 
 from arcp_client import _arguments as check
+from arcp_client import transports
 from arcp_client._client.command_methods import CommandMethods
 from arcp_client._client.event_methods import EventMethods
 from arcp_client._client.settings import Settings
@@ -26,7 +27,6 @@ from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
 from arcp_client.state import LinkState
 from arcp_client.stores.base import CheckpointStore
 from arcp_client.transports.base import Connector
-from arcp_client.transports.websocket import WebSocketConnector
 
 __all__ = ["Client"]
 
@@ -258,7 +258,7 @@ class Client(EventMethods, CommandMethods):
 
 def _connector_for(target: str | Connector) -> Connector:
     if isinstance(target, str):
-        return WebSocketConnector(target)
+        return transports.WebSocketConnector(target)
     if isinstance(target, Connector):
         return target
     raise TypeError(

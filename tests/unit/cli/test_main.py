@@ -79,6 +79,21 @@ def test_completion_imports_only_the_parser(
     assert done.stdout.endswith("loaded: []\n")
 
 
+def test_run_imports_neither_servers_nor_other_protocols() -> None:
+    done = python(
+        "import sys\n"
+        "sys.argv = ['arcp-client', 'run', 'echo', '--ephemeral', '--connect-timeout', '0.1']\n"
+        "sys.argv += ['--url', 'ws://127.0.0.1:1/arcp']\n"
+        "from arcp_client.cli import main\n"
+        f"try:\n    main()\nexcept SystemExit as end:\n    assert end.code == {Exit.CONNECTION}\n"
+        "parts = ('acp', 'runtime', 'testing', 'web')\n"
+        "unused = {'aiohttp.web', *(f'arcp_client.{part}' for part in parts)}\n"
+        "print('loaded:', sorted(unused & set(sys.modules)), 'aiohttp' in sys.modules)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "loaded: [] True\n"
+
+
 def test_testing_needs_no_extra() -> None:
     done = python(
         "import sys\n"

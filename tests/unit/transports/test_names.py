@@ -40,8 +40,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = transports.nothing  # type: ignore[attr-defined]
 
 
-def test_a_child_process_needs_no_aiohttp() -> None:
-    assert not _imported_by("from arcp_client.transports import StdioConnector", "aiohttp")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from arcp_client.transports import StdioConnector",
+        "from arcp_client import Client, StdioConnector; Client(StdioConnector(['agent']))",
+    ],
+)
+def test_a_child_process_needs_no_aiohttp(statement: str) -> None:
+    assert not _imported_by(statement, "aiohttp")
 
 
 def test_a_client_needs_no_server_of_aiohttp() -> None:
