@@ -207,9 +207,11 @@ def a_function(
 
 def _generator_kind(function: Any, *, streams: bool) -> str | None:
     for form in _forms(function, through=True):
-        if inspect.isasyncgenfunction(form):
+        flags = getattr(getattr(form, "__code__", None), "co_flags", 0)
+        if flags & inspect.CO_ASYNC_GENERATOR:
             return None if streams else "an async generator function"
-        if inspect.isgeneratorfunction(form) and not _is_awaitable_generator(form):
+        # types.coroutine turns generator functions into coroutine functions.
+        if flags & inspect.CO_GENERATOR and not flags & inspect.CO_ITERABLE_COROUTINE:
             return "a generator function"
     return None
 
@@ -245,12 +247,6 @@ def _forms(function: Any, *, through: bool = False) -> Iterator[Any]:
             break
     if not isinstance(function, type) and not inspect.isroutine(function):
         yield getattr(type(function), "__call__", None)  # noqa: B004  # not whether it has one
-
-
-def _is_awaitable_generator(function: Any) -> bool:
-    # types.coroutine turns generator functions into coroutine functions.
-    code = getattr(function, "__code__", None)
-    return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 def a_mapping(name: str, value: Any, *, none: bool = False) -> None:

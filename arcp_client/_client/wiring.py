@@ -19,7 +19,9 @@ from arcp_client._client.job_table import JobTable
 from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
+from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._jobrecord import JobOwner
+from arcp_client.errors import ArcpError
 from arcp_client.transports.base import Connector
 
 __all__ = ["Wiring"]
@@ -28,7 +30,7 @@ __all__ = ["Wiring"]
 class Wiring:
     """The parts of one client.
 
-    Some parts call a part that is made after them. They get a function that looks that part up.
+    Some parts call a part that is made after them. They get a method that looks that part up.
 
     Args:
         connector: makes transports to the runtime.
@@ -39,11 +41,11 @@ class Wiring:
         timeouts = settings.timeouts
         self.consumers = Consumers(
             settings,
-            request_pending=lambda: self.engine.request_pending,
-            held=lambda: self.engine.held,
-            active=lambda: self.engine.active(),
-            check_loop=lambda: self.lifecycle.check_loop(),
-            failed=lambda cause: self.engine.stop(cause),
+            request_pending=self._request_pending,
+            held=self._held,
+            active=self._active,
+            check_loop=self._check_loop,
+            failed=self._failed,
         )
         self.states = States()
         self.jobs = JobTable(self._job_owner())
@@ -54,7 +56,7 @@ class Wiring:
             consumers=self.consumers,
             jobs=self.jobs,
             states=self.states,
-            ended=lambda cause: self.lifecycle.end(cause),
+            ended=self._ended,
         )
         self.lifecycle = Lifecycle(
             self.engine,
@@ -72,13 +74,49 @@ class Wiring:
         return JobOwner(
             notifications=consumers.notifications,
             gate=consumers.back_pressure,
-            check_loop=lambda: self.lifecycle.check_loop(),
+            check_loop=self._check_loop,
             wait_graph=consumers.wait_graph,
             barriers=consumers.barriers,
             own_call=consumers.own_call,
-            chunk_log=lambda job_id: self.engine.chunk_log(job_id),
-            exact_sizes=lambda: self.engine.exact_sizes(),
-            may_have_lost_events=lambda: self.engine.may_have_lost_events(),
-            cancel=lambda job_id, reason: self.commands.cancel(job_id, reason),
-            unwatch=lambda job_id: self.commands.unwatch(job_id),
+            chunk_log=self._chunk_log,
+            exact_sizes=self._exact_sizes,
+            may_have_lost_events=self._may_have_lost_events,
+            cancel=self._cancel,
+            unwatch=self._unwatch,
         )
+
+    # Calls of parts that are made later than their callers. Functions that are made for each client
+    # would take three times the memory.
+
+    def _check_loop(self) -> None:
+        self.lifecycle.check_loop()
+
+    def _ended(self, cause: ArcpError | None) -> None:
+        self.lifecycle.end(cause)
+
+    def _failed(self, cause: ArcpError) -> None:
+        self.engine.stop(cause)
+
+    def _active(self) -> None:
+        self.engine.active()
+
+    def _request_pending(self) -> bool:
+        return self.engine.request_pending
+
+    def _held(self) -> int:
+        return self.engine.held
+
+    def _chunk_log(self, job_id: str) -> ChunkStore | None:
+        return self.engine.chunk_log(job_id)
+
+    def _exact_sizes(self) -> bool:
+        return self.engine.exact_sizes()
+
+    def _may_have_lost_events(self) -> bool:
+        return self.engine.may_have_lost_events()
+
+    async def _cancel(self, job_id: str, reason: str | None) -> None:
+        await self.commands.cancel(job_id, reason)
+
+    async def _unwatch(self, job_id: str) -> None:
+        await self.commands.unwatch(job_id)

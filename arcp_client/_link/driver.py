@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from arcp_client._protocol import actions
 from arcp_client._protocol.session import Session
@@ -61,18 +61,6 @@ class Driver:
         self._batch: list[Event] = []
         self._published = 0
         self._gaps = 0
-        self._routes: dict[type, Callable[[Any], None]] = {
-            actions.Send: self._send,
-            actions.Relink: self._relink,
-            actions.Opened: apply,
-            actions.Ended: self._ended,
-            actions.Answered: apply,
-            actions.Refused: apply,
-            actions.JobKnown: apply,
-            actions.JobGone: apply,
-            actions.Rotated: apply,
-            actions.Report: apply,
-        }
 
     @property
     def now(self) -> float:
@@ -169,13 +157,13 @@ class Driver:
 
     def _do(self, out: list[actions.Action]) -> None:
         for action in out:
-            route = self._routes.get(type(action))
+            route = self._ROUTES.get(type(action))
             if route is None:
                 self._batch.append(action)  # type: ignore[arg-type]  # all other actions have routes
                 self._gaps += type(action) is Gap
             else:
                 self.flush()
-                route(action)
+                route(self, action)
         self.flush()
 
     def _send(self, action: actions.Send) -> None:
@@ -190,6 +178,22 @@ class Driver:
         self._apply(action)
         if self._link is not None:
             self._link.drop(action.cause or LinkLost("the session was closed here"), flush=True)
+
+    def _pass_on(self, action: actions.Action) -> None:
+        self._apply(action)
+
+    _ROUTES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
+        actions.Send: _send,
+        actions.Relink: _relink,
+        actions.Opened: _pass_on,
+        actions.Ended: _ended,
+        actions.Answered: _pass_on,
+        actions.Refused: _pass_on,
+        actions.JobKnown: _pass_on,
+        actions.JobGone: _pass_on,
+        actions.Rotated: _pass_on,
+        actions.Report: _pass_on,
+    }
 
     # -- time
 

@@ -79,13 +79,13 @@ class Exchange:
         self._receiver = receiver
         self._recovery = recovery
         self._unsubscribing: dict[JobState, None] = {}
-        self.readers: Final[Mapping[str, Callable[[ControlFrame, float], None]]] = {
-            names.ACCEPTED: self._accepted,
-            names.SUBSCRIBED: self._subscribed,
-            names.JOBS: self._page,
-            names.CANCELLED: self._cancelled,
-            names.PONG: self._pong,
-        }
+
+    def read(self, frame: ControlFrame, now: float) -> bool:
+        """Process an answer; return False if the type of the frame is none of an answer."""
+        reader = self._READERS.get(frame.type)
+        if reader is not None:
+            reader(self, frame, now)
+        return reader is not None
 
     @property
     def _peer(self) -> Peer:
@@ -378,6 +378,14 @@ class Exchange:
             # A resume may bring the refusal of a subscription, which waits to be sent again.
             return any(request.job_id == job_id for request in self._pending.waiting())
         return code in _REFUSALS and about is not None
+
+    _READERS: Final[Mapping[str, Callable[[Exchange, ControlFrame, float], None]]] = {
+        names.ACCEPTED: _accepted,
+        names.SUBSCRIBED: _subscribed,
+        names.JOBS: _page,
+        names.CANCELLED: _cancelled,
+        names.PONG: _pong,
+    }
 
 
 def error_of(frame: ControlFrame) -> RequestError:

@@ -16,6 +16,7 @@ The path of a frame::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from pydantic import SecretStr
 
@@ -136,13 +137,6 @@ class Session:
         self._stepped = False  # over a frame, and no replay has come to its end since
         self._replaying = False
         self._closes_at: float | None = None
-        self._readers: Mapping[str, Callable[[ControlFrame, float], None]] = {
-            **self._exchange.readers,
-            names.PING: out.pong,
-            names.CLOSED: self._closed,
-            names.BYE: self._closed,
-            names.SESSION_ERROR: self._refused,
-        }
         if checkpoint is not None:
             negotiated.session_id = checkpoint.session_id
             for job in checkpoint.jobs:
@@ -355,10 +349,10 @@ class Session:
             self._number(frame, now)
             if frame.type == names.PONG:
                 self._receiver.ponged()
-            reader = self._readers.get(frame.type)
+            reader = self._READERS.get(frame.type)
             if reader is not None:
-                reader(frame, now)
-            else:
+                reader(self, frame, now)
+            elif not self._exchange.read(frame, now):
                 kind = frame.type[:80]
                 self._out.report(f"a message of the unknown type {kind!r} was ignored")
 
@@ -564,6 +558,9 @@ class Session:
         """Note the end of the replay after a skipped frame."""
         self._replaying = self._stepped = False
 
+    def _pinged(self, frame: ControlFrame, now: float) -> None:
+        self._out.pong(frame, now)
+
     def _closed(self, frame: ControlFrame, now: float) -> None:
         if self.state is State.CLOSING:
             self._move("closed")
@@ -594,3 +591,10 @@ class Session:
     def _move(self, event: str) -> None:
         self.state = following(self.state, event)
         self._negotiated.live = self._negotiated.live and self.state is State.LIVE
+
+    _READERS: Final[Mapping[str, Callable[[Session, ControlFrame, float], None]]] = {
+        names.PING: _pinged,
+        names.CLOSED: _closed,
+        names.BYE: _closed,
+        names.SESSION_ERROR: _refused,
+    }
