@@ -193,7 +193,7 @@ class PendingRequests:
     @property
     def deadline(self) -> float | None:
         """The earliest deadline."""
-        return min((request.deadline for request in self._open), default=None)
+        return min([request.deadline for request in self._open], default=None)
 
     def expire(self, now: float) -> list[tuple[Request, RequestTimeout]]:
         """Return the requests that have timed out, with their errors. Call `keep` for each."""

@@ -214,7 +214,7 @@ class Session:
             moments += [self._recovery.deadline, self.peer.deadline, self._silence.deadline]
             if not self._out.relinking:
                 moments += [self._receiver.deadline, self._out.heartbeat.deadline]
-        return min((moment for moment in moments if moment is not None), default=None)
+        return min([moment for moment in moments if moment is not None], default=None)
 
     def ackable(self, mark: int) -> int:
         """The highest number that may be acknowledged when all up to ``mark`` are processed."""

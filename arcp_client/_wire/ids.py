@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ulid import ULID
+from ulid import base32
 
 __all__ = [
     "in_utc",
@@ -37,12 +38,14 @@ _UTC_ZONES = frozenset({"Z", "z", "+00:00", "+0000", "-00:00", "-0000"})
 
 def new_id() -> str:
     """Make an envelope id: a bare ULID, the only form that all known runtimes accept."""
-    return str(ULID())
+    # What ULID() does, at half the cost.
+    milliseconds = time.time_ns() // 1_000_000
+    return base32.encode(milliseconds.to_bytes(6, "big") + os.urandom(10))
 
 
 def new_prefixed_id(prefix: str) -> str:
     """Make an id such as ``job_01J…``."""
-    return f"{prefix}_{ULID()}"
+    return f"{prefix}_{new_id()}"
 
 
 def new_secret(prefix: str) -> str:

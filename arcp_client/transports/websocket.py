@@ -448,10 +448,17 @@ def _checked(data: bytes) -> bytes:
 def _keep_alive(sock: Any) -> None:
     if sock is None:
         return
-    # The loop's socket object may forbid it; a duplicate refers to the same connection.
-    with contextlib.suppress(OSError), sock.dup() as same:
-        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE:
-            option = getattr(socket, name, None)  # some systems lack one of the three
-            if option is not None:
-                same.setsockopt(socket.IPPROTO_TCP, option, value)
+    with contextlib.suppress(OSError):
+        try:
+            _set_keep_alive(sock)
+        except TypeError:  # the socket object of uvloop forbids it
+            with sock.dup() as same:
+                _set_keep_alive(same)
+
+
+def _set_keep_alive(sock: Any) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)  # some systems lack one of the three
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
