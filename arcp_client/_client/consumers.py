@@ -68,7 +68,7 @@ class Consumers:
         self._check_loop = check_loop
         self._failed = failed
         self._registrations: list[HandlerRegistration] = []
-        self._exempt: set[HandlerRegistration] = set()
+        self._exempt: dict[HandlerRegistration, None] = {}
         self._streams: JobStreams | None = None
         self.fan_out = FanOut(active)
         self.errors: Hooks[HandlerError] = Hooks("on_error")
@@ -203,7 +203,7 @@ class Consumers:
         own = (one for one in self._registrations if one is call.lane.registration)
         registration = next(own, None)  # None: a handler of another client calls
         if registration is not None:
-            self._exempt.add(registration)
+            self._exempt[registration] = None
         return registration
 
     def _not_exempt(self) -> list[HandlerRegistration]:

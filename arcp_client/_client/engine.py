@@ -81,7 +81,6 @@ class SessionEngine:
     ) -> None:
         self.resumed = False
         self._settings = settings
-        self._new_session = settings.new_session()
         self._connector = connector
         self._consumers = consumers
         self._fan_out = consumers.fan_out
@@ -89,7 +88,7 @@ class SessionEngine:
         self._jobs = jobs
         self._states = states
         self._ended = ended
-        self._session = self._new_session()
+        self._session = settings.new_session()
         self._durability: Durability | None = None
         if settings.store is not None:
             self._durability = Durability(
@@ -126,7 +125,7 @@ class SessionEngine:
         buffer = settings.buffer
         publish = self._fan_out.publish if durability is None else durability.offer
         if checkpoint is not None:
-            self._session = self._new_session(checkpoint=checkpoint)
+            self._session = settings.new_session(checkpoint)
         driver = Driver(self._session, publish=publish, apply=self._apply)
         ingress = Ingress(driver, self._back_pressure, spill=buffer.spill, keep=buffer.bytes)
         manager = ReconnectManager(

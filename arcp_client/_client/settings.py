@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import msgspec
 from pydantic import SecretStr
@@ -13,7 +12,7 @@ from arcp_client._dialects import DIALECTS, recognise
 from arcp_client._link.reconnect import TokenSource
 from arcp_client._protocol.session import Session
 from arcp_client._wire import names as wire
-from arcp_client.models import ClientInfo
+from arcp_client.models import Checkpoint, ClientInfo
 from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
 from arcp_client.stores.base import CheckpointStore
 from arcp_client.version import __version__
@@ -63,17 +62,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check.a_function("token", self.token)
         if self.dialect is not None and self.dialect not in DIALECTS:
             raise ValueError(f"dialect must be one of {', '.join(DIALECTS)}")
+        if self.features is not None:  # an iterator is read once
+            features = check.texts("features", self.features)
+            msgspec.structs.force_setattr(self, "features", features)
 
     def __repr__(self) -> str:  # without the token
         return "Settings(…)"
 
-    def new_session(self) -> Callable[..., Session]:
-        """Make a function that makes the session, from the checkpoint to resume if there is one."""
-        chosen = self.features
-        return partial(
-            Session,
+    def new_session(self, checkpoint: Checkpoint | None = None) -> Session:
+        """Make a session; with a checkpoint, one that resumes the session of an earlier client."""
+        return Session(
             info=self.info or _THIS,
-            features=wire.FEATURES if chosen is None else check.texts("features", chosen),
+            features=wire.FEATURES if self.features is None else tuple(self.features),
+            checkpoint=checkpoint,
             limit=self.buffer.hard,
             recognise=recognise,
             peer=DIALECTS[self.dialect] if self.dialect is not None else None,

@@ -105,7 +105,7 @@ class Recovery:
         self._receiver = receiver
         self._ended = ended
         self._unsubscribe = unsubscribe
-        self._active: set[JobState] = set()
+        self._active: dict[JobState, None] = {}  # an empty set is three times as large
 
     # -- beginnings
 
@@ -256,7 +256,7 @@ class Recovery:
             may_have_lost_events=may_have_lost_events,
             welcomed_at=self._negotiated.welcomed_at,
         )
-        self._active.add(job)
+        self._active[job] = None
         self._go_on(job, now)
 
     # -- answers to the requests of plans
@@ -354,7 +354,7 @@ class Recovery:
         running = []
         for job in tuple(self._active):
             if job.recovering is None:
-                self._active.discard(job)
+                self._active.pop(job, None)
             else:
                 running.append((job, job.recovering))
         return running
@@ -407,7 +407,7 @@ class Recovery:
 
     def job_ended(self, job: JobState) -> None:
         """Drop the plan of a job that has ended or is no longer wanted."""
-        self._active.discard(job)
+        self._active.pop(job, None)
         for request in self._pending.waiting():
             if request.owner is self and [job_id for job_id, _ in request.token.steps] == [
                 job.job_id

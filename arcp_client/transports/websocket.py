@@ -413,7 +413,7 @@ class WebSocketConnector:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=1),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # see `connect`
             middlewares=(refuse_redirect,),
         )
 
