@@ -131,19 +131,25 @@ class Link:
                 await self._close_transport(self._close_by or Deadline(close_timeout))
 
     async def _close_transport(self, deadline: Deadline) -> None:
-        seconds = deadline.left
+        try:
+            if getattr(self._transport, "close_is_bounded", False):
+                await self._transport.close(timeout=deadline.left)
+            else:
+                await self._watch_close(deadline.left)
+        finally:
+            # A refusal counts only if the session has received all frames before that one.
+            whole = self._ingress.link_lost()
+            self._driver.detach(self._refusal if whole else None)
+
+    async def _watch_close(self, seconds: float) -> None:
+        """Close a transport of a user, and abandon it if it does not end."""
         owner = TaskOwner("arcp_client.link", on_failure=_failed_to_close)
         closing = owner.spawn(self._transport.close(timeout=seconds), name="close")
         try:
             await asyncio.wait({closing}, timeout=seconds + _PATIENCE)
         finally:
-            try:
-                if not await cancel_and_wait([closing], deadline=Deadline(_PATIENCE)):
-                    _log.error("a transport does not close; it is abandoned")
-            finally:
-                # A refusal counts only if the session has received all frames before that one.
-                whole = self._ingress.link_lost()
-                self._driver.detach(self._refusal if whole else None)
+            if not await cancel_and_wait([closing], deadline=Deadline(_PATIENCE)):
+                _log.error("a transport does not close; it is abandoned")
 
     def opened(self) -> None:
         """Record the welcome."""

@@ -46,7 +46,7 @@ class Drift:
         return ahead > JUMP
 
 
-class Link(Protocol):
+class WatchedLink(Protocol):
     """A link whose peer may be gone after the machine has slept."""
 
     def slept(self) -> None:
@@ -62,7 +62,7 @@ class SleepDetector:
 
     def __init__(self) -> None:
         # Neither the links nor the timer are referenced: they refer to the loop, which is the key.
-        self._links: WeakSet[Link] = WeakSet()
+        self._links: WeakSet[WatchedLink] = WeakSet()
         self._drift: Drift | None = None
 
     @classmethod
@@ -70,7 +70,7 @@ class SleepDetector:
         """The detector of a loop."""
         return cls._by_loop.setdefault(loop, cls())
 
-    def add(self, link: Link) -> None:
+    def add(self, link: WatchedLink) -> None:
         """Tell a link, from now on, when the machine has slept."""
         self._links.add(link)
         if self._drift is None:
@@ -78,7 +78,7 @@ class SleepDetector:
             self._drift = Drift(loop.time(), time.time())
             loop.call_later(LOOK_EVERY, self._look, loop)
 
-    def discard(self, link: Link) -> None:
+    def discard(self, link: WatchedLink) -> None:
         """Tell a link no more."""
         self._links.discard(link)
 

@@ -114,7 +114,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, read in self.readers.items():
             given = getattr(self, name)
-            value = within(name, read, given)
+            try:
+                value = read(given)
+            except ValueError:
+                value = within(name, read, given)  # raises again, with the name of the field
             if value is not given:
                 msgspec.structs.force_setattr(self, name, value)
 

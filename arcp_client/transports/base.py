@@ -14,6 +14,7 @@ from arcp_client.errors import LinkLost
 __all__ = [
     "LARGE",
     "MAX_FRAME",
+    "BoundedCloser",
     "Connector",
     "ErrorOutput",
     "FrameRefused",
@@ -92,6 +93,18 @@ class ImmediateSender(Protocol):
 
         A frame that `send` would refuse is left to `send`, too. Never raises.
         """
+
+
+@runtime_checkable
+class BoundedCloser(Protocol):
+    """Optional interface of a transport whose ``close`` ends by itself, whatever the peer does.
+
+    Its owner need not watch the call from another task.
+    """
+
+    @property
+    def close_is_bounded(self) -> bool:
+        """Whether ``close`` takes at most a few seconds more than its timeout."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from ssl import SSLContext
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import aiohttp
 
@@ -95,6 +95,8 @@ class WebSocketTransport:
 
     def __repr__(self) -> str:
         return f"<WebSocketTransport {self._peer}>"
+
+    close_is_bounded: Final = True
 
     async def send(self, frame: bytes) -> None:
         """Pass one frame to the link, as a text message.
@@ -413,7 +415,7 @@ class WebSocketConnector:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=1),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # see `connect`
+            timeout=aiohttp.ClientTimeout(total=None),
             middlewares=(refuse_redirect,),
         )
 
