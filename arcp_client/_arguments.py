@@ -44,7 +44,7 @@ def _class_of(value: object) -> str:
 
 
 def _given(value: object) -> str:
-    """Describe a value for a message; an object by its class, since its repr may hold secrets."""
+    """Describe a value for a message; an object by its class, as its repr may show secrets."""
     if not isinstance(value, _PLAIN):
         return _class_of(value)
     try:
@@ -183,7 +183,7 @@ def a_moment(name: str, value: Any, *, none: bool = False) -> None:
 def a_function(
     name: str, value: Any, *, none: bool = False, streams: bool = False, sync: bool = False
 ) -> None:
-    """Check for a callable whose body runs when it is called.
+    """Check for a callable whose body runs when it is called, unlike that of a generator function.
 
     Args:
         name: the argument's name.
@@ -224,7 +224,7 @@ def is_coroutine_function(function: Any) -> bool:
 def _forms(function: Any, *, through: bool = False) -> Iterator[Any]:
     """Yield a callable and the functions that it wraps: partials, bound methods, ``__call__``.
 
-    The ``__call__`` of a class is left out: calling a class makes an instance.
+    The ``__call__`` of a class is left out, because calling the class makes an instance.
 
     Args:
         function: the callable.

@@ -1,6 +1,7 @@
 """Limits the bytes in a buffer, and lets producers wait for room.
 
-A buffer counts its bytes here. A producer reserves room first, or waits for it afterwards.
+Each buffer has a `ByteBudget`. A producer either reserves room before it adds an item, or waits for
+room after it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ __all__ = ["ByteBudget"]
 
 
 class ByteBudget:
-    """The bytes that one buffer may hold.
+    """Counts the bytes in one buffer, and limits them.
 
     A producer that can wait *reserves* its bytes before it adds an item. Reservations are granted
     in the order of the calls, so small items cannot overtake a large one for ever. A producer that

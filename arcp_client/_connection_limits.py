@@ -1,12 +1,12 @@
 """Serves an aiohttp application within limits on its connections.
 
-The runtime's WebSocket server and the dashboard use it. aiohttp accepts any number of connections
-and waits without a limit for the first request of each, so clients that send incomplete requests
-could occupy every file descriptor of the process.
+The runtime's WebSocket server and the dashboard use this module. aiohttp accepts any number of
+connections, and waits without a limit for the first request of each. So clients that send
+incomplete requests could occupy all file descriptors of the process.
 
-A new connection is *opening*. That ends with the first complete request to the dashboard, or with
-the welcome of a runtime. Opening connections are limited in number, bytes and time, and a new one
-may replace a stalled one.
+A new connection is *opening* until its first complete request (dashboard) or until the welcome
+(runtime). The number, bytes and time of opening connections are limited, and a new one may replace
+a stalled one.
 """
 
 from __future__ import annotations
@@ -68,12 +68,13 @@ class ConnectionLimits:
     """Limits on the connections of a server.
 
     Attributes:
-        total: connections at a time. At the limit, a further one replaces an opening one of the
-            address that has most of those, or is answered with HTTP 503.
+        total: connections at a time. At the limit, a further connection replaces an opening one, of
+            the address that has most opening connections; if there is none, it is answered with
+            HTTP 503.
         per_address: connections of one client address at a time.
-        opening: opening connections at a time. At the limit, a further one replaces the oldest one
-            of the address that has most of them. If that one is younger than two seconds, only
-            ``total`` and ``per_address`` apply.
+        opening: opening connections at a time. At the limit, a further connection replaces the
+            oldest opening one of the address that has most. If that one is younger than two
+            seconds, it stays, and only ``total`` and ``per_address`` apply.
         opening_per_address: opening connections of one address at a time, by the same rule.
         opening_bytes: bytes that an opening connection may send before its request is complete, and
             again between a WebSocket's upgrade and its welcome.
@@ -146,7 +147,7 @@ class ConnectionTable:
     def admit(
         self, address: str, drop: Callable[[], None], *, now: float
     ) -> _ConnectionSlot | None:
-        """Reserve a slot for an opening connection; ``None`` if the limits allow none.
+        """Count an opening connection; return its slot, or ``None`` if the limits allow none.
 
         Args:
             address: the address of its client.
@@ -178,7 +179,7 @@ class ConnectionTable:
         return slot
 
     def settled(self, slot: _ConnectionSlot) -> None:
-        """Keep the slot, because the client of the connection is known."""
+        """Keep the slot beyond the opening, because the client of the connection is known."""
         theirs = self._opening.get(slot.address)
         if theirs is not None and slot in theirs:
             del theirs[slot]
@@ -206,7 +207,7 @@ class ConnectionTable:
         Args:
             address: the address.
             now: the loop's time.
-            fresh: whether one that is not stalled may be dropped, too.
+            fresh: whether a connection that is not stalled may be dropped too.
         """
         slot = next(iter(self._opening.get(address, ())), None)
         if slot is None or not (fresh or now - slot.since >= FRESH):
@@ -250,9 +251,9 @@ class LimitedProtocol(asyncio.Protocol):
     # ------------------------------------------------------------------ called by the server
 
     def upgrade(self) -> bool:
-        """Count a complete request that becomes a WebSocket; False if the limits allow none.
+        """Count a complete request that becomes a WebSocket. False if the limits do not allow it.
 
-        The request timeout ends here; the WebSocket has its own deadline.
+        The request timeout ends here, because the WebSocket has a deadline of its own.
         """
         if self._slot is None or self._slot.ended:
             return False
@@ -308,9 +309,10 @@ class LimitedProtocol(asyncio.Protocol):
             inner.data_received(data)
 
     def pass_early(self) -> None:
-        """Pass data that was received before TLS began to the protocol that TLS has put in place.
+        """Pass on, to TLS, data that was received before TLS began.
 
-        uvloop reads even though `connection_made` has paused the transport.
+        There may be such data, because uvloop reads although `connection_made` has paused the
+        transport.
         """
         assert self._transport is not None
         early, self._early = b"".join(self._early), []
@@ -386,7 +388,7 @@ class LimitedProtocol(asyncio.Protocol):
 
 
 def limited(transport: asyncio.BaseTransport | None, table: ConnectionTable) -> LimitedProtocol:
-    """The `LimitedProtocol` of a connection; made here if another server accepted it."""
+    """The `LimitedProtocol` of a connection; a new one if another server accepted it."""
     made = LimitedProtocol(table, asyncio.Protocol)
     if transport is None:  # the connection was lost meanwhile
         return made

@@ -37,7 +37,7 @@ class Deadline:
     def timeout(self, at_most: float = math.inf) -> asyncio.Timeout:
         """Like ``asyncio.timeout``, for one step.
 
-        Code that never suspends always completes. For a step that may suppress its cancellation
-        use `arcp_client._tasks.cancel_and_wait`: this context would wait for it.
+        A step that never suspends always completes. For a step that may suppress its cancellation,
+        use `arcp_client._tasks.cancel_and_wait`, because this context would wait for the step.
         """
         return asyncio.timeout(self.share(at_most))

@@ -1,7 +1,7 @@
 """Preserves the digits of JSON numbers that ``float`` would change, from a frame to its reader.
 
-A peer's ``12345678901234567.89`` or ``1.50`` is shown as sent, although the event holds a
-``float``. Integers are exact in Python; ``-0`` is not.
+An agent's ``12345678901234567.89`` or ``1.50`` is shown as it was sent, although the event has a
+``float``. Python's integers keep all digits, except for ``-0``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Digits(Decimal):
 
 
 def loads(data: bytes | str) -> Any:
-    """Parse JSON; a number whose text Python would change becomes `Digits`.
+    """Parse JSON. A number whose text Python would change becomes a `Digits`.
 
     Raises:
         ValueError: the data is not JSON in UTF-8.
@@ -73,7 +73,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def has_odd_numbers(data: bytes, start: int = 0) -> bool:
-    """Whether JSON may have numbers, from this byte on, that `loads` would give as `Digits`."""
+    """Whether JSON, from this byte on, may have numbers that `loads` would return as `Digits`."""
     return _ODD.search(data, start) is not None
 
 
@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any, *, ascii: bool = False, **form: Any) -> str:
-    """Encode a value as one line of JSON; `Digits` keep their text.
+    """Encode a value as one line of JSON, in which `Digits` keep their text.
 
     Args:
         value: the value.
@@ -111,7 +111,10 @@ def dumps(value: Any, *, ascii: bool = False, **form: Any) -> str:
 
 
 def pieces(value: Any) -> Iterator[str]:
-    """Encode a value piece by piece, for readers of the beginning; other objects become texts."""
+    """Encode a value piece by piece. Objects without a JSON form become texts.
+
+    A caller that needs only the beginning can stop early.
+    """
     for piece in json.JSONEncoder(ensure_ascii=False, default=_mark_or_text).iterencode(value):
         yield _MARKED.sub(r"\1", piece)
 
@@ -132,7 +135,7 @@ def value_of(event: Event, name: str) -> Any:
 
 
 def with_fields(event: Event, fields: Mapping[str, Any]) -> Event:
-    """An event with these fields in place of its frame, where `fields_of` finds their digits."""
+    """An event with these fields in place of its frame, from which `fields_of` takes the digits."""
     try:
         frame = dumps({"event": fields}, ascii=True)
         return msgspec.structs.replace(event, _frame=frame.encode())
@@ -162,7 +165,7 @@ def _holds_numbers(value: Any) -> bool:
 
 
 def _found(name: str, value: Any, told: Any) -> Any:
-    """Return the value with its digits; the value itself if the frame has no equal one."""
+    """Return the value with its digits; the value itself if the frame has no equal value."""
     if isinstance(value, bool):
         return value
     places = [each for each in _places(told) if same(value, each[1])]

@@ -10,7 +10,7 @@ __all__ = ["FileLock"]
 
 
 class FileLock:
-    """A lock of the operating system on a separate file; a killed process releases it."""
+    """A lock of the operating system on a separate file. The end of a process releases it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""The record of one job in a client, which `Job` handles read.
+"""The record of one job in a client, which the handles of the job (`JobHandle`) read.
 
-The session and the job's events update it.
+Answers of the runtime and the job's events update the record.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         notifications: the events of the session.
         gate: lets the reader continue while a job's events are awaited.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
-        wait_graph: waits for lanes without deadlocks.
-        barriers: the lanes with outstanding events of a job, each with the count to wait for.
-        own_call: the calling handler, if the end of a job waits for it; may raise WouldDeadlock.
+        wait_graph: waits for lanes, and detects deadlocks.
+        barriers: the lanes that the result of a job waits for, each with its count; see
+            `WaitGraph`.
+        own_call: returns the calling handler, if the end of a job waits for it; may raise
+            WouldDeadlock.
         chunk_log: the durable log of a job's result; ``None`` without a store.
         exact_sizes: whether the runtime states exact sizes of results in bytes.
         may_have_lost_events: whether a lost link may have lost events, because the runtime does not
@@ -75,7 +77,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRecord(JobStream):
-    """The state of one job; the client updates it, and handles read it."""
+    """The state of one job. The client updates it, and handles read it."""
 
     __slots__ = (
         "__weakref__",
@@ -160,7 +162,7 @@ class JobRecord(JobStream):
         self.credentials[credential_id] = known.model_copy(update={"value": value})
 
     def lose(self, error: Callable[[], ArcpError], *, status: str | None = None) -> None:
-        """End the job without an outcome: waits for it raise this error."""
+        """End the job without an outcome: calls that wait for the job raise this error."""
         if self._outcome is None:
             self._outcome = error
             if status is not None:
@@ -233,7 +235,7 @@ class JobRecord(JobStream):
         """Wait until the job has ended and the handlers of its earlier events have run (D9).
 
         Raises:
-            HandlerFailed: a handler with ``on_error="stop"`` failed, so they do not run.
+            HandlerFailed: a handler with ``on_error="stop"`` failed, so the handlers do not run.
         """
         self.owner.check_loop()
         what = f"the result of job {self.job_id}"
@@ -283,7 +285,7 @@ class JobRecord(JobStream):
 
     @property
     def in_use(self) -> bool:
-        """Whether iterators or waits use the job."""
+        """Whether there are iterators of the job, or callers that wait for it."""
         return self.tap.has_iterators or bool(self._waiters)
 
     @property

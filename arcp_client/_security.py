@@ -1,11 +1,11 @@
 """Checks the host name and the origin of HTTP requests, and delays answers to wrong tokens.
 
-The runtime's WebSocket server and the dashboard use it; this module imports neither.
+The runtime's WebSocket server and the dashboard use this module, which imports neither.
 
 Every page in a developer's browser can send requests to a server on the developer's machine. With
-DNS rebinding, the page's own host name resolves to 127.0.0.1, so its ``Origin`` equals its
-``Host``, and comparing the two is not enough. ``Host`` must be a loopback name or a name that the
-operator configured.
+DNS rebinding, the page's own host name resolves to 127.0.0.1, so that the request's ``Origin``
+equals its ``Host``, and comparing the two is not enough. ``Host`` must also be a loopback name or a
+configured name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def on_loopback(transport: asyncio.BaseTransport | None) -> bool:
 def client_address(transport: asyncio.BaseTransport | None) -> str:
     """The client's address, for limits by address.
 
-    For IPv6 it is the /64 network, because one client controls all addresses of it.
+    For IPv6 it is the /64 network, because one client controls all addresses of such a network.
     """
     peer = None if transport is None else transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
@@ -103,7 +103,7 @@ class AllowedHosts:
         self._names = frozenset(_checked(name, what) for name in names)
 
     def __bool__(self) -> bool:
-        """Whether the operator configured names."""
+        """Whether names are configured."""
         return bool(self._names)
 
     def __contains__(self, name: str) -> bool:
@@ -112,8 +112,8 @@ class AllowedHosts:
     def own(self, origins: Iterable[str], host: str) -> bool:
         """Whether all origins of a request belong to this server.
 
-        An origin belongs to it if it equals the request's host or is a configured name: a proxy
-        may have changed the host. A page cannot choose its origin.
+        An origin belongs to this server if it equals the request's host, or if it is a configured
+        name, because a proxy may have changed the host. A page cannot choose its own origin.
         """
         return all(self._is_own(origin, host.lower()) for origin in origins)
 
@@ -153,9 +153,9 @@ class _Tries:
 class WrongTokens:
     """Delays the answers to wrong tokens, so that tokens cannot be guessed.
 
-    The first delay of an address is 0.1 s. Each further wrong token doubles it, up to 2 s, and a
-    minute without one resets it. At most eight answers to one address wait at a time; until one of
-    them is sent, further tokens from that address are refused without a comparison (`full`). So an
+    The first delay of an address is 0.1 s. Each further wrong token doubles it, up to 2 s; a minute
+    without a wrong token resets it. At most eight answers to one address wait at a time. While
+    eight wait, further tokens from that address are refused without a comparison (`full`). So an
     address can try about four tokens a second. Right tokens are not delayed, and other addresses
     are not affected.
 

@@ -1,7 +1,7 @@
 """Queues frames in an unlinked temporary file when memory has no room for them (D6).
 
-The client's link and the sessions of an ACP agent each keep such files. Files that share a
-`ByteBudget` share one limit on disk.
+The client's link and the sessions of an ACP agent use such files. Files with the same `ByteBudget`
+share its limit on disk.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _READ_AHEAD = 256 * 1024
 class SpillFile:
     """A queue of frames on disk.
 
-    The file is created by the first frame, has no name and mode 0600, is used as a ring and never
-    grows beyond the limit of its budget. Its whole length counts until the queue is empty and the
-    file is truncated.
+    The first frame creates the file, which has no name and mode 0600. It is used as a ring and
+    never grows beyond the limit of its budget. Its whole length counts in the budget until the
+    queue is empty; then the file is truncated.
 
     Args:
         budget: counts the bytes of all files that share it.

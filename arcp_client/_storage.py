@@ -36,8 +36,8 @@ _PASSING = frozenset(
 def storage_errors(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Convert every error that an unusable file causes into StorageError.
 
-    For code that only reads, writes and decodes that file. OSErrors pass unchanged: they name the
-    file, and distinguish a missing directory from a damaged file.
+    Use it around code that only reads, writes and decodes that file. OSErrors pass unchanged,
+    because they name the file and distinguish a missing directory from a damaged file.
 
     Args:
         path: the file.

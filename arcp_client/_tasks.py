@@ -2,8 +2,8 @@
 
 A task of a bare ``asyncio.create_task`` may be garbage-collected while it runs, and its exception
 may go unnoticed. `TaskOwner` keeps a reference to each task, reports exceptions that are not
-awaited, and cancels all tasks together. `start` makes tasks begin alike under every task factory.
-`pass_on` distinguishes a failure of user code from the end of the task or of the program.
+awaited, and cancels all tasks together. With `start`, tasks begin in the same way under every task
+factory. `pass_on` distinguishes a failure of user code from the end of the task or of the program.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def start(
 
 
 class _Beginning(Generic[T]):
-    """Delays a coroutine by one iteration of the loop if its task is stepped during creation."""
+    """Delays a coroutine by one iteration of the loop if its task already runs during creation."""
 
     def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
         self._coro = coro
@@ -72,12 +72,12 @@ class _Beginning(Generic[T]):
         return await self._coro
 
     def closed(self, _task: asyncio.Task[T]) -> None:
-        """Close the coroutine; a task that is cancelled before its first step never does."""
+        """Close the coroutine, because a task that is cancelled before its first step does not."""
         self._coro.close()
 
 
 def in_context(context: contextvars.Context, awaitable: Awaitable[T]) -> Awaitable[T]:
-    """Await in another context, in the caller's task: every step runs in that context."""
+    """Await in the caller's task, but in another context: every step runs in that context."""
     if isinstance(awaitable, types.CoroutineType):
         return _steps_in(context, awaitable)
     return _steps_in(context, _awaited(awaitable))
@@ -100,7 +100,7 @@ def _steps_in(context: contextvars.Context, coro: Coroutine[Any, Any, T]) -> Gen
 def continue_in(
     context: contextvars.Context, coro: Coroutine[Any, Any, T], awaited: Any
 ) -> Generator[Any, Any, T]:
-    """As `in_context`, for a coroutine that has made its first step and waits for ``awaited``."""
+    """Like `in_context`, for a coroutine that has made its first step and waits for ``awaited``."""
     step: Callable[[Any], Any]
     while True:
         try:
@@ -127,8 +127,8 @@ def pass_on(error: BaseException, task: asyncio.Task[Any] | None = None) -> None
 
     Args:
         error: the exception.
-        task: where user code is awaited, the running task, taken before the call. It distinguishes
-            a GeneratorExit that closes the caller from one that user code raised.
+        task: the running task, taken before the call, if the user code is awaited. It is needed to
+            distinguish a GeneratorExit that closes the caller from one that user code raised.
     """
     if isinstance(error, Exception):
         return
@@ -209,9 +209,7 @@ class TaskOwner:
         """Cancel all tasks except the caller's own, and wait until they have ended.
 
         Args:
-            deadline: the end of the wait; tasks that still run then stay with this owner.
-
-        Returns:
+            deadline: until when to wait; tasks that then still run stay with this owner. Returns:
             Whether all of them have ended.
         """
         current = asyncio.current_task()
@@ -222,8 +220,8 @@ class TaskOwner:
 def is_elsewhere(home: asyncio.AbstractEventLoop) -> bool:
     """Whether the caller runs in another loop, or without a loop while this one runs.
 
-    Such a caller would not be woken, and could interleave with the loop's own code. Neither is
-    possible for a caller without a loop between two runs of this one.
+    Such a caller would not be woken, and its code could interleave with that of the loop. For a
+    caller without a loop, while this loop does not run, neither can happen.
     """
     try:
         return asyncio.get_running_loop() is not home

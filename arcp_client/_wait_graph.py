@@ -1,7 +1,7 @@
 """Detects that a wait would close a cycle of waits, and so would never end.
 
-The client's lanes (`_dispatch`) and the lanes of ACP sessions (`acp`) use it before a handler waits
-for a lane that may wait for that handler.
+A handler that waits for a lane may deadlock, because the lane may wait for that handler. The client
+(`_dispatch`) and ACP sessions (`acp`) check this before such a wait.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def waits_for(start: T, goal: T, waiting: Callable[[T], Iterable[T]]) -> bool:
-    """Whether ``start`` is ``goal``, or waits for it directly or through others.
+    """Whether ``start`` is ``goal``, or waits for ``goal`` directly or through other nodes.
 
     Args:
         start: the first node.
         goal: the other node.
-        waiting: the nodes that a node waits for.
+        waiting: returns the nodes that a node waits for.
     """
     seen: set[int] = set()
     left = [start]

@@ -1,7 +1,8 @@
 """`Client`: connects to a runtime, submits jobs and delivers events.
 
-`_client.event_methods` has the methods that receive events, `_client.command_methods` those that
-send commands. The parts behind them are in ``_client``, and ``_client.wiring`` connects them.
+`_client.event_methods` has the methods that receive events, and `_client.command_methods` those
+that send commands. These methods call the parts of the client, which are in ``_client`` too;
+``_client.wiring`` connects the parts.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ class Client(EventMethods, CommandMethods):
     reconnects and resumes the session after the last received event; events that cannot be
     delivered are reported by a `Gap`; only processed events are acknowledged.
 
-    Use a client in one event loop; calls from another loop raise LocalProtocolError. It may be made
-    outside of a loop, so that handlers can be registered at import time. Handlers run with the
-    context variables of the code that registers them (D19). Keep a reference to the client: one
-    that is garbage-collected without `close` is ended, with a ResourceWarning (D20).
+    Use a client in one event loop; calls from another loop raise LocalProtocolError. A client may
+    be made outside of a loop, so that handlers can be registered at import time. Handlers run with
+    the context variables of the code that registers them (D19). Keep a reference to the client: if
+    it is garbage-collected without `close`, it is ended, with a ResourceWarning (D20).
 
     Args:
         target: a ``ws://`` or ``wss://`` URL, a `Connector`, or an embedded ``Runtime``.
-        token: the bearer token (§6.1), or a function that returns it, sync or async; the function
-            is called once more when the runtime refuses the token.
+        token: the bearer token (§6.1), or a sync or async function that returns it. The function is
+            called again if the runtime refuses the token.
         info: the client's identity in ``session.hello``.
         features: the features to offer (§6.2); by default all that this package knows.
         order: the default order of registrations.
@@ -62,7 +63,8 @@ class Client(EventMethods, CommandMethods):
         reconnect: delays and limits of reconnecting.
         store: keeps a checkpoint with which another client, in this process or after a restart,
             resumes the session; none by default.
-        key: distinguishes sessions with the same target in a store; one client at a time holds it.
+        key: distinguishes sessions with the same target in a store. One client at a time can use a
+            key.
         timeouts: limits on every wait.
         dialect: the runtime's dialect; by default it is recognised from the welcome.
         handler_timeout: seconds that one handler call may take; no limit by default.
@@ -153,8 +155,8 @@ class Client(EventMethods, CommandMethods):
     async def close(self, *, timeout: float | None = None) -> None:
         """End the session (§6.7). Its jobs keep running; see `Job.cancel` to end one.
 
-        Some runtimes end the jobs: `SessionInfo.jobs_run_on` is False there, and a warning names
-        the open jobs (S21).
+        Some runtimes end the jobs too. With such a runtime, `SessionInfo.jobs_run_on` is False, and
+        a warning names the open jobs (S21).
 
         Handlers process the events that have arrived. Then the client sends the goodbye and ends
         all its tasks. The method is idempotent and may be called from any task. Called inside a
@@ -163,8 +165,8 @@ class Client(EventMethods, CommandMethods):
 
         Args:
             timeout: seconds that handlers, goodbye and transport share; ``Timeouts.close`` by
-                default. Slow handlers leave a quarter of it, at most one second, to the goodbye. A
-                slow store may take up to a second longer.
+                default. A quarter of it, at most one second, is kept for the goodbye if handlers
+                are slow. A slow store may take up to a second longer.
         """
         check.seconds("timeout", timeout, none=True)
         await self._lifecycle.leave(timeout, drain=True, tell=True)
@@ -173,7 +175,7 @@ class Client(EventMethods, CommandMethods):
         """Drop the link without ending the session, so that it can be resumed within its window.
 
         With a store, the checkpoint is kept, and the next client resumes from it. Runtimes that end
-        jobs in `close` end them here, too (S21).
+        jobs at a `close` end them at a `detach` too (S21).
 
         Args:
             timeout: seconds that all steps share, as in `close`; ``Timeouts.close`` by default.
@@ -224,7 +226,8 @@ class Client(EventMethods, CommandMethods):
     def on_state(self, hook: Callable[[LinkState], Awaitable[Any] | Any]) -> Any:
         """Call this function, sync or async, at every change of state; usable as a decorator.
 
-        Calls run one after another. The client does not wait for them, so hooks may use it.
+        Calls run one after another. The client does not wait for the calls, so the function may use
+        the client.
         """
         self._states.hooks.add(hook)
         return hook
@@ -247,7 +250,7 @@ class Client(EventMethods, CommandMethods):
         return self._engine.resumed
 
     def stats(self) -> Stats:
-        """Counters since the client was made.
+        """Counts since the client was made.
 
         Raises:
             LocalProtocolError: the client belongs to another event loop.

@@ -195,8 +195,8 @@ class ConnectFailed(LinkError):
     """No connection could be made. ``__cause__`` is the last reason.
 
     Attributes:
-        permanent: another attempt at the first connect cannot succeed (a bad address, a wrong path,
-            a missing program). A client that was live before retries nevertheless.
+        permanent: another attempt cannot succeed during the first connect (a bad address, a wrong
+            path, a missing program). A client that was live before retries nevertheless.
         attempts: number of attempts.
     """
 
@@ -307,7 +307,8 @@ class ClientClosed(SessionError):
 class StoreLocked(SessionError):
     """Another client, in this process or another one, holds the checkpoint.
 
-    ``connect()`` raises it. If the store detects the other client later, it closes a live client.
+    `Client.connect` raises it. If the store detects the other client later, this client is closed
+    with it.
     """
 
     remedy: ClassVar[str] = (
@@ -316,7 +317,7 @@ class StoreLocked(SessionError):
 
 
 class BufferFull(SessionError):
-    """A handler made a request while every buffer was full, so its answer could not be read."""
+    """A handler waited for an answer or event that could not be read, as every buffer was full."""
 
     remedy: ClassVar[str] = (
         "Make the handlers faster, make requests outside of handlers, or enlarge ``Buffer``."
@@ -388,7 +389,7 @@ class AgentNotFound(RequestError):
 
 
 class AgentVersionNotFound(RequestError):
-    """The agent exists, the version does not (§7.5)."""
+    """The agent exists, but not in that version (§7.5)."""
 
     remedy: ClassVar[str] = (
         "See ``client.session.agents`` for the available versions, or omit the version."
@@ -433,7 +434,7 @@ class LeaseSubsetViolation(RequestError):
 
 
 class RequestTimeout(RequestError, TimeoutError):
-    """No answer arrived before the request's deadline. The request may have taken effect."""
+    """No answer arrived before the request's deadline. The request may have had its effect."""
 
     remedy: ClassVar[str] = (
         "Check whether the request took effect before you repeat it; a submit with the same "

@@ -9,8 +9,8 @@ pydantic model. ``match`` it by class and by field::
         case events.Progress(current=n, total=t):
             print(n, "of", t)
 
-An event of a *kind* that this package does not know arrives as `Unknown`; `Event.raw` keeps fields
-that a class does not have. Events that cannot be delivered are reported by a `Gap`: no event is
+An event of a *kind* that this package does not know arrives as `Unknown`. `Event.raw` has also the
+fields that a class does not have. A `Gap` reports events that cannot be delivered: no event is
 dropped silently.
 """
 
@@ -57,7 +57,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of a session (§8.1).
 
     Attributes:
-        seq: position in the session's sequence (§8.3), ``None`` if the runtime sent none.
+        seq: position in the session's sequence (§8.3); ``None`` if the runtime sent no number.
         id: the envelope's id.
         kind: the kind on the wire; ``"result"``, ``"error"`` and ``"gap"`` for `Completed`,
             `Failed` and `Gap`.
@@ -65,7 +65,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         job_id: the job it belongs to, ``None`` for an event of the session itself.
         ts: when the agent emitted it, by the runtime's clock.
         trace_id: W3C trace id, 32 hexadecimal digits (§11).
-        redelivered: a handler may have seen it before this process was restarted.
+        redelivered: whether a handler may have got the event before this process was restarted.
     """
 
     seq: int | None = None
@@ -115,7 +115,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def to_dict(self) -> dict[str, Any]:
         """The event's fields as JSON-ready values, for logs, files and responses.
 
-        In a value that is nested too deeply, a string replaces the deepest levels.
+        If a value is nested too deeply, a string replaces its deepest levels.
         """
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         del fields["_frame"]
@@ -200,7 +200,7 @@ def envelope(event: Event) -> bytes:
 
 
 def _number(text: str) -> int | float | str:
-    """Convert a number of the raw envelope; one that Python cannot represent stays a string."""
+    """Convert a number of the raw envelope, or keep a string that Python cannot represent."""
     try:
         return int(text)
     except ValueError:
@@ -279,7 +279,7 @@ class Status(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Metric(Event, frozen=True, kw_only=True, gc=False):
-    """A measurement. ``cost.*`` metrics in a budget's currency are charged to the budget (§9.6)."""
+    """A measurement. A ``cost.*`` metric is charged to the budget in its currency (§9.6)."""
 
     kind: str = "metric"
     name: str = ""

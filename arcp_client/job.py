@@ -1,7 +1,7 @@
 """The handles of a job: its state, its events in order, its result.
 
-`Job` is a job that this client submitted, `JobView` a job that it watches. Both read a `JobRecord`,
-which the client updates.
+`Job` is the handle of a job that this client submitted, `JobView` of a job that it watches. Both
+read a `JobRecord`, which the client updates.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def _as_bytes(value: Any) -> bytes:
 class JobHandle:
     """A job of this client's session. Only the client makes handles.
 
-    Iterating over it, ``async for event in job``, gives every event of the job in order, beginning
-    with the replay buffer, and ends after the terminal event. Each iteration is independent.
+    ``async for event in job`` gives every event of the job in order. It begins with the job's
+    recent events, which the client keeps in a replay buffer, and ends after the terminal event.
+    Iterations are independent of each other.
     """
 
     def __init__(self, record: JobRecord) -> None:
@@ -117,7 +118,7 @@ class JobHandle:
 
     @property
     def children(self) -> list[str]:
-        """Ids of the jobs that it delegated to, as announced to this session (§10)."""
+        """Ids of the jobs that this job delegated to, as announced to this session (§10)."""
         return list(self._record.children)
 
     @property
@@ -147,7 +148,7 @@ class JobHandle:
     @overload
     def events(self, *kinds: Kind) -> EventIterator[Any]: ...
     def events(self, *kinds: Kind) -> EventIterator[Any]:
-        """Iterate over events of some kinds only; a `Gap` is always given.
+        """Iterate over events of some kinds only. A `Gap` is always included.
 
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind.
@@ -157,9 +158,9 @@ class JobHandle:
     async def result(self) -> Result:
         """Wait for the job's end and return its result, at any time and repeatedly (§7.3, §8.4).
 
-        Returns after the handlers that match the job's earlier events have run, unless they were
-        registered with ``barrier=False``. A lost link does not end the wait. An unpaired surrogate
-        is U+FFFD in every string of the value, as in `chunks` and `save`.
+        Returns when the handlers of all earlier events of the job have finished, except handlers
+        that were registered with ``barrier=False``. A lost link does not end the wait. In every
+        string of the value, U+FFFD replaces an unpaired surrogate, as in `chunks` and `save`.
 
         Raises:
             JobFailed: the job ended without success; the subclasses are `JobCancelled`,
@@ -171,15 +172,15 @@ class JobHandle:
             ResultUnavailable: the job succeeded, but its value is no longer available.
             ClientClosed: the client was closed during the wait.
             ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.
-            WouldDeadlock: called in a handler that the result would wait for.
+            WouldDeadlock: called in a handler for whose end the result would wait.
         """
         return await self._record.result()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Iterate over the result's decoded chunks, from the first one on, as they arrive (§8.4).
 
-        Yields nothing for a job with an inline result. A chunk may end inside a character. An
-        unpaired surrogate is U+FFFD.
+        Yields nothing for a job with an inline result. A chunk may end inside a character. U+FFFD
+        replaces an unpaired surrogate.
 
         Raises:
             ResultIncomplete: once the job has ended, at the first missing chunk, or after the last
@@ -194,7 +195,7 @@ class JobHandle:
         await record.outcome()
 
     async def save(self, path: str | PathLike[str]) -> int:
-        """Write a chunked result to a file as it arrives; an inline one as text or JSON.
+        """Write a chunked result to a file as it arrives, or an inline result as text or JSON.
 
         Numbers have the digits that the agent sent.
 
@@ -248,5 +249,5 @@ class JobView(JobHandle):
     """A job of another session, or an earlier job of this one, that this client watches (§7.6)."""
 
     async def unsubscribe(self) -> None:
-        """Stop watching. Its iterators end; events in transit may still arrive. Idempotent."""
+        """Stop watching. Iterators of the job end; events in transit may arrive. Idempotent."""
         await self._record.owner.unwatch(self.id)

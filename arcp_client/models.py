@@ -1,7 +1,7 @@
 """Frozen values that users build or receive: identities, leases, credentials, results.
 
-Values that a user builds are validated (pydantic). Values from a runtime were decoded tolerantly
-before, so these classes keep them unchanged.
+Values that a user builds are validated (pydantic). Values from a runtime are not: they were decoded
+tolerantly and are kept unchanged.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ class SessionInfo:
         resume_window: seconds for which the session can be resumed after its link is lost; ``None``
             if not stated.
         dialect: the runtime's variant of the protocol.
-        jobs_run_on: jobs keep running when the session is closed or detached (§6.7). False for a
-            runtime that ends them.
+        jobs_run_on: whether jobs keep running when the session is closed or detached (§6.7). False
+            for a runtime that ends them.
     """
 
     id: str
@@ -248,10 +248,11 @@ class Checkpoint:
         session_id: the session to resume.
         resume_token: its newest token; a secret, so it is not in the repr.
         mark: the watermark: every event up to this number was processed.
-        processed: ranges above ``mark`` that were processed too, as (first, last).
-        reserved: no handler has received an event above this number.
+        processed: ranges of numbers above ``mark`` whose events were processed too, as (first,
+            last).
+        reserved: handlers may have got events up to this number, but none above it.
         jobs: the jobs that had not ended.
-        ended: the jobs that ended last, the oldest first; a repeated submit gets their outcomes.
+        ended: the jobs that ended last, the oldest first, with their outcomes for repeated submits.
     """
 
     session_id: str
@@ -265,7 +266,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counters of one client since it was made; in seconds and events.
+    """Counts of one client since it was made, in events; times are in seconds.
 
     Attributes:
         received: events that the session received, without repeats.
@@ -278,8 +279,8 @@ class Stats:
         lag: seconds since the arrival of the oldest outstanding event; 0.0 without one.
         last_message: seconds since the last message of the runtime; ``None`` before the first one.
         last_disconnect: the error that ended the last link.
-        silent: jobs without an event for ``Timeouts.silence`` since a link was lost, which the
-            runtime does not report as ended; each was named in one warning.
+        silent: ids of jobs that have sent no event for ``Timeouts.silence`` since a link was lost,
+            and that the runtime does not report as ended. One warning has named each of them.
     """
 
     received: int = 0

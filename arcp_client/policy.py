@@ -35,14 +35,15 @@ class Buffer:
     iterator gets from a replay buffer do not count, nor do events that wait for a missing one.
 
     Attributes:
-        soft: events at which the reader stops reading, so that TCP slows the peer down, unless an
-            answer is awaited, or a running handler awaits a result, a chunk or an event.
-        hard: events up to which the reader then continues to read into memory.
-        bytes: bytes of waiting frames that count as ``soft``, and as ``hard``. Events that a
-            running handler awaits are read into memory up to this limit, regardless of the number
-            of events before them. The same limit applies to outgoing frames other than requests:
-            above it the reader stops until the runtime reads again. If the runtime reads nothing
-            for two heartbeat intervals, the link is closed.
+        soft: number of events at which the reader of the link pauses, so that TCP slows the runtime
+            down. The reader does not pause while an answer is awaited, or while a running handler
+            awaits a result, a chunk or an event.
+        hard: number of events up to which the reader, if it does not pause, reads into memory.
+        bytes: bytes of waiting frames at which both ``soft`` and ``hard`` count as reached. Events
+            that a running handler awaits are read into memory up to this limit, regardless of the
+            number of events before them. The same limit applies to outgoing frames other than
+            requests: above it the reader stops until the runtime reads again. If the runtime reads
+            nothing for two heartbeat intervals, the link is closed.
         spill: bytes of the temporary file for frames beyond ``hard``. When it is full, the reader
             stops, and a handler that awaits an event in the file gets BufferFull.
     """
@@ -70,12 +71,14 @@ class Timeouts:
         open: the first connect, all attempts together.
         request: the answer to one request.
         close: `Client.close` and `Client.detach`.
-        drain: handlers that still run when the client drains.
-        stall: a full iterator from which no item is requested while a result is awaited.
-        deadlock: a wait of a handler's child task that closes a cycle.
-        silence: a job that this client waits for, without an event since a link was lost, while its
-            runtime does not report its end. After this time ``client.stats().silent`` and a warning
-            name the job; polling continues. Not used for runtimes that keep events for a resume.
+        drain: `Client.drain`, which waits for handlers.
+        stall: how long an iterator from which no item is requested may delay a result that is
+            awaited; then its queued events are replaced by a `Gap`.
+        deadlock: how long a task that a handler has started may wait for something that waits for
+            the handler; then it gets WouldDeadlock.
+        silence: how long a job may send no event after a link was lost, while its runtime does not
+            report its end. After this time ``client.stats().silent`` and a warning name the job;
+            polling continues. Not used for runtimes that keep events for a resume.
     """
 
     connect: float = 10.0
@@ -96,20 +99,21 @@ class Timeouts:
 class Reconnect:
     """When and how the client reconnects.
 
-    A client that was live once retries until its token is refused and the token provider has no
-    other one, or until ``stop`` ends the retries. A wrong path, a login page, an invalid
-    certificate and a refused hello are retried too, with the cause in ``client.state``, because
-    they occur during a deployment. In the first connect they are final. In both cases a runtime
-    that refuses two hellos without a resume as expired ends the client with ResumeExpired.
+    A client that was live once retries until its token is refused (and ``token`` is not a function
+    that returns another one), or until ``stop`` ends the retries. A wrong path, a login page, an
+    invalid certificate and a refused hello are retried too, with the cause in ``client.state``,
+    because they occur during a deployment. During the first connect, these failures are final. If a
+    runtime refuses two hellos for a new session as expired, the client ends with ResumeExpired in
+    either case.
 
     Attributes:
         wait: a tenacity wait object; full jitter with a cap of 30 s by default.
         stop: a tenacity stop object for reconnects; never by default. The first connect gives up
             after ``Timeouts.open``.
-        reset_after: seconds that a link must be live to reset the delays. A link that delivered new
-            events resets them in any case.
+        reset_after: seconds for which a link must be live to reset the delays. A link that has
+            delivered new events resets the delays in any case.
         classify: a function that gets a failure and returns whether to retry; ``None`` for the
-            built-in rule. It is not called for a refused token.
+            built-in rule. The function is not called for a refused token.
     """
 
     wait: wait_base = field(

@@ -6,13 +6,13 @@
     channel.observable().pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
     await channel.push(event)                       # waits while 1,024 are outstanding
 
-``ops.concat_map`` of RxPY starts all handlers at once unless it is wrapped in ``defer``, has no
-limit, lets an error overtake queued items and takes tens of microseconds for each item. These
-operators have the same type, from Observable to Observable, and another implementation: one queue,
-and one task that exists while items are queued and awaits the handler.
+RxPY's own ``ops.concat_map`` starts all handlers at once unless it is wrapped in ``defer``. It has
+no limit, lets an error overtake queued items, and takes tens of microseconds for each item. The
+operators of this module have the same type, from Observable to Observable, but another
+implementation: one queue, and one task, which exists while items are queued and awaits the handler.
 
-RxPY never awaits a coroutine function that is passed to ``subscribe``; the observables of this
-module reject it.
+RxPY never awaits a coroutine function that is passed to ``subscribe``, so the observables of this
+module reject one.
 """
 
 from __future__ import annotations
@@ -100,19 +100,21 @@ def concat_map_async(
         - The event loop runs other tasks after ``slice_items`` items or ``slice_seconds``,
           whichever comes first. No task and no timer exists while nothing is queued.
 
-    A handler fails if it raises, exceeds ``item_timeout``, or awaits something that is cancelled;
-    then ``on_error`` applies. Only ``dispose()``, or cancelling the task that runs the handlers,
-    stops the stream.
+    A handler fails if it raises, exceeds ``item_timeout``, or awaits something that is cancelled.
+    Then ``on_error`` applies. Only ``dispose()``, a cancellation of the task that runs the
+    handlers, or ``on_error="raise"`` stops the stream before its source ends.
 
     The queue has no limit: put an `EventChannel` in front of it. An item is processed when its
     handler has ended and the operators of this package further downstream have processed its
-    result. A source that publishes delivery tokens is notified then.
+    result. At that time an `EventChannel`, or the client's ``notifications``, as the source counts
+    the item as processed.
 
     Args:
         handler: called with each item; an awaitable result is awaited.
         on_error: ``"skip"`` logs the error (logger ``arcp_client.rx``) and continues. ``"raise"``
             ends the stream with the error at once. A callable, which may be async, gets the item
-            and the error, and the stream continues after it; its own exceptions are logged.
+            and the error, and the stream continues when the callable has ended; exceptions of the
+            callable are logged.
         slice_items: items between two yields to the loop.
         slice_seconds: seconds between two yields to the loop, plus the time of one handler.
         item_timeout: seconds after which a handler is cancelled and fails with TimeoutError. One
@@ -187,13 +189,13 @@ def concat_map_async_by(
     over all keys, and the terminal event follows the last handler of all keys. Ready keys take
     turns. A key without queued items holds no memory.
 
-    With ``lanes``, at most that many handlers run at a time, with one exception that prevents
-    deadlocks: when all lanes are busy, no handler has ended for 100 ms and keys wait, one more
-    handler is started, and so on every 100 ms.
+    With ``lanes``, at most that many handlers run at a time, with one exception, which prevents
+    deadlocks: if all lanes are busy, keys wait, and no handler has ended for 100 ms, one more
+    handler is started, and a further one every 100 ms as long as this lasts.
 
     Args:
-        key: selects the lane of an item. If it raises, or its result is not hashable, the item
-            fails as if its handler had raised.
+        key: returns the key of an item. If it raises, or its result is not hashable, the item fails
+            as if its handler had raised.
         handler: as in `concat_map_async`.
         lanes: limit of concurrent handlers; None for no limit.
         on_error: as in `concat_map_async`.

@@ -1,4 +1,4 @@
-"""States of a client's link, as values to match on."""
+"""The states of a client's link, as values for ``match``."""
 
 from __future__ import annotations
 

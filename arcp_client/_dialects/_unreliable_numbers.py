@@ -271,8 +271,7 @@ class TolerantReassembly(Reassembly[T]):
         yield from super().expire(now)
 
     def rebase(self) -> Iterator[T]:
-        """Give up all holes, because a `Gap` has reported lost events; return the items behind
-        them.
+        """Give up all holes, which a `Gap` has reported; return the items behind them.
 
         The next number that arrives, whatever it is, counts as the next in order.
         """

@@ -341,9 +341,7 @@ class Durability:
     def _drop_ended(
         self, session_id: str, mark: int, processed: tuple[tuple[int, int], ...]
     ) -> None:
-        """Move jobs to the ended jobs if all their events, the terminal one included, are
-        processed.
-        """
+        """Move jobs whose events are all processed, the terminal one too, to the ended jobs."""
         waiting: dict[int, tuple[str, str]] = {}
         for seq, event in self._event_of.items():
             if seq > mark and not any(first <= seq <= last for first, last in processed):

@@ -26,8 +26,7 @@ _OF: dict[str, tuple[type[Event], tuple[str, ...]]] = {
 
 
 class EndedJobs:
-    """The jobs of one client that ended last. Beyond the limits the oldest are dropped, the newest
-    never.
+    """The jobs of one client that ended last. The oldest is dropped first, the newest never.
 
     Args:
         jobs: number of jobs to keep.

@@ -96,8 +96,9 @@ class FrameReceiver(Protocol):
         """Note that the runtime confirmed a subscription."""
 
     def skip_past(self, job: JobState) -> bool:
-        """Skip the events of the next history that are older than the subscription. False if their
-        times cannot be compared.
+        """Skip the events of the next history that are older than the subscription.
+
+        False if their times cannot be compared.
         """
 
     def events_lost(self, job_id: str) -> None:

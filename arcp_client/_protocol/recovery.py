@@ -519,8 +519,7 @@ class Recovery:
     # -- ends
 
     def unfetchable(self, why: ArcpError, now: float) -> bool:
-        """Give up the jobs of interrupted plans, because the answers to their requests end the
-        link.
+        """Give up the jobs of interrupted plans, because answers to their requests end the link.
 
         Call this after `link_lost`. False if there are no such jobs.
         """

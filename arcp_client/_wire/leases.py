@@ -24,9 +24,7 @@ _patterns = msgspec.json.Decoder(dict[str, list[str]])
 
 
 def flattened(payload: msgspec.Raw) -> msgspec.Raw:
-    """Return the payload with ``capabilities`` in its lease request; unchanged if it requests no
-    lease.
-    """
+    """Return the payload with ``capabilities`` in its lease request, if it has one."""
     fields = _fields.decode(payload)
     lease = fields.get("lease_request")
     if lease is None:

@@ -340,9 +340,7 @@ class Ack(Message, frozen=True, kw_only=True):
 
 
 class JobFilter(Part, frozen=True, kw_only=True):
-    """Selects the jobs to list (§6.6). An absent field matches any job, and so does an empty
-    ``status``.
-    """
+    """Selects the jobs to list (§6.6). An absent field or an empty ``status`` matches any job."""
 
     readers = {"status": maybe(texts), "agent": _MAYBE_TEXT, "created_after": maybe(moment)}
 

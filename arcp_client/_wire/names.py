@@ -1,6 +1,4 @@
-"""Holds every name on the wire: the specification's names, and the aliases that public runtimes
-use.
-"""
+"""Has every name on the wire: those of the specification, and aliases of public runtimes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Reads the envelope of a damaged frame as far as possible, and masks its bytes for errors and
-logs.
+"""Reads the envelope of a damaged frame if possible, and masks its bytes for errors and logs.
 
 A frame that cannot be parsed may contain secrets anywhere. So the log shows only the parts that are
 known to be harmless.

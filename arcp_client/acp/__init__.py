@@ -10,10 +10,10 @@
 
         turn = await session.prompt("explain this repository")
 
-Each session has one inbox. Handlers run one after another in the order of the updates. `prompt`
-returns when the handlers of all updates before its answer have ended. `host` serves any such agent
-from an `arcp_client.runtime`, so that clients can watch its jobs and resume after a lost
-connection.
+Each session has one inbox: handlers run one after another, in the order of the updates.
+`AcpSession.prompt` returns when the handlers of all updates before its answer have ended. `host`
+makes an agent of an `arcp_client.runtime` from an ACP agent, so that clients can watch its jobs and
+resume after a lost connection.
 
 ::
 

@@ -37,7 +37,7 @@ class Origin(NamedTuple):
     Attributes:
         session_id: the session.
         turn: the number of the prompt that was being answered, from 1; None outside a turn.
-        replay: whether it is history, sent by ``session/load`` (or ``session/resume``).
+        replay: whether it is history, sent in answer to ``session/load`` or ``session/resume``.
     """
 
     session_id: str
@@ -55,7 +55,7 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
 
     @property
     def origin(self) -> Origin:
-        """Its position in its session; empty for an update that user code constructed."""
+        """The update's position in its session; empty if user code constructed the update."""
         return cast(Origin, self.__dict__["at"][1]) if "at" in self.__dict__ else NOWHERE
 
     @property
@@ -70,7 +70,7 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
 
     @property
     def notification(self) -> dict[str, Any]:
-        """The notification's whole ``params``, including members without a field here."""
+        """The whole ``params`` of the notification, including members that have no field here."""
         if "at" not in self.__dict__:
             return {}
         line: bytes = self.__dict__["at"][0]
@@ -83,7 +83,7 @@ class Update(Base, frozen=True, kw_only=True, dict=True, gc=True):
 
     @property
     def raw(self) -> Any:
-        """The update as received, including members without a field here."""
+        """The update as received, including members that have no field here."""
         return self.notification.get("update")
 
 

@@ -26,8 +26,8 @@ class UpdateRegistration:
 
     Attributes:
         handler: the function.
-        kinds: of updates that it receives.
-        context: that of the registration; each call runs in a copy.
+        kinds: the classes of updates that it receives.
+        context: the context variables at the registration; each call runs in a copy.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class UpdateRegistration:
         self.context = contextvars.copy_context()
 
     def dispose(self) -> None:
-        """Stop calling the handler; a running call is not interrupted. Idempotent."""
+        """Stop calling the handler. A running call is not interrupted. Idempotent."""
         self._handlers.remove(self)
 
     @property
@@ -69,7 +69,7 @@ class Handlers:
             shared.add_dependent(self)
 
     def add_dependent(self, handlers: Handlers) -> None:
-        """Clear another table too whenever this one changes."""
+        """Whenever this table changes, clear the other one too."""
         self._dependents.append(handlers)
 
     def remove_dependent(self, handlers: Handlers) -> None:

@@ -1,8 +1,9 @@
 """Repairs lines that are not strict JSON, and reads the head of lines that cannot be repaired.
 
 The typed decoders of `_connection.messages` and `_decode` reject a line for one invalid character.
-`mend` replaces such characters, so that a second pass can decode the line. For a line that is
-truncated or nested too deeply, `head` still reads the id, for an error answer, and the session.
+`mend` replaces such characters, so that a second pass can decode the line. A line that is truncated
+or nested too deeply cannot be decoded. From it, `head` still reads the id, which an error answer
+needs, and the session.
 """
 
 from __future__ import annotations

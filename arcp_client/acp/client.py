@@ -1,6 +1,6 @@
 """The ACP client: starts an agent, opens sessions with it and serves its requests.
 
-It uses `session` and `services`; `host` uses it to serve agents from a `Runtime`.
+`AcpClient` uses `session` and `services`. `host` uses `AcpClient` to serve agents from a `Runtime`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AcpClient(Listening):
 
     Malformed output of an agent cannot end or block the connection. Text that is not strict JSON is
     read with replacements. A line that is not a message is reported to `on_strange` and skipped. If
-    its id can be read, a request is answered with an error, and the call of an answer raises
+    its id can still be read, a request is answered with an error, and for an answer the call raises
     RemoteProtocolError. If the agent exits, every pending call raises LinkLost at once, with the
     exit code and the end of the agent's standard error.
 
@@ -78,13 +78,12 @@ class AcpClient(Listening):
         cwd: its working directory, and the base of relative session directories.
         env: its whole environment; None inherits this process's.
         on_permission: decides on permission requests; see `arcp_client.acp.services.permissions`.
-            By default all are rejected. An async policy is cancelled together with the turn, by
-            `AcpSession.cancel` or by the cancellation of `AcpSession.prompt`; the agent has been
-            answered ``cancelled`` by then.
+            By default all are rejected. If the turn is cancelled while an async policy runs, the
+            agent is answered ``cancelled``, and the policy is cancelled.
         fs: serves files; its capabilities are declared to the agent. By default none.
         terminal: runs commands. By default none. It is closed with the client.
-        on_elicitation: asks the user. Returns a dict or True to accept, False to decline, None to
-            cancel. By default elicitation is not offered to the agent.
+        on_elicitation: asks the user a question of the agent. It returns a dict or True to accept,
+            False to decline, None to cancel. By default elicitation is not offered to the agent.
         limits: limits in bytes, numbers and seconds.
         capabilities: additional capabilities to declare, for example unstable ones.
         info: name and version of this client.
@@ -264,8 +263,8 @@ class AcpClient(Listening):
     async def wait_closed(self) -> LinkLost | None:
         """Wait for the agent's exit; return the reason, or None if this client ended it.
 
-        It returns once the handlers of all earlier updates have ended. Inside a handler it returns
-        at the agent's exit, because waiting for the remaining handlers would deadlock.
+        The call returns once the handlers of all earlier updates have ended. Inside a handler it
+        returns at the agent's exit, because waiting for the remaining handlers would deadlock.
         """
         return await self._at().end_of_agent()
 
@@ -303,8 +302,8 @@ class AcpClient(Listening):
     def on_closed(self, hook: F) -> F:
         """Call a function at the agent's exit with LinkLost, or None if this client ended it.
 
-        It is called once the handlers of all earlier updates have ended. Pending calls fail before
-        that, at the agent's exit.
+        The function is called once the handlers of all earlier updates have ended. Pending calls
+        fail before that, at the agent's exit.
         """
         check.a_function("the hook of on_closed", hook, sync=True)
         self._hooks.closed.append(Hook(hook))
@@ -313,7 +312,7 @@ class AcpClient(Listening):
     def on_request(self, method: str) -> Callable[[F], F]:
         """Serve a request method that this client does not serve, such as ``_vendor/ask``.
 
-        The async function takes the params and returns a JSON value. It raises `Refusal` to refuse.
+        The async function takes the params and returns a JSON value, or raises `Refusal`.
         """
         check.a_text("method", method)
         if method in self._routes or method in schema.STABLE_METHODS:
@@ -369,7 +368,7 @@ class AcpClient(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> AcpSession:
-        """Create a session. Updates that the agent sends at once are held until its first use.
+        """Create a session. Updates that the agent sends before the session's first use are held.
 
         Args:
             cwd: the directory of the session.
@@ -423,8 +422,8 @@ class AcpClient(Listening):
     ) -> AcpSession:
         """Return the session with an id, with its history loaded; see `AcpSession.load`.
 
-        When this returns, the handlers registered before, on this client or on ``session(id)``,
-        have handled the history. ``updates()`` begins with it.
+        When the call returns, the handlers that were registered before, on this client or on
+        ``session(id)``, have handled the history. ``updates()`` begins with the history.
         """
         session = self.session(session_id)
         await session.load(cwd, **options)
@@ -433,7 +432,7 @@ class AcpClient(Listening):
     async def resume_session(
         self, session_id: str, cwd: str | os.PathLike[str] = ".", **options: Any
     ) -> AcpSession:
-        """Return the session with an id, continued without its history; see `AcpSession.resume`."""
+        """Return a session, continued without its history; see `AcpSession.resume`."""
         session = self.session(session_id)
         await session.resume(cwd, **options)
         return session

@@ -22,7 +22,7 @@ class AcpLimits:
             ``bytes`` in memory, then ``spill`` bytes in temporary files. When these are full, the
             client stops reading the agent's output. One iterator holds ``soft`` updates or
             ``bytes``.
-        unknown_sessions: unknown sessions whose updates are kept.
+        unknown_sessions: number of unknown sessions whose updates are kept.
         unknown_updates: updates kept for each of them.
         unknown_bytes: bytes of those updates, over all unknown sessions.
         history: updates of a session kept for iterators that start late.
@@ -31,9 +31,9 @@ class AcpLimits:
         open_requests: concurrent open requests of the agent; more are refused.
         requests: bytes of those requests. Above it, the client stops reading the agent's output
             until some are answered.
-        answers: bytes of answers to the agent: unread answers, and files and terminal output being
-            read for it. Further requests for files and output wait until there is room for the
-            largest answer, four times `LocalFiles`' ``max_bytes``.
+        answers: bytes of answers to the agent: unread answers, and files and terminal output that
+            are being read for one. Further requests for files and output wait until there is room
+            for the largest answer, four times `LocalFiles`' ``max_bytes``.
         start: seconds for the answer to ``initialize``.
         request: seconds for the answer to any other call, except ``authenticate``, ``session/load``
             and ``session/prompt``, which have no timeout.

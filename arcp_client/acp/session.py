@@ -27,15 +27,15 @@ U = TypeVar("U", bound=Update)
 
 
 class AcpSession(Listening):
-    """One session of an agent. Made by `AcpClient.new_session`, `AcpClient.load_session` and
-    others.
+    """One session of an agent, made for example by `AcpClient.new_session`.
 
-    One sequence orders its updates, the agent's requests, and the answers to ``prompt`` and
-    ``load``. Handlers run one after another in that order. A request of the agent (a permission, a
-    file, a terminal) starts once the handlers of all earlier updates have ended, and then runs
-    concurrently. A call returns once the handlers of all updates before its answer have ended. A
-    handler may call any method, `prompt` included: the call then returns when its answer arrives,
-    and its updates are handled after the handler.
+    The session's updates, the agent's requests, and the answers to calls such as ``prompt`` and
+    ``load`` have one order, that of their arrival. Handlers run one after another in that order. A
+    request of the agent (a permission, a file, a terminal) starts once the handlers of all earlier
+    updates have ended, and then runs concurrently. A call returns once the handlers of all updates
+    before its answer have ended. A handler may call any method, even `prompt`: then the call
+    returns as soon as its answer arrives, and updates that came before the answer are handled after
+    the handler.
 
     Updates may also arrive between turns. They belong to the session, not to a prompt.
     """
@@ -162,9 +162,9 @@ class AcpSession(Listening):
     async def cancel(self) -> None:
         """Request the agent to end the turn; `prompt` returns when the turn has ended.
 
-        Open and further permission requests of this turn are answered ``cancelled``; a running
-        async permission policy is cancelled. If `cancel` is called again while the turn continues,
-        the agent is killed unless it ends the turn within `AcpLimits.kill` seconds.
+        Present and further permission requests of this turn are answered ``cancelled``, and a
+        running async permission policy is cancelled. If `cancel` is called again while the turn
+        continues, the agent is killed unless it ends the turn within `AcpLimits.kill` seconds.
 
         Raises:
             LinkLost: the agent has ended.
@@ -186,14 +186,15 @@ class AcpSession(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> None:
-        """Load the session's history (``session/load``), which has been handled when this returns.
+        """Load the session's history (``session/load``).
 
-        Its updates are marked as ``replay`` and are delivered to the registered handlers.
+        The updates of the history are marked as ``replay`` and go to the registered handlers. When
+        the call returns, the handlers have handled them.
 
         Raises:
             FeatureNotNegotiated: the agent cannot load sessions.
             AgentRefused: the agent does not know the session, or refuses to load it.
-            LinkLost: it has ended.
+            LinkLost: the agent has ended.
         """
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("meta", meta, none=True)
@@ -216,7 +217,7 @@ class AcpSession(Listening):
         additional_directories: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
     ) -> None:
-        """Continue the session without its history (``session/resume``); otherwise like `load`."""
+        """Continue the session without its history (``session/resume``); else like `load`."""
         check.a_path("cwd", cwd, none=True)
         check.a_mapping("meta", meta, none=True)
         offers = self._connection.agent.agent_capabilities
@@ -285,9 +286,7 @@ class AcpSession(Listening):
         )
 
     async def close(self) -> None:
-        """Close the session, at the agent too if it supports that. Received updates are still
-        handled.
-        """
+        """Close the session, at the agent too if possible. Received updates are still handled."""
         self._connection.check_loop()
         offers = self._connection.agent.agent_capabilities
         sessions = offers and offers.session_capabilities
@@ -332,7 +331,7 @@ async def make_session(
         method: the method to call.
         request: the params; ``cwd`` is the session's directory.
         result: the type of the result, which has a ``session_id``.
-        source: the session whose inbox orders the answer.
+        source: the session whose lane orders the answer, if any.
     """
     made: list[SessionInbox[AcpSession]] = []
     gone = False

@@ -17,8 +17,8 @@ class Turn:
     Attributes:
         stop_reason: as the agent reports it: ``end_turn``, ``max_tokens``, ``max_turn_requests``,
             ``refusal``, ``cancelled``, or any other value.
-        cancel_requested: whether this client requested the cancellation, independent of the agent's
-            report.
+        cancel_requested: whether this client requested the cancellation, whatever the agent
+            reports.
         usage: tokens of the turn, if the agent reports them (unstable).
         number: the number of the prompt in the session, from 1; equals ``turn`` of its updates.
         meta: the agent's ``_meta``.

@@ -1,6 +1,7 @@
 """The command ``arcp-client`` (extra ``cli``): reads arguments, runs a command, exits with a code.
 
-`app` builds the parser from the functions in `commands`, which call `actions`; `view` shows jobs.
+`app` builds the parser from the functions in `commands`. These call `actions`, which run the
+commands. `view` shows jobs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Install it with:  pip install 'arcp-client[cli]'"""
 
 
 def main() -> None:
-    """The entry point of ``arcp-client``; always ends with SystemExit."""
+    """The entry point of ``arcp-client``. Always ends with SystemExit."""
     from arcp_client.cli.streams import replace_closed
 
     replace_closed()

@@ -1,7 +1,7 @@
 """Builds the parser of the command line from the functions in `arcp_client.cli.commands`.
 
-Add an option to a command in the command's own module, or to several commands in `options`. Add a
-command as a module in `commands` and a line in `COMMANDS`.
+To add an option to one command, edit the command's module in `commands`; options of several
+commands are in `options`. To add a command, add a module to `commands` and a line to `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Group(_AsTyped, TyperGroup):
 
 
 class _Command(_AsTyped, TyperCommand):
-    """A command whose help shows metavars instead of Python types."""
+    """A command whose help shows names of values, and not Python types."""
 
     def get_help(self, ctx: Any) -> str:
         return re.sub(r" <(?:str|path|int|float|list\[str\])>", "", super().get_help(ctx))
@@ -99,8 +99,9 @@ class _Command(_AsTyped, TyperCommand):
 def _callback(command: Command) -> Callable[..., None]:
     """Make the function that typer calls for a command.
 
-    It has the signature of the command. Each group of options is replaced by the fields of the
-    group, and ``--verbose`` is added, except for commands that pass options on.
+    The function has the signature of the command, with two changes. A parameter that is a group of
+    options is replaced by the fields of the group. ``--verbose`` is added, unless the command
+    passes options on to another program.
     """
     parameters: dict[str, inspect.Parameter] = {}
     groups: dict[str, tuple[type[Any], list[str]]] = {}

@@ -81,8 +81,8 @@ def place(
 def _waiting(where: Place) -> Iterator[None]:
     """After a moment, show that the connection is awaited; with a spinner on a terminal.
 
-    It ends without yielding to the event loop: the caller must register its iterator before a
-    replayed event is delivered.
+    The block ends without yielding to the event loop, so that the caller can make its iterator
+    before a replayed event is delivered.
     """
     spinner: Status | None = None
 
@@ -126,9 +126,9 @@ async def connected(
 
     Args:
         where: the runtime.
-        interrupts: end the wait for the first connection.
+        interrupts: the signals, which end the wait for the first connection.
         store: saves the session.
-        keep: called at the end; True keeps the session for a later process.
+        keep: called at the end; returns True to keep the session for a later process.
         tell: called with changes of the link that are not routine.
     """
     client = make_client(where, store)

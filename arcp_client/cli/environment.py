@@ -1,7 +1,7 @@
 """Reads environment variables and text files, and finds the user's directories.
 
 This module handles byte order marks, UTF-16, white space around values, and a missing home
-directory for all commands. Completion imports it: keep it light.
+directory, for all commands. Completion imports this module, so it must stay light.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def variable(name: str) -> str | None:
 def user_directory(kind: Literal["config", "state"]) -> Path | None:
     """Return the user's directory for settings or state; None without a home directory.
 
-    A relative directory is ignored: it would depend on the directory where the command is started.
+    A relative path is ignored, because its meaning depends on the current directory.
     """
     find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_state_dir
     try:

@@ -125,5 +125,5 @@ _ENDED: dict[type[JobFailed], Callable[[JobFailed], str]] = {
 
 
 def loses_events(gap: events.Gap) -> bool:
-    """Whether a gap means that events are or may be lost."""
+    """Whether a gap means that events are lost or may be lost."""
     return gap.reason in ("lost", "unknown_end")

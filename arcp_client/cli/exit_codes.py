@@ -96,7 +96,7 @@ class CommandError(Exception):
         code: the exit code.
         happened: a description of the error, without a full stop.
         remedy: advice for the user.
-        help_url: its documentation page; by default that of the exit code.
+        help_url: the documentation page of the error; by default that of the exit code.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Runs a command's coroutine; SIGINT and SIGTERM end its current waiting block."""
+"""Runs a command's coroutine, and lets SIGINT and SIGTERM end a block in which it waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Interrupts", "Stop", "beside", "execute"]
 
 
 class Interrupts:
-    """Lets SIGINT and SIGTERM end the current waiting block, instead of raising anywhere.
+    """Lets SIGINT and SIGTERM end the `stop` block that the command is in.
 
     ::
 
@@ -62,7 +62,7 @@ class Interrupts:
         return Stop(self, timeout)
 
     def swap(self, scope: asyncio.Timeout | None) -> asyncio.Timeout | None:
-        """Let signals end this block, and return the previous one."""
+        """Let signals end this block; return the block that they ended before."""
         before, self._scope = self._scope, scope
         if scope is not None and self._early:  # the signal came while no block was active
             self._early = False
@@ -103,7 +103,8 @@ def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit
 
     Args:
         body: the coroutine.
-        at_once: whether a signal cancels the coroutine; otherwise the coroutine handles signals.
+        at_once: whether a signal cancels the coroutine. If False, the coroutine handles signals
+            itself.
     """
 
     async def main() -> Exit:
@@ -126,7 +127,7 @@ def execute(body: Callable[[Interrupts], Any], *, at_once: bool = False) -> Exit
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine during the block, cancel it at the end, and re-raise its error."""
+    """Run a coroutine during the block; then cancel it, and re-raise its error."""
     task = start(work)  # the block owns the task
     try:
         yield

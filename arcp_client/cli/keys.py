@@ -33,7 +33,7 @@ _INSTEAD = "a token can also be given by ARCP_TOKEN, ARCP_TOKEN_FILE or --token-
 
 
 def known(url: str) -> bool:
-    """Whether ``keep`` stored a token for this runtime in the keyring."""
+    """Whether `keep` has stored a token for this runtime in the keyring."""
     return _name(url) in _listed()
 
 

@@ -216,7 +216,7 @@ class OutputOptions:
     json: JsonOption = False
 
     def chosen(self) -> Output | None:
-        """Return the format that the options select; ``None`` leaves it to the settings.
+        """Return the format that the options select; ``None`` if the settings decide.
 
         Raises:
             CommandError: the options contradict each other.

@@ -26,7 +26,7 @@ def can_ask() -> bool:
 async def ask(question: str) -> SecretStr | None:
     """Ask for a token; ``None`` if the answer is empty, or if there is no terminal.
 
-    A signal ends the block that waits for the answer, and the echo is restored.
+    A signal ends the `Interrupts.stop` block in which the caller waits; the echo is then restored.
 
     Raises:
         CommandError: the answer contains white space or control characters.

@@ -67,7 +67,7 @@ class Settled:
         """Refuse to send a token to a host that only ``./arcp.toml`` names.
 
         Raises:
-            CommandError: the URL comes from ``./arcp.toml``; a downloaded directory must not
+            CommandError: the URL comes from ``./arcp.toml``. Otherwise a downloaded directory could
                 collect tokens.
         """
         host = urlsplit(self.url.value).hostname or ""

@@ -27,8 +27,8 @@ class _ClosedInput(io.RawIOBase):
 def replace_closed() -> None:
     """Replace closed standard streams, before other files get their descriptors.
 
-    Reading a closed input is a usage error. Writing to a closed output fails like writing to a full
-    disk. Messages to a closed standard error are dropped.
+    To read a closed input is then a usage error. To write to a closed output fails like a write to
+    a full disk. Messages to a closed standard error are dropped.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:

@@ -1,15 +1,15 @@
-"""Folds the events of one job into values for display, in bounded memory.
+"""Computes values for display from the events of one job, in bounded memory.
 
-A screen, a page or a log line needs the state of a job instead of its events: progress, phase,
-spent budget and remaining time. A `JobProjection` folds the events into that state, one at a time,
-in constant memory::
+A screen, a page or a log line shows not the events of a job but its state: progress, phase, spent
+budget and remaining time. A `JobProjection` computes this state from the events, one at a time, in
+constant memory::
 
     view = JobProjection.of(job)
     async for event in job:
         view.apply(event)
         print(view.phase, view.progress, view.meters)
 
-No function here waits or reads a clock, and unexpected events do not raise: they are counted.
+No function here waits or reads a clock. Unexpected events do not raise; they are counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`JobProjection`: folds the events of one job."""
+"""`JobProjection`: computes the state of one job from its events."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JobProjection:
         status: the status so far.
         lease: the granted lease; `meters` start from its ``cost.budget``.
         constraints: bounds on the lease.
-        budget: the remaining amount of each currency, where it is known more precisely than by the
+        budget: the remaining amount of each currency, if it is known more precisely than from the
             lease.
 
     Attributes:
@@ -78,8 +78,8 @@ class JobProjection:
         message: the message of that phase.
         lease: the granted lease.
         expires_at: the expiry of the lease, in UTC; ``None`` if it does not expire.
-        credentials: the ids of its provisioned credentials, without their values.
-        events: how many events were folded in.
+        credentials: the ids of the job's provisioned credentials, without the values.
+        events: how many events were applied.
         counts: events by kind, up to 64 kinds and ``other``.
         children: its delegated jobs, the last 64.
         gaps: the gaps in its events, the last 32.
@@ -130,8 +130,8 @@ class JobProjection:
 
         Args:
             job: the job; the projection keeps no reference to it.
-            history: whether the events to apply begin with the job's first. Then budgets start at
-                the granted amounts, otherwise at the remaining amounts.
+            history: whether the events to apply begin with the job's first one. If so, budgets
+                start at the granted amounts, else at the remaining amounts.
         """
         projection = cls(job.id)
         projection.describe(job, history=history)
@@ -162,7 +162,7 @@ class JobProjection:
             self._account(currency, left=left)
 
     def apply(self, event: Event) -> None:
-        """Fold one event in. An event of another job is ignored; a `Gap` of the session is not.
+        """Update the state from one event. Events of other jobs are ignored, session gaps are not.
 
         Never raises, whatever values an agent sent.
         """
@@ -232,7 +232,7 @@ class JobProjection:
         return self.meters_at(None)
 
     def meters_at(self, now: datetime | None) -> list[Meter]:
-        """Spending at a time of the runtime's clock: the rate of a silent job decreases."""
+        """Spending at a time of the runtime's clock. While a job is silent, its rate decreases."""
         at = seconds(now or self.last_at)
         began = seconds(self.began_at)
         span = WINDOW

@@ -1,4 +1,4 @@
-"""Computes remainder, burn rate and remaining time of a budget in one currency (§9.6)."""
+"""Computes the rest, the rate and the remaining time of a budget in one currency (§9.6)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Meter:
     Attributes:
         currency: such as ``USD``.
         granted: the budget at the start; ``None`` if the lease does not bound it.
-        left: the remaining amount by the newest report, less later costs; ``None`` if unbounded.
-        spent: the known costs: the job's own, and costs of children charged to its budget.
+        left: the remaining amount in the newest report, less later costs; ``None`` if unbounded.
+        spent: the known costs: those of the job, and those of children charged to the job's budget.
         rate: spending per second, over the last minute, or over the shorter time since the first
             event, but at least ten seconds.
         seconds_left: seconds until the budget is exhausted at this rate; ``None`` if it never is.
@@ -55,7 +55,7 @@ class Account:
         self.recent: deque[tuple[int, Decimal]] = deque(maxlen=2 * int(WINDOW))
 
     def grant(self, granted: Decimal) -> None:
-        """Set the bound of the lease; only the first call counts."""
+        """Set the bound of the lease. Only the first call has an effect."""
         if self.granted is None:
             self.granted = granted
             if self.left is None:
@@ -69,7 +69,7 @@ class Account:
         self._note(amount, at)
 
     def report(self, left: Decimal, at: float | None) -> None:
-        """Set the remaining amount; a difference is a cost of others, such as children.
+        """Set the remaining amount. A difference is a cost of other jobs, such as children.
 
         The time of that cost is known only if no event is missing since the previous report.
         """
@@ -113,7 +113,7 @@ def budgeted(lease: Lease) -> Iterable[tuple[str, Decimal]]:
 
 
 def amount_of(value: float) -> Decimal | None:
-    """Convert a metric's value through text: 0.1 becomes one tenth, not its binary neighbour."""
+    """Convert a metric's value through text, so that 0.1 becomes exactly one tenth."""
     if isinstance(value, bool) or not abs(value) <= _MOST:
         return None
     return Decimal(str(value))

@@ -1,4 +1,4 @@
-"""Copies values of agents into small frozen values in JSON form."""
+"""Copies values that agents sent into small frozen values in JSON form."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def as_json(event: Event, name: str) -> str:
 
 
 def number(value: float | None) -> float | None:
-    """Return a number that every JSON reader accepts; ``None`` for any other."""
+    """Return a number that every JSON reader accepts; ``None`` for any other number."""
     return value if value is not None and abs(value) <= _MOST else None
 
 

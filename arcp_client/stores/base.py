@@ -12,13 +12,13 @@ __all__ = ["CheckpointStore"]
 
 @runtime_checkable
 class CheckpointStore(Protocol):
-    """Keeps one checkpoint for each (target, key), and lets one client at a time hold it.
+    """Keeps one checkpoint for each pair of target and key, which one client at a time can lock.
 
     Attributes:
         durable: whether checkpoints outlive the process.
-        every: a checkpoint is saved at least once per this many events. Sequence numbers are
-            reserved in blocks of this size before handlers may see their events, which bounds how
-            many events a handler may see again after a crash.
+        every: number of events after which a checkpoint is saved at the latest. Before handlers get
+            events, the client records in the store, in blocks of this size, that they may; this
+            bounds how many events a handler may get again after a crash.
         interval: seconds after which a changed checkpoint is saved at the latest.
     """
 
@@ -37,9 +37,9 @@ class CheckpointStore(Protocol):
         """Replace the checkpoint atomically.
 
         Raises:
-            StoreLocked: another client took over the checkpoint. This client is closed with that
-                error and no longer changes the store. After any other exception, the save is
-                retried each second.
+            StoreLocked: another client has taken over the checkpoint. The calling client is then
+                closed with this error and no longer changes the store. After any other exception,
+                the client retries the save each second.
         """
 
     async def delete(self, target: str, key: str) -> None:

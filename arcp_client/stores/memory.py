@@ -16,7 +16,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """A `CheckpointStore` that lasts as long as the object does.
+    """A `CheckpointStore` in memory, which lasts as long as the object does.
 
     Chunked results go to temporary files, which are deleted with the object.
 

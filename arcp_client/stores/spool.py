@@ -20,8 +20,8 @@ _log = logging.getLogger("arcp_client.stores")
 class ChunkLog:
     """The chunks of one job's result, written to disk before they count as processed.
 
-    Chunks that `append` wrote survive the death of the process. A truncated last line is skipped:
-    its event was not processed, so the runtime sends it again.
+    Chunks that `append` has written survive the death of the process. A truncated last line is
+    skipped: its event does not count as processed, so the runtime sends it again.
 
     Args:
         directory: the directory for results; created if missing, accessible to its owner only.
@@ -44,7 +44,7 @@ class ChunkLog:
 
     @staticmethod
     def name_for(job_id: str) -> str:
-        """Return the file name for a job; ids of runtimes are not valid file names."""
+        """Return the file name for a job, because a job's id need not be a valid file name."""
         return hashlib.sha256(job_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def __iter__(self) -> Iterator[ResultChunk]:

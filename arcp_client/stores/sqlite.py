@@ -66,14 +66,14 @@ _KEPT_FOR = 30 * 24 * 3600.0
 class SqliteStore:
     """A `CheckpointStore` in one file.
 
-    Only the owner can read the file and the files that SQLite adds: they hold resume tokens, never
-    bearer tokens. One thread writes. When `save` returns, the write is in the write-ahead log; a
-    killed process loses none.
+    Only the owner can read the file and the files that SQLite adds, because they contain resume
+    tokens (never bearer tokens). One thread writes. When `save` returns, the write is in the
+    write-ahead log, where it survives a kill of the process.
 
     Args:
         path: the file; created if missing. Its directory must exist.
-        every: events between two checkpoints; with 1, a handler sees at most one event again
-            after a crash.
+        every: events between two checkpoints. With 1, a handler gets at most one event again after
+            a crash.
         interval: seconds between two checkpoints.
     """
 
@@ -97,8 +97,8 @@ class SqliteStore:
 
         Raises:
             StoreLocked: another client, in this or another process, holds it.
-            StorageError: the file is damaged, or cannot be read or written. The checkpoint is not
-                locked then.
+            StorageError: the file is damaged, or cannot be read or written. The checkpoint is then
+                not locked.
         """
         lock = FileLock(self._beside(target, key, "lock"))
         if (target, key) in self._locks or not lock.take():
@@ -131,7 +131,7 @@ class SqliteStore:
         await self._run(forget)
 
     async def release(self, target: str, key: str) -> None:
-        """Unlock the checkpoint; the last release closes the file. Idempotent."""
+        """Unlock the checkpoint. The last release closes the file. Idempotent."""
         lock = self._locks.pop((target, key), None)
         if lock is None:
             return
@@ -256,7 +256,7 @@ def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint)
 
 
 def _save_ended(db: sqlite3.Connection, target: str, key: str, ended: tuple[EndedJob, ...]) -> None:
-    """Insert new outcomes and delete removed ones; outcomes may be large and never change."""
+    """Insert new outcomes and delete removed ones. Kept ones never change."""
     rows = db.execute("SELECT job_id FROM ended WHERE target = ? AND key = ?", (target, key))
     there = {job_id for (job_id,) in rows}
     kept = {job.job_id for job in ended}

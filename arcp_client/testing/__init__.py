@@ -1,4 +1,4 @@
-"""Tools for tests: injected faults, scripted runtimes of every dialect, virtual time."""
+"""Tools for tests: injected faults, scripted runtimes of every dialect, and virtual time."""
 
 from __future__ import annotations
 

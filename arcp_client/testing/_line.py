@@ -78,11 +78,11 @@ class ScriptedLink:
                 send()
 
     def later(self, by: int, send: Callable[[], None]) -> None:
-        """Call ``send`` after ``by`` further frames were queued."""
+        """Call ``send`` once ``by`` further frames have been queued."""
         self._held.append((by, send))
 
     def drop(self) -> None:
-        """End the link; queued frames are still sent."""
+        """End the link. Queued frames are still sent."""
         self._leave()
 
     def _leave(self) -> None:

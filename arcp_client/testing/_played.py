@@ -1,7 +1,7 @@
 """Plays the steps of a script: the sessions and jobs of a scripted runtime.
 
-The `Forms` of the dialect determine which session receives a frame, with which number, and how
-frames are treated while a link is down. No code here depends on a dialect's name.
+The `Forms` of the dialect determine which session receives a frame, under which number, and what
+happens to frames while a link is down. No code here depends on a dialect's name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PlayedSession:
         self.log: list[Frame] = []
 
     def frame(self, kind: str, payload: Mapping[str, Any], **top: Any) -> Frame:
-        """Make a frame of this session; fields that are ``None`` are left out."""
+        """Make a frame of this session. Fields that are ``None`` are left out."""
         given = {name: value for name, value in top.items() if value is not None}
         return {
             "arcp": wire.PROTOCOL,
@@ -99,7 +99,7 @@ class PlayedSession:
             self.log = self.since(last)
 
     def since(self, last: int) -> list[Frame]:
-        """Return the frames for a resume from a number; includes terminals without a number."""
+        """Return the frames for a resume from a number, with unnumbered terminal messages."""
         return [frame for frame in self.log if frame.get("event_seq", last + 1) > last]
 
 
@@ -277,7 +277,7 @@ class PlayedJob:
             self.task.cancel()
 
     def die(self) -> None:
-        """End silently, because its session ended and took the job along."""
+        """End without a message, because the job's session has ended."""
         if not self.over:
             self.status = wire.ERROR
             if self.task is not None:
@@ -325,7 +325,7 @@ class PlayedJob:
     # -- who watches it
 
     def copy(self, frame: Frame, watcher: _Watcher) -> Frame:
-        """Make the frame's copy for a watching session."""
+        """Make the copy of a frame for a watching session."""
         forms = self.forms
         if forms.watched == "submitter":
             return frame
@@ -342,7 +342,7 @@ class PlayedJob:
         return copy
 
     def _past(self) -> list[tuple[Frame, bool]]:
-        """Return the frames of its history, each with whether it is the terminal."""
+        """Return the frames of the job's history, each with whether it is the terminal message."""
         logs = [(copy, False) for copies in reversed(self.copies.values()) for copy in copies]
         return [*logs, *self.history]
 

@@ -54,7 +54,7 @@ class ProxyFaults:
             gate.set()
 
     def hold(self, direction: Direction) -> None:
-        """Block a direction until `release` was called as often as `hold`."""
+        """Block a direction until `release` has been called as often as `hold`."""
         self._held[direction] += 1
         self._open[direction].clear()
 
@@ -100,7 +100,7 @@ class ProxiedLink:
             writer.transport.set_write_buffer_limits(high=0)
 
     def cut(self) -> asyncio.Future[None]:
-        """End both sides with an orderly close, at any position in the stream."""
+        """End both sides with an orderly close, which may be inside a message."""
         return self._judge("cut")
 
     def reset(self) -> asyncio.Future[None]:

@@ -1,6 +1,6 @@
 """The parts of a script: steps of agents, and answers to requests.
 
-Plain frozen values, so that a script reads from top to bottom and can be shared between tests.
+All of them are frozen values. So a script reads from top to bottom and can be shared between tests.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Accept:
-    """The job is accepted at this step instead of before its first; earlier steps overtake the
-    acceptance.
-    """
+    """The job is accepted at this step. Frames of earlier steps overtake the acceptance."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Spawn:
 
 @dataclass(frozen=True)
 class Drop:
-    """The link ends without a goodbye. As an answer: the request took effect before."""
+    """The link ends without a goodbye. As an answer, it follows the effect of the request."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Host(Protocol):
     def start(
         self, agent: str, session: PlayedSession, talk: Talk, *, parent: str | None, **facts: Any
     ) -> PlayedJob:
-        """Make a job; it runs once `PlayedJob.task` is set."""
+        """Make a job, which runs once `PlayedJob.task` is set."""
 
     def answer_to(self, kind: str) -> Answer | None:
         """Return the test's answer for the next request of this type, if any."""
@@ -149,7 +149,7 @@ class Talk(ScriptedLink):
             self.drop()
 
     def _resume_block(self, payload: Frame) -> tuple[str, int] | None:
-        """Read token and last number from where this runtime expects them."""
+        """Read the resume token and the last number from where this runtime expects them."""
         block = payload.get("resume") or {}
         match self._forms.resume_in:
             case "top":
@@ -202,7 +202,7 @@ class Talk(ScriptedLink):
     # -- requests
 
     def _reply(self, request: Frame, kind: str, payload: Frame, **top: Any) -> None:
-        """Send an answer that names its request the way this runtime does."""
+        """Send an answer that names its request in the way of this runtime."""
         assert self.session is not None
         named = dict(payload)
         if self._forms.names_request in ("request_id", "reply_to"):

@@ -1,7 +1,7 @@
-"""An event loop with virtual time: timers run without waiting.
+"""An event loop with virtual time, in which timers run without waiting.
 
-When no callback is ready, the loop advances its clock to the next timer instead of waiting for it.
-Sockets and threads run in real time, so the loop polls them first.
+When no callback is ready, the loop advances its clock to the next timer and does not wait for it.
+Sockets and threads run in real time, so the loop polls them before it advances the clock.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class VirtualClock:
         self._wall_offset += seconds
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; callbacks that fall due have run, in order, when this returns."""
+        """Let time pass. When this returns, the callbacks that fell due have run, in order."""
         await asyncio.sleep(seconds)
         await self.settle()
 
@@ -112,7 +112,7 @@ class VirtualClock:
         await waiter
 
     def idle(self, seconds: float | None) -> bool:
-        """Called by an idle loop: advance time; return False if the loop must wait for files."""
+        """Called by an idle loop: advance time. False if the loop must wait for files."""
         if self._settling:
             settled, self._settling = self._settling, []
             for waiter in settled:
@@ -164,16 +164,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Like in every loop; virtual time stands still while the function runs, up to a real
-        second.
-        """
+        """Like in every loop. Meanwhile, virtual time stands still for up to a real second."""
         job = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         job.add_done_callback(self._job_done)
         return job
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """As everywhere, for as long as the threads take: a time limit would pass at once."""
+        """Shut the executor down without a time limit, which would pass at once in virtual time."""
         self._jobs += 1
         try:
             await super().shutdown_default_executor()
@@ -185,7 +183,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.BaseSelector):
-    """Polls files without waiting, and advances the clock where another selector would wait."""
+    """Polls files without waiting, and advances the clock when another selector would wait."""
 
     def __init__(self, clock: VirtualClock, *, waits: Callable[[], bool]) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
 """Drops, repeats, delays and reorders the frames of a transport, according to a plan.
 
-`FaultyProxy` injects faults into connections, this module into their frames, over any transport.
-The same seed always gives the same faults.
+`FaultyProxy` injects faults into TCP connections; this module injects faults into frames, over any
+transport. The same seed always gives the same faults.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Reorder:
-    """Hold the selected frames until ``by`` later ones have passed, or the link ends."""
+    """Hold each selected frame until ``by`` later frames have passed, or the link ends."""
 
     when: When
     by: int = 1
@@ -95,7 +95,7 @@ FrameFault: TypeAlias = Drop | Repeat | Reorder | Delay | Cut
 
 
 class _Course:
-    """Applies the plan to one direction: each frame yields zero or more frames with delays."""
+    """Applies the plan to one direction: turns each frame into zero or more frames with delays."""
 
     def __init__(self, plan: Iterable[FrameFault], generator: random.Random) -> None:
         self._plan = list(plan)
@@ -156,7 +156,7 @@ class FaultyTransport:
         FaultyTransport(transport, plan=[Drop(3), Repeat(is_event), Cut(after=10, way="out")])
 
     Args:
-        transport: the link underneath; it is closed with this one.
+        transport: the underlying transport, which is closed with this one.
         plan: the faults; each frame goes through all of them.
         seed: the seed of the generator for `Chance`.
     """

@@ -1,7 +1,7 @@
 """`FaultyProxy`: a TCP proxy that injects the faults of networks.
 
-It forwards between a client and a server on one machine, and can cut, reset, block, slow down and
-refuse their connections.
+The proxy forwards between a client and a server on one machine. It can cut, reset, block, slow down
+and refuse their connections.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class FaultyProxy:
     def cut_after(self, nbytes: int, *, direction: Direction = "down") -> None:
         """Cut a connection after ``nbytes`` further bytes in that direction.
 
-        Exactly this many bytes arrive. Several calls queue: each one counts from the previous cut,
-        so that every connection of a client can have its own length.
+        Exactly this many bytes arrive. If it is called several times, each call counts from the cut
+        of the previous one, so that each connection of a client can have a length of its own.
         """
         if nbytes < 0:
             raise ValueError("nbytes must not be negative")
@@ -216,7 +216,7 @@ class FaultyProxy:
         return Fault(steps())
 
     def silent_accept(self) -> Fault:
-        """Accept new connections without ever answering them, also afterwards."""
+        """Accept new connections without ever answering them, even after the block."""
 
         def steps() -> Generator[None, None, None]:
             self._answers = False

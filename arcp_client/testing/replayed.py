@@ -1,6 +1,6 @@
 """A runtime whose jobs replay a transcript.
 
-For dashboards, demos and tests of clients: each submit replays the recorded events, at the recorded
+It serves dashboards, demos and tests of clients. The recorded events are replayed at the recorded
 pace or faster.
 """
 
@@ -224,7 +224,7 @@ class ReplayedRuntime:
             self._parts[job_id].delegated = position
 
     def _concerned(self, line: EventLine) -> list[_Part]:
-        """Return the jobs of an event; one without a job, such as a gap, concerns all open jobs."""
+        """Return the jobs of an event: all open jobs if it names none, as a gap does."""
         if line.job_id is None:
             return [part for part in self._parts.values() if not part.over]
         part = self._parts.get(line.job_id)
@@ -400,12 +400,12 @@ def _raw(body: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exact(line: EventLine, name: str, value: Any) -> Any:
-    """A value of an event as JSON, with the digits that the file has; ``None`` stays."""
+    """A value of an event as JSON, with the digits that the file has; ``None`` for ``None``."""
     return None if value is None else _json(value, (line.fields or {}).get(name))
 
 
 def _json(value: Any, exact: Any) -> Any:
-    """A value as JSON; ``exact`` is the same value with its digits, unless it was converted."""
+    """A value as JSON, from ``exact``, which is the value with its digits, unless they differ."""
     if isinstance(value, str) and value.isascii():  # the runtime looks at the names of metrics
         return value
     try:

@@ -1,7 +1,7 @@
 """`ScriptedRuntime`: plays a script in the dialect of any public runtime.
 
-For tests of clients. It writes frames in the forms of a public runtime or of the specification, and
-performs only the steps of its script.
+It is made for tests of clients. It writes frames in the forms of a public runtime or of the
+specification, and performs only the steps of its script.
 """
 
 from __future__ import annotations
@@ -87,18 +87,18 @@ class ScriptedRuntime:
             runtime.open("go")
 
     It is a `Connector`: a client takes it as its target and reaches it over an in-memory link.
-    `serve` also accepts WebSockets. Sessions and jobs survive a lost link exactly as far as they do
-    in the runtime that is played.
+    `serve` also accepts WebSockets. Sessions and jobs survive a lost link exactly as far as they
+    survive it in the played runtime.
 
-    Each frame of the client is checked against what that runtime requires. A frame that the runtime
-    would refuse or ignore is in `objections`.
+    Each frame of the client is checked against what the played runtime requires. A frame that the
+    played runtime would refuse or ignore is added to `objections`.
 
     Args:
         dialect: the runtime to play, by its name in ``SessionInfo.dialect``; ``spec`` for the
             specification; ``legacy`` for the older family, which opens no session of this protocol.
         agents: the script of each agent, by name.
-        answers: by message type, the answers to the first requests of that type, in order.
-            ``None`` stands for the usual answer, and so does the end of the list.
+        answers: by message type, the answers to the first requests of that type, in order. ``None``
+            stands for the usual answer, which later requests get too.
         features: the features that the runtime offers (§6.2); all by default.
         tokens: the bearer tokens that it accepts; any by default.
 
@@ -164,7 +164,7 @@ class ScriptedRuntime:
         """
 
         async def on_enter() -> None:
-            """Nothing to prepare."""
+            """Does nothing: there is nothing to prepare."""
 
         async def link(transport: Transport, arrival: Arrival) -> _Served:
             arrival.welcomed()  # a script may require anything of a client before the welcome
@@ -199,7 +199,7 @@ class ScriptedRuntime:
     # ------------------------------------------------------------------ for tests
 
     def open(self, gate: str) -> None:
-        """Open a gate: jobs at a `Wait` for it continue, now or later."""
+        """Open a gate: jobs that have reached, or later reach, a `Wait` for it continue."""
         self.gate(gate).set()
 
     def next(self, kind: str, *answers: Answer | None) -> None:

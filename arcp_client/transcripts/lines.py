@@ -129,8 +129,7 @@ class Header(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine(Line):
-    """The recording of a job begins. The fields equal those of `arcp_client.JobHandle` at that
-    time.
+    """The recording of a job begins. The fields are those of `arcp_client.JobHandle` at that time.
 
     Attributes:
         job_id: the job's id; never empty.
@@ -186,10 +185,9 @@ class EventLine(Line):
 
     Attributes:
         event: the event; an `arcp_client.events.Unknown` if it does not fit its class.
-        job_id: the job of the event; for an event without one, the job in whose stream it was
-            received.
-        fields: the event as stored, with the digits of its numbers; ``None`` for one that
-            was not read from a file.
+        job_id: the job of the event; for an event without a job, the job in whose stream it came.
+        fields: the event as stored, with the digits of its numbers; ``None`` if the event was not
+            read from a file.
     """
 
     type: ClassVar[str] = "event"
@@ -309,7 +307,7 @@ def from_fields(fields: dict[str, Any], exact: Any = None) -> Line:
 
     Args:
         fields: the object.
-        exact: its event with the digits of numbers (`digits.loads`), if ``float`` changed some.
+        exact: the event of the line with the digits of its numbers, if ``float`` has changed some.
 
     Raises:
         ValueError: the type is known, but the fields do not fit it.

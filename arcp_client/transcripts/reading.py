@@ -23,8 +23,9 @@ MAX_LINE = 32 * 1024 * 1024
 class Reader:
     """Iterates over the lines after the header of a transcript, holding one at a time in memory.
 
-    If the writer was killed, the file ends within a line, or without an end line. The complete
-    lines are returned; then ``complete`` is false, and ``cut`` says whether a partial line follows.
+    If the writer was killed, the file ends within a line, or without an end line. The reader
+    returns the complete lines. After them, ``complete`` is false, and ``cut`` tells whether a
+    partial line follows.
 
     Args:
         file: the file, open for reading bytes.
@@ -139,7 +140,7 @@ class Reader:
 
 
 def read(path: str | os.PathLike[str], *, max_line: int = MAX_LINE) -> Reader:
-    """Open a transcript; its reader closes the file.
+    """Open a transcript. The returned reader closes the file.
 
     Raises:
         TranscriptError: the file is not a transcript, or of a later version.

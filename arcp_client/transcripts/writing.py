@@ -35,7 +35,7 @@ _BY_NAME = Scrubber()
 
 
 class Writer:
-    """Writes lines to a file; each line is written completely and immediately.
+    """Writes lines to a file, each one completely and immediately.
 
     After a crash, the file has every line for which `write` returned, and at most part of one more,
     which readers ignore. The file is created anew with mode 0600; an earlier file's content and
@@ -43,8 +43,8 @@ class Writer:
 
     Args:
         target: a path, or a file open for writing bytes, which stays open.
-        first: the header; a plain one by default.
-        scrubber: masks secrets; by default it knows their usual names. ``None`` masks nothing.
+        first: the header; by default one without details of a session.
+        scrubber: masks secrets; by default those with usual names. With ``None`` nothing is masked.
         overwrite: replace an existing regular file, but not a device, pipe or directory.
 
     Raises:
@@ -222,5 +222,5 @@ class Recording:
         self._writer.close()
 
     def close(self) -> None:
-        """Close the file; without `end`, readers treat it as incomplete. Idempotent."""
+        """Close the file. Without a call of `end`, readers treat it as incomplete. Idempotent."""
         self._writer.close()

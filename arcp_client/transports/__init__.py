@@ -1,4 +1,4 @@
-"""Transports for frames: WebSocket (aiohttp), stdio (child processes), memory."""
+"""Transports move frames: over WebSockets (aiohttp), pipes of child processes, or in memory."""
 
 from __future__ import annotations
 

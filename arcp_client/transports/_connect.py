@@ -1,4 +1,4 @@
-"""Maps errors of opening a WebSocket to ConnectFailed, with advice and without secrets."""
+"""Converts errors of opening a WebSocket to ConnectFailed, with advice and without secrets."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def sanitized(url: str) -> str:
 def explain(error: BaseException, target: str, *, timeout: float) -> ConnectFailed:
     """Describe the failure, advise what to do, and decide whether a retry can help.
 
-    The error of aiohttp is dropped: its text and its arguments hold the whole URL and the proxy's
-    password. The error of the operating system is kept as ``__cause__``.
+    The error of aiohttp is dropped, because its text and its arguments contain the whole URL and
+    the proxy's password. The error of the operating system is kept as ``__cause__``.
     """
     text, permanent = _judge(error, timeout)
     failure = ConnectFailed(f"cannot connect to {target}: {text}", permanent=permanent)

@@ -18,8 +18,8 @@ class Ending:
 
     Args:
         owner: owns the teardown's task.
-        teardown: closes the link in an orderly way; gets the timeout of the first caller, in
-            seconds. It is aborted if it takes longer.
+        teardown: closes the link in an orderly way. It is called with the timeout of the first
+            caller, in seconds, and aborted if it takes longer.
         abort: ends the link at once, so that the teardown finishes; must not raise.
     """
 
@@ -43,7 +43,7 @@ class Ending:
     async def reach(self, *, timeout: float) -> None:
         """Wait until the link has ended; abort it after ``timeout`` seconds.
 
-        Cancelling a caller also aborts the link, so that nothing stays open.
+        If a caller is cancelled, the link is aborted too, so that nothing stays open.
         """
         if self._task is None:
             self._task = self._owner.spawn(self._teardown(timeout), name="close")
@@ -66,7 +66,7 @@ def closed_here(peer: str) -> LinkLost:
 
 
 def again(error: LinkLost) -> LinkLost:
-    """Copy an error: one object raised twice would collect both tracebacks."""
+    """Copy an error, because one object that is raised twice would collect both tracebacks."""
     fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__
     return fresh

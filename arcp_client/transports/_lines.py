@@ -11,10 +11,10 @@ _START = 4096  # kept of an overlong line: enough to identify its message
 
 
 class DroppedLine(RemoteProtocolError):
-    """A line that cannot be a frame; carries the bytes that identify the dropped message.
+    """A line that cannot be a frame, with the bytes that identify the dropped message.
 
     Attributes:
-        start: the whole line; for an overlong line, its first bytes.
+        start: the whole line, or the first bytes of an overlong line.
         complete: whether ``start`` is the whole line.
     """
 

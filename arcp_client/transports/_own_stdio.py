@@ -1,4 +1,4 @@
-"""The transport over this process's own stdin and stdout, which a stdio runtime serves."""
+"""The transport over this process's own stdin and stdout, for a runtime that serves its parent."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PEER = "the client"
 class StdioServerTransport:
     """Frames over two file descriptors, one frame a line; by default over stdin and stdout.
 
-    Two threads read and write, so that pipes, files and terminals all work, and descriptors shared
-    with other processes stay blocking.
+    Two threads read and write. So pipes, files and terminals all work, and descriptors that are
+    shared with other processes stay blocking.
 
     By default the transport takes over the descriptors of the process until it is closed. In the
     meantime stdout is redirected to stderr, so that a stray ``print`` cannot corrupt the stream,

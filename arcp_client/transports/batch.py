@@ -25,7 +25,7 @@ class Batching(Protocol):
 
 
 async def send_many(transport: Transport, frames: Sequence[bytes]) -> None:
-    """Send frames in order, at once if the transport supports it; raises like `send`."""
+    """Send frames in order, with one write if the transport supports it. Raises like `send`."""
     together = getattr(transport, "send_many", None)  # isinstance(…, Batching) takes far longer
     if len(frames) > 1 and together is not None:
         await together(frames)

@@ -71,7 +71,7 @@ class _Lane:
 
 
 class MemoryTransport:
-    """One end of a `memory_pair`. Behaves like a socket, also when it is closed.
+    """One end of a `memory_pair`. Behaves like a socket, even when it is closed.
 
     Frames that were sent before a close still reach the other end, which then gets LinkLost. The
     end that closed gets LinkLost immediately.
@@ -140,7 +140,7 @@ class MemoryTransport:
             self._other.peer_closed()
 
     def peer_closed(self) -> None:
-        """The other end closed: its frames can still be received, sending fails."""
+        """Note that the other end has closed. Its frames can still be received; sending fails."""
         if self._lost is None:
             self._lost = LinkLost(f"{self._peer} closed the link")
         self._outgoing.refuse(self._lost)
@@ -159,7 +159,8 @@ def memory_pair(
     Both must be used in one event loop.
 
     Args:
-        capacity: frames held for each direction, at most 8 MiB; senders wait while it is full.
+        capacity: frames queued in each direction, at most 8 MiB; senders wait while the queue is
+            full.
         max_frame: bytes; larger frames are refused.
     """
     if capacity < 1:

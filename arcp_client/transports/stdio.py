@@ -121,7 +121,7 @@ class _Child(asyncio.SubprocessProtocol):
         return cast(asyncio.WriteTransport | None, pipe)
 
     async def write(self, line: bytes) -> None:
-        """Write immediately, so that calls keep their order; then wait while the pipe is full."""
+        """Write immediately, to keep the order of the calls; then wait while the pipe is full."""
         stdin = self._stdin()
         if stdin is None:
             return
@@ -155,7 +155,7 @@ class _Child(asyncio.SubprocessProtocol):
         return self._stderr.decode(errors="replace")
 
     def let_go(self) -> None:
-        """Read and discard further output, so that a full pipe cannot block the child."""
+        """Discard further output, so that a full pipe cannot block the child."""
         self.inbox.end(closed_here(self._name), forget=True)
         self._make_room()
         if self._timer is not None:
@@ -182,9 +182,9 @@ class _Child(asyncio.SubprocessProtocol):
     def _settle(self, seen: int, quiet: int) -> None:
         """Receive the remaining output of the dead child, then end.
 
-        The end of the output cannot be awaited: a grandchild may keep the pipe open. But the pipe
-        holds all output of the child by now, and the loop polls it in each iteration: after three
-        iterations without a chunk it was empty.
+        The end of the output cannot be awaited, because a grandchild may keep the pipe open. But
+        all output of the dead child is already in the pipe, which the loop polls in each iteration.
+        After three iterations without a chunk, the pipe was empty.
         """
         if self.inbox.lost is not None:
             return
@@ -265,18 +265,18 @@ class StdioTransport:
         All output of the child is received before LinkLost.
 
         Raises:
-            LinkLost: the child has exited; ``exit_code`` (negative for a signal) and ``stderr`` say
-                how. Raised again by every later call.
-            RemoteProtocolError: a line was too long or not UTF-8 and was dropped; call again.
+            LinkLost: the child has exited; ``exit_code`` (negative for a signal) and ``stderr``
+                tell how. Every later call raises it again.
+            RemoteProtocolError: a line was too long or not UTF-8 and was dropped. Call again.
         """
         return await self._child.inbox.get()
 
     async def close(self, *, timeout: float = 5.0) -> None:
         """End the child and its process group, within about ``timeout`` seconds.
 
-        The child's input is closed first, which requests it to exit. The process group is sent
-        SIGTERM after half of the timeout, and SIGKILL after another third. Idempotent, from any
-        task; a cancelled call kills at once.
+        First the child's input is closed, which asks it to exit. After half of the timeout, the
+        process group is sent SIGTERM, and after a further third of it, SIGKILL. Idempotent, from
+        any task. A cancelled call kills at once.
         """
         self._child.let_go()
         await self._ending.reach(timeout=timeout)
@@ -326,8 +326,8 @@ class StdioTransport:
 class StdioConnector:
     """Starts a program for each link and communicates over its standard input and output.
 
-    The program leads its own process group. So closing the link ends its child processes too, and a
-    Ctrl-C in the terminal does not reach it.
+    The program leads a process group of its own. So closing the link ends its child processes too,
+    and a Ctrl-C in the terminal does not reach the program.
 
     Args:
         argv: the program and its arguments; no shell is involved.
@@ -398,7 +398,7 @@ class StdioConnector:
         return StdioTransport(child, name=self._name, max_line=self._max_line)
 
     def _check_texts(self) -> None:
-        """Refuse null bytes: uvloop truncates the text there instead of raising."""
+        """Refuse null bytes, because uvloop truncates the text there without an error."""
         texts = [*self._argv, *(self._env or {}), *(self._env or {}).values()]
         if any(b"\0" in os.fsencode(text) for text in texts):
             raise ValueError("embedded null byte")

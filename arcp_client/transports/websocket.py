@@ -60,7 +60,7 @@ class WebSocketTransport:
         ws: a connected ``ClientWebSocketResponse`` or a prepared `server_websocket`, made with
             ``autoping=False``, ``heartbeat=None``, ``compress=0`` and ``decode_text=False``, as
             `WebSocketConnector` and `server_websocket` do.
-        peer: the name of the other side in messages.
+        peer: the name of the other side, for messages.
         max_frame: bytes; larger frames are refused in both directions.
         session: a client session to close together with the link.
         stream: the writer of a server, through which `send_many` writes several frames at once.
@@ -101,8 +101,8 @@ class WebSocketTransport:
     async def send(self, frame: bytes) -> None:
         """Pass one frame to the link, as a text message.
 
-        Frames are sent in call order. The call waits while the peer does not read; a call that is
-        cancelled while it waits still sends the frame.
+        Frames are sent in call order. The call waits while the other side does not read. A call
+        that is cancelled while it waits still sends the frame.
 
         Raises:
             LinkLost: the link has ended.
@@ -139,7 +139,7 @@ class WebSocketTransport:
         return True
 
     async def send_many(self, frames: Sequence[bytes]) -> None:
-        """Pass frames to the link in order, by one write while the peer keeps up.
+        """Pass frames to the link in order, in one write while the other side keeps up.
 
         Raises:
             LinkLost: the link has ended.
@@ -162,12 +162,13 @@ class WebSocketTransport:
     async def receive(self) -> bytes:
         """Return the next frame. A cancelled call loses no frame.
 
-        The decoder checks whether a text message is valid UTF-8, since it reads every byte anyway.
+        Text messages are not checked here for valid UTF-8: the decoder of frames does that.
 
         Raises:
-            LinkLost: the link has ended; ``close_code`` is the peer's, 1005 if it sent none, 1006
-                if the connection ended without a close frame. Raised again by every later call.
-            RemoteProtocolError: a binary message was not UTF-8 and was dropped; call again.
+            LinkLost: the link has ended; ``close_code`` is the other side's, 1005 if it sent none,
+                1006 if the connection ended without a close frame. Every later call raises it
+                again.
+            RemoteProtocolError: a binary message was not UTF-8 and was dropped. Call again.
         """
         if self._lost is not None:
             raise again(self._lost)
@@ -189,7 +190,7 @@ class WebSocketTransport:
                 self._vacated.set_result(None)
 
     async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
-        """Like `receive` up to ``limit`` times, passing each frame to ``take``, at less cost.
+        """Receive up to ``limit`` frames, passing each to ``take``; cheaper than `receive`.
 
         Returns early after a frame larger than `LARGE`.
 
@@ -226,10 +227,10 @@ class WebSocketTransport:
     async def close(self, *, timeout: float = 5.0) -> None:
         """Perform the closing handshake and free the socket, within about ``timeout`` seconds.
 
-        Frames that were sent before are written first. If the peer does not answer, the connection
-        is aborted at the end of the timeout. Idempotent, from any task; a cancelled call aborts at
-        once. A task inside `receive` gets the frames that arrive before the peer's close frame,
-        then LinkLost.
+        Frames that were sent before are written first. If the other side does not answer, the
+        connection is aborted at the end of the timeout. Idempotent, from any task. A cancelled call
+        aborts at once. A task inside `receive` gets the frames that arrive before the other side's
+        close frame, then LinkLost.
         """
         if self._lost is None:
             self._lost = closed_here(self._peer)
@@ -309,17 +310,17 @@ class WebSocketConnector:
     """Opens WebSocket links to one URL.
 
     Each connection has its own aiohttp session, so that a broken session cannot outlive its
-    connection. A ``session`` that is passed in is used unchanged and never closed.
+    connection. If ``session`` is given, that session is used unchanged and never closed.
 
     Args:
         url: ``ws://`` or ``wss://``. A user name and password become HTTP basic authentication;
             messages never contain them, the query or the fragment.
-        ssl: an ``SSLContext``, ``False`` to skip verification, an aiohttp ``Fingerprint``; None
+        ssl: an ``SSLContext``, an aiohttp ``Fingerprint``, or ``False`` to skip verification; None
             verifies against the system's certificates.
         headers: HTTP headers for the handshake.
         proxy: URL of an HTTP proxy. Environment variables are ignored.
-        session: the user's own aiohttp session. Its redirect policy applies; otherwise redirects
-            are refused, since they would send the token to another host.
+        session: the user's own aiohttp session, whose redirect policy then applies. Without it,
+            redirects are refused, because they would send the token to another host.
         max_frame: bytes; larger frames are refused in both directions.
         connect_timeout: seconds for name lookup, TCP, TLS and the HTTP upgrade together.
     """

@@ -1,4 +1,4 @@
-"""Shows the jobs of a client in the browser: a dashboard, and streams for pages of your own.
+"""Shows the jobs of a client in the browser: in a dashboard, or in pages of your own.
 
 ::
 

@@ -31,7 +31,7 @@ def sse(job: JobHandle) -> web.StreamResponse:
     Return the response from an aiohttp handler. It sends the same frames as the dashboard: ``job``
     with the state of the job, ``reset`` before the events start again, ``events`` with a batch of
     events, and ``end`` after the last one. The page "Dashboard" of the reference describes their
-    data. The id of a batch is a position: a browser that reconnects continues there, without a
+    data. The id of a batch is a position, at which a browser that reconnects continues, without a
     duplicate or a gap. All pages share the stored events of the job. Secrets are masked.
 
     The handler must check that the user may see the job.
@@ -67,7 +67,7 @@ def sse(job: JobHandle) -> web.StreamResponse:
 
 
 def _ended_by(app: web.Application) -> bool:
-    """Whether the application ends its streams at shutdown; logs a warning once if not."""
+    """Whether the application ends its streams at shutdown. If not, logs a warning, once."""
     streams = OpenStreams.of(app)
     if streams.end_at_shutdown or end_streams in app.on_shutdown:
         return True

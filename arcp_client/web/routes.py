@@ -1,6 +1,7 @@
 """Adds the dashboard of a client to an aiohttp application.
 
-Each route checks the request (`_http`), then returns what the feeds of jobs have (`_feeds`).
+Each route checks the request by means of `_http`, and then answers from the feeds of jobs
+(`_feeds`).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def add_routes(
     All pages share one session, that of the client. The caller connects and closes the client. The
     shutdown of the application ends the streams.
 
-    Without a token the dashboard serves only this machine, and only under its own host names,
+    Without a token the dashboard serves only this machine, under this machine's own host names,
     whatever address the application listens on. See the page "A dashboard in the browser".
 
     Args:
@@ -93,12 +94,12 @@ def add_routes(
         client: the client whose jobs are shown.
         prefix: the path of the dashboard, such as ``/dashboard``; the root by default.
         token: the token that users log in with.
-        allow_control: whether users can submit and cancel jobs, besides viewing them.
+        allow_control: whether users can not only view but also submit and cancel jobs.
         allowed_hosts: further host names of the application. Those of this machine are always
             allowed and, with a token, IP addresses.
         secrets: values to mask in everything that is shown, such as the client's own token.
         memory: bytes of events that are kept for each job, for pages that are reloaded.
-        linger: seconds for which they are kept after the last page has left the job.
+        linger: seconds for which these events are kept after the last page of the job was closed.
         hosts: deprecated; the former name of ``allowed_hosts``.
 
     Raises:
@@ -177,7 +178,7 @@ async def _clean_up(app: web.Application) -> None:
 
 
 async def _to_directory(request: web.Request) -> web.StreamResponse:
-    """Add the slash at the end of the path: the URLs in the page are relative to it."""
+    """Add the slash at the end of the path, to which the URLs in the page are relative."""
     name = request.path.rpartition("/")[2]
     return web.Response(status=308, headers={"Location": f"{name}/"})
 

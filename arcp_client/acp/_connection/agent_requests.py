@@ -1,9 +1,8 @@
 """Runs the services that the agent requests, and answers each request exactly once.
 
-A request starts when its turn comes in the session's lane; from then on it runs concurrently, and
-the lane moves on. The bytes of
-open requests and of unread answers are counted; a request whose answer may be large starts when
-there is room for it.
+A request starts when its turn comes in the session's lane (`UpdateLane`). From then on it runs
+concurrently, and the lane continues. The bytes of open requests and of unread answers are limited:
+a request whose answer may be large starts only when there is room for the answer.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Route:
     Attributes:
         serve: called with the params and the id of the session, if the params name one.
         params: the type of the params; None leaves them as JSON values.
-        weight: bytes reserved for the answer until it is sent; the request waits for room for them.
-            0 for a small answer, which never waits.
+        weight: bytes that are reserved for the answer until it is sent; the request waits until
+            there is room. 0 for a small answer, for which no request waits.
     """
 
     serve: Callable[[Any, str | None], Awaitable[Any]]
@@ -56,7 +55,7 @@ class Route:
 
 
 class Post(Protocol):
-    """Queues a message for the agent; see `JsonRpcPeer.post`."""
+    """The interface of `JsonRpcPeer.post`, which queues a message for the agent."""
 
     def __call__(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
         """Queue a message."""
@@ -112,7 +111,7 @@ class AgentRequests:
         self._ended = False
 
     def take(self, id_: Id, method: str, params: bytes) -> None:
-        """Accept a request; its session's lane decides when it starts."""
+        """Accept a request. The lane of its session decides when it starts."""
         request = _Open(id_, method, params, _session_id(params))
         if method not in self._routes:
             text = f"this client does not support {method:.200}"
@@ -133,7 +132,7 @@ class AgentRequests:
             session.lane.start(lambda: self._start(request))
 
     def cancel(self, id_: Any) -> None:
-        """Cancel a request on ``$/cancel_request``; the agent gets -32800."""
+        """Cancel a request, as ``$/cancel_request`` demands. The agent gets the error -32800."""
         if type(id_) not in (int, float, str):
             return
         request = self._open.get(id_)
@@ -152,7 +151,7 @@ class AgentRequests:
         """Stop all services and send no answers.
 
         Returns:
-            Whether all have ended. A service that ignores its cancellation is abandoned at the
+            Whether all services have ended. One that ignores its cancellation is abandoned at the
             deadline.
         """
         self._ended = True

@@ -11,7 +11,7 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """The number and bytes of updates waiting in the lanes of all sessions, and their bounds.
+    """Counts the updates that wait in the lanes of all sessions, and has their limits.
 
     Args:
         buffer: the bounds.
@@ -19,7 +19,7 @@ class Backlog:
     Attributes:
         held_lines: updates in memory.
         held_bytes: the bytes of these updates.
-        files: counts the bytes of the lanes' spill files.
+        files: counts the bytes in the lanes' files (`SpillFile`).
         full: whether the reader waits in `room`.
     """
 

@@ -38,7 +38,7 @@ class PendingCall:
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: Outcome) -> None:
-        """Set the outcome; ignored if there is one."""
+        """Set the outcome, if there is none yet."""
         if self.future.done():
             return
         if isinstance(outcome, bytes):
@@ -50,8 +50,8 @@ class PendingCall:
 class PendingCalls:
     """The pending calls, by number.
 
-    A call from a handler fails at once while the reader waits for that handler: its answer could
-    not be read.
+    While the reader waits for a handler, a call from that handler fails at once, because its answer
+    could not be read.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class PendingCalls:
 
     @contextlib.contextmanager
     def reader_waits(self, *, for_services: bool) -> Iterator[None]:
-        """While the reader waits for handlers or services, fail the calls that they make."""
+        """While the reader waits in the ``with`` block, fail the calls of handlers or services."""
         if for_services:
             self._waits_for_services = True
         else:

@@ -1,8 +1,9 @@
 """Routes messages between one agent and its sessions and services.
 
-All sessions of an agent share one connection. It also decides how the answer to a call returns: in
-the order of the session's lane, or directly if the lane waits for the handler that made the call.
-`jsonrpc` is below it; the modules of `_session` are above it.
+All sessions of an agent share one connection. The connection also decides how the answer to a call
+returns: in the order of the session's lane (`UpdateLane`), or directly if that lane waits for the
+handler that made the call. `jsonrpc` is the layer below; the modules of `_session` are the layer
+above.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def running() -> Inside | None:
 
 
 class AgentConnection:
-    """The state that all sessions of one connection share.
+    """One connection to an agent, with the state that its sessions share.
 
     Args:
         transport: the link to the agent.
@@ -144,8 +145,8 @@ class AgentConnection:
             method: the method.
             params: the params.
             timeout: seconds; None waits without limit; by default as in the limits.
-            lane: the lane that orders the answer. If a handler that this lane waits for, directly
-                or indirectly, makes the call, the answer returns at once instead.
+            lane: the lane that orders the answer. If the lane waits, directly or indirectly, for
+                the handler that makes the call, the answer returns at once.
             arrived: called by the reader with the answer, before it reads the next message.
             abandon: if the wait is cancelled, notify the agent and ignore a later answer.
         """
@@ -330,7 +331,7 @@ class AgentConnection:
 
     @property
     def state(self) -> str:
-        """In one word or two: ``connected``, or why it is not."""
+        """The state for a repr: ``connected``, or why it is not."""
         if self._closing is not None:
             return "closed" if self._closing.done() else "closing"
         if self.closed.get_loop().is_closed():
@@ -338,7 +339,7 @@ class AgentConnection:
         return "connected" if self.peer.why is None else "agent ended"
 
     def abandon(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
-        """The client was dropped: kill the agent and call ``end``, from any thread."""
+        """Kill the agent of an unreferenced client, and call ``end``. From any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.closed.get_loop().call_soon_threadsafe(self._abandon, end)
 
@@ -353,9 +354,9 @@ class AgentConnection:
         self.owner.spawn(self._transport.close(timeout=0), name="kill")
 
     async def close(self, *, drain: float, deadline: Deadline) -> None:
-        """Close the connection; received updates are handled first, for at most ``drain`` seconds.
+        """Close the connection. Received updates are handled before, for at most ``drain`` seconds.
 
-        Everything ends by the deadline, except user code that ignores its cancellation.
+        By the deadline everything has ended, except user code that ignores its cancellation.
         """
         if self._closing is not None:
             await asyncio.wait({self._closing}, timeout=deadline.share())

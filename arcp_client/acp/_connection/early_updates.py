@@ -11,7 +11,7 @@ _log = logging.getLogger("arcp_client.acp")
 
 
 class EarlyUpdates:
-    """The buffered updates. Bounded in sessions, updates and bytes; dropped ones are logged."""
+    """The buffered updates, within limits of sessions, updates and bytes. Drops are logged."""
 
     def __init__(self, sessions: int, updates: int, limit: int) -> None:
         self._sessions = sessions

@@ -29,7 +29,7 @@ class Hook(Generic[T]):
 
 
 class ClientHooks:
-    """The hooks of one client. An exception of a hook is logged and has no other effect."""
+    """The hooks of one client. An exception that a hook raises is logged, nothing else."""
 
     def __init__(self) -> None:
         self.error: list[Hook[HandlerError]] = []

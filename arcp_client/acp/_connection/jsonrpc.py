@@ -1,6 +1,6 @@
 """The JSON-RPC 2.0 peer: sends calls and answers to one agent over a transport.
 
-It also detects the end of the link. `reader` is its receiving half; `connection` is above it.
+`JsonRpcPeer` also detects the end of the link. `reader` receives; `connection` is the layer above.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class JsonRpcPeer:
             timeout: seconds; None waits until the agent exits.
             arrive: called by the reader with the answer and with a function that completes this
                 call, now or later. By default the call completes at once.
-            nested: whether a handler of updates makes the call, so that the reader must not wait
-                for it.
-            serving: whether a service makes the call; the reader must not wait for it either.
+            nested: whether a handler of updates makes the call; the reader must not wait for that
+                handler.
+            serving: whether a service makes the call; the reader must not wait for that service.
             abandon: if the wait is cancelled, send ``$/cancel_request`` and ignore a later answer.
                 Otherwise ``arrive`` is still called with it.
 
@@ -149,7 +149,7 @@ class JsonRpcPeer:
         self.fail(error)
 
     def post(self, message: Mapping[str, Any], *, reserved: int | None = None) -> None:
-        """Queue a message that no caller waits for. Ignored once the agent has exited.
+        """Queue a message that no caller waits for. Without effect once the agent has exited.
 
         Args:
             message: the members of the message except ``jsonrpc``.

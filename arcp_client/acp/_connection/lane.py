@@ -1,8 +1,8 @@
 """Orders the updates, answers and requests of one session in a single queue.
 
 An item of the queue is a line with an update, or an action: complete a call, start a request, open
-or end a turn. `concat_map_async` keeps the order. When memory is full, lines go to a spill file,
-and one item stands for several of them. `_session.inbox` handles the items.
+or end a turn. `concat_map_async` keeps the order. When memory is full, lines go to a `SpillFile`,
+and one item of the queue stands for several lines in the file. `_session.inbox` handles the items.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Inside:
     """The handler that the current task runs in, or was started from.
 
     Attributes:
-        lane: the lane that waits for this handler; None for a handler of a request, since no lane
-            waits for it.
+        lane: the lane that waits for this handler; None for a handler of a request, for which no
+            lane waits.
         active: whether the handler is still running.
     """
 
@@ -175,7 +175,8 @@ class UpdateLane:
     def enter(self, target: UpdateLane | None) -> bool:
         """Register a call of a running handler; return whether its answer must bypass ``target``.
 
-        It must if ``target`` waits for this handler, directly or through handlers of other lanes.
+        The answer must bypass the lane if ``target`` waits for this handler, directly or through
+        handlers of other lanes.
         """
         self.nested += 1
         for action in list(self._waiting):
@@ -229,7 +230,7 @@ class UpdateLane:
     # ------------------------------------------------------------------ the end
 
     def complete(self) -> None:
-        """Accept no more updates; queued ones are still handled. Idempotent."""
+        """Accept no more updates. Queued updates are still handled. Idempotent."""
         self.release()
         self._closed = True
         self._channel.complete()

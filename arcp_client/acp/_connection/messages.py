@@ -16,7 +16,7 @@ class Id(msgspec.Struct, frozen=True, gc=False):
     """The id of a request.
 
     Attributes:
-        key: for comparison with other ids: numbers compare by value, independent of notation.
+        key: the form in which ids are compared: numbers compare by value, however they are written.
         raw: the id as the agent wrote it, for the answer.
     """
 

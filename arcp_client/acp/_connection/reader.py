@@ -1,8 +1,8 @@
 """Reads the agent's messages and passes each to its session, its call or its service.
 
 The reader never awaits user code, and only the end of the link ends it. A message that cannot be
-parsed is reported. If its id can be read, a request is answered with an error, and a call fails
-whose answer it is.
+parsed is reported. If its id can be read, it is also treated as a request or an answer: a request
+is answered with an error; for an answer, the call fails.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class MessageReader:
     def _parse_repaired(
         self, line: bytes, problem: RemoteProtocolError
     ) -> tuple[str, bytes] | None:
-        """Handle a line that is not strict JSON, as far as it can be read."""
+        """Handle a line that is not strict JSON, after repairing it if possible."""
         mended = mend(line)
         if mended is None or mended == line:
             return self._parse_head(head(line), problem)
@@ -195,7 +195,7 @@ class MessageReader:
         return None
 
     def _parse_head(self, found: Head, error: RemoteProtocolError) -> tuple[str, bytes] | None:
-        """Handle a message of which only the head can be read: its call or request fails."""
+        """Handle a message of which only the head can be read, by failing its call or request."""
         self._receiver.strange(error)
         if found.method == b"session/update" and found.session and found.id is None:
             session_id = as_value(found.session)

@@ -1,7 +1,7 @@
 """Queues messages without a waiting caller (answers, cancellations) and sends them in order.
 
-It passes one message at a time to the transport. Messages that the agent does not read yet wait in
-the queue, where their bytes are counted.
+The queue passes one message at a time to the transport. While the agent does not read, messages
+wait in the queue, where their bytes are counted.
 """
 
 from __future__ import annotations

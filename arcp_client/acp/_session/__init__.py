@@ -1,1 +1,1 @@
-"""One session: its inbox, handlers, iterators and turns. `arcp_client.acp.session` is above it."""
+"""One session: its inbox, iterators and turns. `arcp_client.acp.session` is the layer above."""

@@ -1,6 +1,6 @@
 """Delivers the updates of one session to its handlers and iterators, in the order of its lane.
 
-`AcpSession` is its public interface.
+The public interface of a session is `AcpSession`.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class SessionInbox(Generic[S]):
         self._connection.failed(registration.name, error, update)
 
     def opened(self, result: Any, outcome: Outcome | None) -> None:
-        """Apply the answer to a call that opens the session; in order with the updates."""
+        """Apply the answer to a call that opens the session. Called in order with the updates."""
         if isinstance(outcome, bytes):
             with contextlib.suppress(Misshapen):  # the caller raises the error
                 self.state.opened(decode(result, outcome))
 
     def call(self, update: schema.ToolCallUpdate) -> schema.ToolCall:
-        """Return a tool call with all its updates, including this one, applied."""
+        """Return a tool call, with this update and all earlier ones applied."""
         return self.state.call(update)
 
     # ------------------------------------------------------------------ its first use
@@ -131,7 +131,7 @@ class SessionInbox(Generic[S]):
         self.state.opened(response)
 
     def returned(self) -> None:
-        """Start the timer of `hold`, because the call that made the session has returned."""
+        """Start the timer of `hold`, because the call that created the session has returned."""
         if self.lane.holding:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._connection.limits.hold, self.lane.release)

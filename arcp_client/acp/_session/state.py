@@ -48,7 +48,7 @@ class AcpState:
     def tool_calls(self) -> Mapping[str, schema.ToolCall]:
         """The tool calls by id, each with all its updates applied.
 
-        The latest 1,024, or fewer if they exceed `AcpLimits.state` bytes.
+        These are the latest 1,024, or fewer if they take more than `AcpLimits.state` bytes.
         """
         return MappingProxyType(self._calls)
 

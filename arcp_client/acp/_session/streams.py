@@ -40,7 +40,7 @@ class UpdateHistory:
 
 
 class _Queue:
-    """The updates that one iterator has not yielded. The session refers only to this object."""
+    """The updates that one iterator has not yielded. The session refers only to this."""
 
     def __init__(
         self,
@@ -116,7 +116,8 @@ def _size(update: Update) -> int:
 class Updates(AsyncIterator[U], Generic[U]):
     """An async iterator over a session's updates; made by ``session.updates``.
 
-    It is independent of handlers and of other iterators. It ends when it is no longer referenced.
+    An iterator is independent of handlers and of other iterators, and ends when it is no longer
+    referenced.
     """
 
     def __init__(self, queue: _Queue) -> None:
@@ -197,7 +198,7 @@ class UpdateStreams:
         return Updates(queue)
 
     def offer(self, update: Update, at: tuple[bytes, Origin]) -> bool:
-        """Queue an update for each iterator; return False if `wait_for_room` must be awaited."""
+        """Queue an update for each iterator. False if `wait_for_room` must be awaited first."""
         self._history.keep(at)
         if not self._queues:
             return True
@@ -211,7 +212,7 @@ class UpdateStreams:
         return fine
 
     async def wait_for_room(self) -> None:
-        """Wait for full iterators; a stalled iterator loses its queued updates."""
+        """Wait until no iterator is full. A stalled iterator loses its queued updates."""
         self._queues = [queue for queue in self._queues if not queue.gone]
         for queue in list(self._queues):
             while queue.full and not (queue.gone or queue.ended):

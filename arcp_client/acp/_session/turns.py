@@ -1,7 +1,8 @@
 """Tracks the turns of a session: the turn of each update, and the cancellation of a turn.
 
-A turn is *open* from the sending of its prompt until its answer arrives. It is *current* for the
-updates between those two positions in the inbox.
+A turn is *open* from the sending of its prompt until the answer arrives. An update belongs to the
+turn if it lies between the prompt and the answer in the inbox; for such updates the turn is
+*current*.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Turns:
     Args:
         connection: the connection.
         session_id: the session.
-        lane: its inbox.
+        lane: the lane of the session.
     """
 
     def __init__(self, connection: AgentConnection, session_id: str, lane: UpdateLane) -> None:
@@ -116,7 +117,7 @@ class Turns:
         return self.last
 
     def replay(self, step: int) -> None:
-        """Note the beginning (1) or the end (-1) of a replay of history. Called in order."""
+        """Note the beginning (1) or the end (-1) of a replay, in order with the updates."""
         self._replays += step
         self._locate()
 
@@ -136,7 +137,7 @@ class Turns:
     # ------------------------------------------------------------------ cancellation
 
     def request_cancel(self) -> None:
-        """Mark the open turns as cancelled; a second call starts the timer that kills the agent.
+        """Mark the open turns as cancelled. A second call starts the timer that kills the agent.
 
         Open permission requests are answered ``cancelled``.
         """
@@ -147,7 +148,7 @@ class Turns:
         self._connection.requests.cancel_session(self._session_id)
 
     async def cut_short(self, turn: OpenTurn) -> None:
-        """Cancel the turn, because the awaiting task was cancelled, and wait for its end."""
+        """Cancel the turn whose awaiting task was cancelled, and wait for the turn's end."""
         if turn.ended.done():
             return  # the answer has arrived; only handlers are still running
         self.request_cancel()

@@ -75,13 +75,13 @@ def host(
     exhausted budget ends the turn. The job's lease decides on permissions, files and terminals.
     Cancelling the job cancels the turn.
 
-    A client that loses its connection resumes like for every job: the runtime keeps the events, and
+    A client that loses its connection resumes as for every job: the runtime keeps the events, and
     the agent is not affected.
 
     Args:
         argv: the program and its arguments, or a connector.
         cwd: its working directory; the ``cwd`` and the files of a job lie under it.
-        env: its whole environment, and that of its terminals; None inherits this process's.
+        env: the whole environment of the program and its terminals; None inherits this process's.
         policy: decides on permissions in place of the lease.
         terminals: whether the agent gets terminals. The lease allows a command by ``tool.call`` on
             its program. A program's name stands for the file found on ``PATH``; every other file is
@@ -159,7 +159,7 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
 
 
 async def _resumed(client: AcpClient, session: AcpSession) -> None:
-    """Continue without the history, which would not be emitted anyway."""
+    """Resume a session without its history, which would not be emitted in any case."""
     offers = client.capabilities.session_capabilities
     if offers is None or offers.resume is None:
         raise FeatureNotNegotiated("the agent offers neither session/load nor session/resume")
@@ -167,9 +167,7 @@ async def _resumed(client: AcpClient, session: AcpSession) -> None:
 
 
 async def _turn(session: AcpSession, task: _Task, job: JobContext, bridge: Bridge) -> Turn:
-    """Send the prompt and wait for its turn; a cancelled job or an exhausted budget cancels the
-    turn.
-    """
+    """Send the prompt and wait for the turn. A cancelled job or an exhausted budget cancels it."""
     # Failures are raised where the tasks are awaited, so the owner does not report them.
     owner = TaskOwner("arcp_client.acp.host", on_failure=lambda _: None)
     prompting = owner.spawn(session.prompt(task.prompt), name="prompt")

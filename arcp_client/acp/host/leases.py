@@ -33,10 +33,10 @@ _FILES = {
 def operations(call: schema.ToolCall, cwd: str) -> Iterator[tuple[str, str]]:
     """Yield the operations of a tool call, as capability and target (§9.3).
 
-    Reading and searching need ``fs.read``; editing, deleting and moving need ``fs.write``, on each
-    location (by default the working directory). Fetching needs ``net.fetch`` on its URL. Every
-    other call, and a call with too little information, needs ``tool.call`` on the tool's name or
-    kind.
+    Reading and searching need ``fs.read``; editing, deleting and moving need ``fs.write``. The
+    lease must cover each location of the call, or the working directory if it names none. Fetching
+    needs ``net.fetch`` on its URL. Every other call, and a call with too little information, needs
+    ``tool.call`` on the tool's name or kind.
     """
     capability = _FILES.get(call.kind or "")
     url = call.raw_input.get("url") if isinstance(call.raw_input, dict) else None
@@ -50,7 +50,7 @@ def operations(call: schema.ToolCall, cwd: str) -> Iterator[tuple[str, str]]:
 
 
 def lease_policy(job: JobContext, cwd: str) -> Policy:
-    """Make a policy that allows once what the job's lease covers, and rejects everything else."""
+    """Make a policy that allows (once) what the job's lease covers, and rejects everything else."""
 
     def policy(request: PermissionRequest) -> Answer:
         try:
@@ -71,7 +71,7 @@ class LeasedFiles(LocalFiles):
         self._job = job
 
     def allow(self, path: str, *, writing: bool) -> None:
-        """Require the lease's ``fs.read`` or ``fs.write``."""
+        """Require that the lease's ``fs.read`` or ``fs.write`` covers the file."""
         _authorize(self._job, "fs.write" if writing else "fs.read", path)
 
 

@@ -1,8 +1,8 @@
 """Serves text files under one directory (``fs/*``).
 
-The symlinks of a path are resolved, and the result must lie under the root. Then the path is opened
-step by step from the descriptor of the root, without following links. So a link that is created
-between the check and the opening is refused.
+The symlinks of a path are resolved, and the result must lie under the root. Then the resolved path
+is opened step by step from the descriptor of the root, without following links. So a link that is
+created after the check is refused.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class LocalFiles:
         """Hook for subclasses: raise `Refusal` to refuse a file. The path has no symlinks."""
 
     async def _thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a function in a thread; a cancelled caller still waits for its end.
+        """Run a function in a thread. A cancelled caller still waits for the thread's end.
 
-        A thread cannot be stopped: until it ends, it uses memory and keeps its file open.
+        A thread cannot be stopped, and until it ends, it uses memory and keeps its file open.
         """
         work = self._owner.spawn(asyncio.to_thread(function, *arguments), name=function.__name__)
         try:

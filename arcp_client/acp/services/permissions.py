@@ -1,7 +1,7 @@
-"""Permission policies: select the answer to a permission request from the offered options.
+"""Permission policies, which select the answer to a permission request of the agent.
 
-A policy is a sync or async function that takes a `PermissionRequest`. It returns one of the options
-or its id, True to allow once, False to reject, or None for "cancelled".
+A policy is a sync or async function that takes a `PermissionRequest`. It returns one of the offered
+options or an option's id, True to allow once, False to reject, or None for "cancelled".
 """
 
 from __future__ import annotations

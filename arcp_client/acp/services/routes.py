@@ -1,6 +1,6 @@
 """Routes the agent's requests to the client's files, terminals, permission policy and elicitation.
 
-One table determines both the served methods and the capabilities that the client declares.
+One table determines both which methods are served and which capabilities the client declares.
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ class LocalTerminals:
     """Runs the agent's commands locally, each in its own process group, without a shell.
 
     Standard output and error are one stream; beyond the limit, only its end is kept. A terminal
-    ends when its command ends, even if child processes keep running. Releasing it ends the
-    remaining processes of its group; a process that has left the group (``setsid``, a daemon) keeps
-    running.
+    ends when its command ends, even if child processes keep running. Releasing the terminal ends
+    the remaining processes of the command's group. A process that has left the group (``setsid``, a
+    daemon) keeps running.
 
     Args:
         limit: bytes of output that are kept, unless the agent requests fewer.
@@ -232,7 +232,7 @@ class LocalTerminals:
     async def wait_for_exit(
         self, session_id: str, terminal_id: str
     ) -> schema.WaitForTerminalExitResponse:
-        """Wait for the command's end, also by a kill or a release."""
+        """Wait for the command's end, for whatever reason it ends."""
         terminal = self._find(session_id, terminal_id)
         await terminal.ended.wait()
         status = terminal.status() or schema.TerminalExitStatus()

@@ -1,1 +1,1 @@
-"""Implements the commands; `commands` declares their options."""
+"""Implements the commands, whose options `commands` declares."""

@@ -55,9 +55,7 @@ class _Lines:
         threading.Thread(target=self._read, daemon=True, name="stdin").start()
 
     async def next(self) -> str:
-        """Return the next line; empty at the end. A line read for a cancelled call is returned
-        next.
-        """
+        """Return the next line, which a cancelled call may have read; empty at the end."""
         if self._asked is None:
             self._asked = self._loop.create_future()
             self._wanted.put(self._asked)
@@ -87,7 +85,7 @@ class _Lines:
 def chosen(request: PermissionRequest, answer: str) -> str | None:
     """Return the option that an answer selects: by number, id or name, or by yes and no.
 
-    An empty answer means no. Yes and no apply once.
+    An empty answer means no. Yes and no select the options that apply once.
 
     Raises:
         ValueError: the answer selects no option; the message lists the valid answers.
@@ -191,7 +189,7 @@ class _Chat:
                     terminal.print_error(_refused(error))
 
     def interrupted(self, main: asyncio.Task[Any]) -> None:
-        """On Ctrl-C cancel the turn, on a second one end the agent; without a turn end the chat."""
+        """Handle Ctrl-C: cancel the turn, then end the agent; without a turn, end the chat."""
         if self.turn is None or self.session is None:
             main.cancel()
             return

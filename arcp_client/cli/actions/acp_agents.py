@@ -13,7 +13,7 @@ __all__ = ["hosted_agents"]
 
 
 def hosted_agents(options: Sequence[str]) -> dict[str, Any]:
-    """Make an agent function for each ``NAME=COMMAND``; the command is split like in a shell."""
+    """Make an agent function for each ``NAME=COMMAND``. Commands are split as in a shell."""
     if not options:
         return {}
     from arcp_client.acp import host

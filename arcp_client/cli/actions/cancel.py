@@ -15,7 +15,7 @@ __all__ = ["cancel"]
 
 
 def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
-    """Cancel a job that this user's runs submitted."""
+    """Cancel a job that one of this user's runs (`SavedRun`) submitted."""
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:

@@ -97,8 +97,9 @@ _STYLES = dict(zip(AGENTS, ("cyan", "magenta", "green"), strict=True))
 
 
 def demo(*, seed: int, fast: bool) -> Exit:
-    """Run the demo; return 0 only if no event was lost, repeated or disordered and all results are
-    right.
+    """Run the demo; return 0 if the table has no fault.
+
+    A fault is an event that was lost, repeated or disordered, or a wrong result.
     """
     terminal.log_to_stderr()
     console = terminal.out()

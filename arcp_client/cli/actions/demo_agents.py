@@ -25,7 +25,7 @@ _SENTENCES = (
 
 @dataclass(slots=True)
 class Ledger:
-    """The emitted events and the results of the agents, by job id. The client has no access."""
+    """The emitted events and the results of the agents, by job id. The client does not see it."""
 
     sent: dict[str, list[str]] = field(default_factory=dict)
     returned: dict[str, object] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Ledger:
         self.sent.setdefault(job.id, []).append(mark)
 
     def end(self, job: JobContext, result: object) -> None:
-        """Record the agent's result; the runtime then emits the job's end."""
+        """Record the agent's result, after which the runtime emits the job's end."""
         self.note(job, "end")
         self.returned[job.id] = result
 

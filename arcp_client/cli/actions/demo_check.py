@@ -1,6 +1,6 @@
 """Counts lost, repeated and disordered events of the demo.
 
-An event is identified by its content, its *mark*, instead of its number or id: so the counts do not
+An event is identified by its content, its *mark*, and not by its number or id. So the counts do not
 depend on the bookkeeping that they check.
 """
 

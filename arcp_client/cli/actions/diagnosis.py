@@ -1,7 +1,8 @@
 """Examines whether a runtime conforms to the specification, capability by capability.
 
 The probes read the frames of an ordinary client. They start and cancel no jobs and change no state.
-For capabilities without a probe, the runtime's file in `_dialects` states the known deviations.
+For capabilities without a probe, the diagnosis lists the known deviations of the runtime, from its
+file in `_dialects`.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ class Diagnosis:
 
     @property
     def conforms(self) -> bool:
-        """Whether every examined capability conforms or is not offered."""
+        """Whether each examined capability conforms or is not offered."""
         return all(finding.verdict not in ("deviates", "broken") for finding in self.findings)
 
     @property
     def not_examined(self) -> list[str]:
-        """The capabilities without an examination and without a known deviation."""
+        """The capabilities that were not examined and have no known deviation."""
         return [f.capability for f in self.findings if f.verdict == "not examined"]
 
 
@@ -296,7 +297,7 @@ async def _live_again(client: Client) -> AsyncIterator[None]:
 
 
 def _close(tap: _Tap, known: Finding | None) -> Finding:
-    """Probe how the session ended; ``known`` explains why the client may have sent no message."""
+    """Probe how the session ended. ``known`` explains why the client may have sent no message."""
     name, section = "close", "§6.7"
     if tap.said("session.closed"):
         return Finding(name, "ok", section)

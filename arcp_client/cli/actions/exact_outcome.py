@@ -1,7 +1,7 @@
 """Restores the numbers of a job's outcome exactly as the agent wrote them (W1).
 
-The client returns an outcome with ``int`` and ``float``; the event that ended the job has the
-digits.
+The client returns an outcome with ``int`` and ``float``, which may change digits; the event that
+ended the job still has the original digits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Follows a job to its end and reports its events and outcome; reads the arguments of a submit."""
+"""Follows a job to its end, and reports its events and outcome.
+
+The module also reads ``--input`` and ``--lease``, the arguments of a submit.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class JobEvents(Protocol):
     def __aiter__(self) -> AsyncIterator[events.Event]: ...
 
     async def aclose(self) -> None:
-        """Stop the iteration; a waiting call ends without an event."""
+        """Stop the iteration. A waiting call ends without an event."""
 
 
 class Following:
@@ -48,14 +51,15 @@ class Following:
 
     Args:
         client: the client of the job.
-        stream: the events of the session. It must be opened before the submit, because a restarted
-            client gets its history at once. It is advanced only after the previous event was
-            written, so undelivered events are replayed to the next process.
+        stream: the iterator over the events of the session. It must be made before the submit,
+            because a restarted client gets earlier events at once. An event is requested only after
+            the previous one was written, so that events which were not written are sent to the next
+            process again.
         interrupts: the signals that stop it.
         report: shows events and outcome.
         back: the command line with which the user can follow the job again.
         save: the file for the result.
-        over: called when the job is finished and needs no return.
+        over: called when the job has ended and its outcome was delivered.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class Following:
 
         Args:
             job: the job.
-            history: whether its first event is still expected.
+            history: whether the job's first event is still expected.
             since: when the job was accepted, if that was earlier.
         """
         tree = JobTree(JobProjection.of(job, history=history), self._described, since=since)
@@ -140,7 +144,7 @@ class Following:
         return JobProjection(job_id) if known is None else JobProjection.of(known)
 
     async def _adopt(self) -> None:
-        """Subscribe to the children too, if the session does not receive their events."""
+        """Subscribe to the job's children too, if the session does not receive their events."""
         while True:
             child = await self._children.get()
             if self._client.job(child) is None:
@@ -149,7 +153,7 @@ class Following:
                     await self._client.watch(child, history=True)
 
     async def _detect_loss(self, job: JobHandle) -> None:
-        """End the stream if it will never deliver the job's end."""
+        """End the stream if the job's end will never arrive in it."""
         try:
             await _until_over(job)
         except ArcpError as error:
@@ -228,7 +232,7 @@ async def _until_over(job: JobHandle) -> None:
 def read_input(text: str) -> msgspec.Raw:
     """Read the JSON of ``--input``: inline, from a file with ``@``, or from stdin with ``-``.
 
-    Its numbers keep their digits (W1). Of equal keys in an object the last one is kept.
+    Numbers keep their digits (W1). If an object has equal keys, the last one is kept.
     """
     where = "--input"
     try:

@@ -1,7 +1,7 @@
 """Collects the state of one job: when it was accepted, and its progress.
 
-Used by `status` and `watch`. No single message has both: listings have the time of acceptance
-(§6.6), events have the progress (§7.6).
+`status` and `watch` use it. Two requests are needed, because listings have the time of acceptance
+(§6.6), and events have the progress (§7.6).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class JobFacts:
     Attributes:
         job: the watched job.
         seen: the state folded from its events.
-        entry: its entry in the runtime's listing; None if there is none.
-        progress: the progress events behind its bars, by unit.
+        entry: the job's entry in the runtime's listing; None if there is none.
+        progress: the progress events from which `bars` are computed, by unit.
     """
 
     job: JobHandle
@@ -99,7 +99,7 @@ async def job_facts(client: Client, job_id: str) -> JobFacts:
 
 
 async def _quiet(seen: JobProjection, over: asyncio.Event) -> None:
-    """Wait until no event arrives for a moment, for a runtime that answers no pings."""
+    """Wait until no event arrives for a moment; for runtimes that do not answer pings."""
     before = -1
     while before != seen.events and not over.is_set():
         before = seen.events

@@ -126,7 +126,7 @@ def _print_job(output: Output, job: JobSummary) -> None:
 
 
 def _table(found: Sequence[JobSummary], now: datetime | None = None) -> Table:
-    """Build a table; with ``now`` it shows ages instead of times."""
+    """Build a table. With ``now`` it shows ages and not times."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("job", no_wrap=True)
     table.add_column("status", no_wrap=True)

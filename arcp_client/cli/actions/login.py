@@ -55,7 +55,7 @@ def logout(*, url: str | None, profile: str | None) -> Exit:
 
 
 def _typed(url: str) -> SecretStr:
-    """Read the token from the terminal, without echo, or else from stdin."""
+    """Read the token from the terminal, without echo, or from stdin if that is no terminal."""
     if sys.stdin.isatty():
         try:
             text = getpass.getpass(f"token for {url}: ", sys.stderr)

@@ -57,7 +57,7 @@ class _Session:
 
     Args:
         client: the connected client.
-        where: its runtime, and the token to mask.
+        where: the runtime of the client, and the token to mask.
         path: the transcript.
         force: whether it may replace a file.
     """
@@ -110,7 +110,7 @@ class _Session:
         return self._end(wanted, stopped=stopped, everything=everything)
 
     async def _ending(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a task beside the recording; the recording ends if the task fails."""
+        """Run a task beside the recording, which ends if the task fails."""
         try:
             await work()
         except (ArcpError, CommandError):
@@ -147,7 +147,7 @@ class _Session:
             await asyncio.sleep(LOOK_EVERY)
 
     async def _detect_loss(self, view: JobView) -> None:
-        """Detect that the events will never deliver a job's end."""
+        """Detect that the end of a job will never arrive."""
         try:
             async for event in view.events(events.Completed, events.Failed):
                 if event.terminal:

@@ -236,7 +236,7 @@ class _Replay:
                     return
 
     def _of_a_job(self, line: EventLine) -> events.Event:
-        """Return the event with its job's id, which some lines hold outside the event.
+        """Return the event with its job's id, which some lines have outside the event.
 
         Its numbers have the digits of the line (W1).
         """

@@ -1,4 +1,4 @@
-"""Submits a job, or continues a saved run, and follows the job to its end."""
+"""Submits a job, or continues a run that was saved, and follows the job to its end."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Running:
         kept: the saved state of the run; ``None`` if it is not saved.
         save: the file for the result.
         detach: whether to exit after the submit.
-        again: whether another process began the run.
+        again: whether another process has begun the run.
         record: the transcript to write.
     """
 

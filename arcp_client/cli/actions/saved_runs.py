@@ -1,10 +1,11 @@
 """Saves runs to files, so that a later process can continue or cancel them.
 
-Every run has its own directory in the user's state directory, with the arguments of the submit and
-the checkpoint of the session. So runs never wait for one another, and a run can be continued after
-``kill -9``, after a reboot, or from another terminal. The submit is saved because only the
-submitting session can cancel a job (§7.4): another process becomes the submitter by repeating the
-submit with the same idempotency key (§7.2), which does not start a second job.
+A *run* is one call of ``arcp-client run``, with its job. Each run has its own directory in the
+user's state directory, with the arguments of the submit and the checkpoint of the session. So runs
+never wait for one another, and a run can be continued after ``kill -9``, after a reboot, or from
+another terminal. Only a session that has submitted a job can cancel it (§7.4). Therefore the submit
+is saved: another process repeats it with the same idempotency key (§7.2), which makes its session a
+submitter without starting a second job.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class SavedRun:
     def finished(self) -> None:
         """Record that the outcome was delivered, so that no process continues the run.
 
-        The checkpoint stays until `over`, because the client may still write it.
+        The checkpoint stays until `over`, because the client may still write to it.
         """
         with contextlib.suppress(OSError):
             (self.directory / _RECORD).unlink(missing_ok=True)
@@ -191,7 +192,7 @@ class _ShownFirst(SqliteStore):
 def begin(
     *, url: str, submit: dict[str, Any], profile: str | None = None, save: Path | None = None
 ) -> SavedRun:
-    """Save a submit before it is sent, readable by the user only, and lock the run.
+    """Save a submit before it is sent, in files that only the user can read, and lock the run.
 
     Raises:
         OSError: the run cannot be saved.
@@ -219,7 +220,7 @@ def begin(
 
 
 def unfinished() -> list[SavedRun]:
-    """Return the unfinished runs, newest first; other processes may follow some of them."""
+    """Return the unfinished runs, newest first. Other processes may be following some of them."""
     try:
         directories = list(_home().iterdir())
     except OSError:

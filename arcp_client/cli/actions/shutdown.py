@@ -1,4 +1,4 @@
-"""Ends ``serve`` after a signal: gracefully if the agents allow it, otherwise by force."""
+"""Ends ``serve`` after a signal: gracefully if the agents end in time, else by force."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LAST_WORDS = b"error: stopped by force: an agent did not end when it was interr
 
 
 class Shutdown:
-    """Ends ``serve``: the first signal ends `until_asked`, the next one ends `bounded`.
+    """Ends ``serve``: the first signal ends the block of `until_asked`, the next that of `bounded`.
 
-    An agent may swallow its cancellation or block the event loop. So a thread ends the process if
+    An agent may suppress its cancellation or block the event loop. So a thread ends the process if
     the shutdown takes too long.
 
     Args:
@@ -59,9 +59,7 @@ class Shutdown:
         return self._scope
 
     def bounded(self) -> asyncio.Timeout:
-        """Return a block that another signal, or the end of the grace period, ends with
-        TimeoutError.
-        """
+        """Return a block that a signal, or the end of the grace period, ends with TimeoutError."""
         if self._asked < 2:
             self.watch(self._grace + 2 * _SLACK)
         self._scope = asyncio.timeout(self._grace + _SLACK if self._asked < 2 else 0)

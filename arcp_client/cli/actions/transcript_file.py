@@ -121,11 +121,11 @@ class RecordingReport:
         self._report.event(event)
 
     def link(self, state: LinkState) -> None:
-        """Pass on; not recorded."""
+        """Pass the change of the link on, without recording it."""
         self._report.link(state)
 
     def flush(self) -> None:
-        """Pass on; every line was written at once."""
+        """Pass the call on. Lines of the recording are written at once."""
         self._report.flush()
 
     async def refresh(self) -> None:
@@ -133,7 +133,7 @@ class RecordingReport:
         await self._report.refresh()
 
     def close(self) -> None:
-        """Pass on; the outcome is recorded later."""
+        """Pass the call on. The outcome is recorded later."""
         self._report.close()
 
     def finish(self) -> None:

@@ -1,1 +1,1 @@
-"""Output of the commands: live on a terminal, as lines, or as JSON."""
+"""Writes the output of the commands: live on a terminal, as lines, or as JSON."""

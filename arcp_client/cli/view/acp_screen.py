@@ -20,7 +20,7 @@ _DIFF_LINES = 60
 
 
 class AcpScreen:
-    """The output for a user. Control characters of agents are made visible, not executed."""
+    """The output for a user. Control characters in an agent's text are made visible."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or terminal.out()

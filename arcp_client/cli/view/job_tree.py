@@ -1,4 +1,4 @@
-"""Folds the events of a session into the state of a job and its child jobs. No I/O."""
+"""Computes the state of a job and its child jobs from the events of a session, without I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TAIL = 4096
 
 
 class JobTree:
-    """A job and its delegated jobs, as far as their events are received.
+    """A job and the jobs that it delegated to, as known from the received events.
 
     Args:
         root: the followed job.
-        describe: returns the known state of a job, when its first event arrives.
+        describe: called with the first event of a job; returns the known state of the job.
         since: when the runtime accepted the followed job, if known.
 
     Attributes:
@@ -57,8 +57,8 @@ class JobTree:
 
         Args:
             now: the time by the runtime's clock.
-            watched: seconds since the command follows it; used if the time of acceptance is
-                unknown.
+            watched: seconds since the command began to follow the job; used if the time of
+                acceptance is unknown.
         """
         root = self.root
         start = self.since or root.began_at
@@ -75,7 +75,7 @@ class JobTree:
         return event.job_id == self.root.job_id
 
     def of(self, event: events.Event) -> JobProjection:
-        """Return the job of an event; the followed one for an event without a job."""
+        """Return the job of an event; the followed job for an event without a job."""
         job_id = event.job_id
         if job_id is None or job_id == self.root.job_id:
             return self.root
@@ -89,7 +89,7 @@ class JobTree:
         return child
 
     def apply(self, event: events.Event) -> JobProjection:
-        """Fold an event in; return its job."""
+        """Update the state from an event; return the event's job."""
         job = self.of(event)
         job.apply(event)
         if isinstance(event, events.ResultChunk) and job is self.root:

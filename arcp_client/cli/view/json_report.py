@@ -42,7 +42,7 @@ class JsonReport:
         self._gaps: list[dict[str, Any]] = []
 
     def began(self, tree: JobTree) -> None:
-        """The job was accepted, or is being watched."""
+        """Write the job, which was accepted or is being watched."""
         self._tree = tree
         job = tree.root
         if self._lines:
@@ -55,7 +55,7 @@ class JsonReport:
             )
 
     def event(self, event: events.Event) -> None:
-        """Write one event of the job; events of children only update the tree."""
+        """Write one event of the job. Events of children only update the tree."""
         assert self._tree is not None
         self._tree.apply(event)
         if not self._tree.is_own(event):

@@ -1,7 +1,7 @@
-"""Shows a live view of a job at the bottom of the terminal; events scroll above it.
+"""Shows a live view of a job at the bottom of the terminal, below the lines of its events.
 
-Progress, budgets and pieces of a streamed result only change the view, without a line. The terminal
-is updated ten times a second, independent of the rate of events.
+Progress, budgets and pieces of a streamed result get no line, and only change the view. The
+terminal is updated at most ten times a second, however many events arrive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lays out the lines of a job's live view. No I/O."""
+"""Lays out the lines of a job's live view, without I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface for reporting a job: as text, as one JSON document or as JSON lines.
+"""The interface through which a job is reported: as text, as one JSON document or as JSON lines.
 
 Data goes to stdout, messages go to stderr. In text format, events are messages and the result is
 data. In JSON formats everything is data, and each document has its schema's name and version.
@@ -23,7 +23,7 @@ class JobReport(Protocol):
     """Reports the events and the outcome of one job."""
 
     def began(self, tree: JobTree) -> None:
-        """The job was accepted, or is being watched."""
+        """Report the job, which was accepted or is being watched."""
 
     def event(self, event: events.Event) -> None:
         """Report an event of the job or of a child. It may be shown a moment later."""
@@ -41,14 +41,14 @@ class JobReport(Protocol):
         """Show pending output, and release the terminal. Idempotent."""
 
     def succeeded(self, result: Result | None, saved: str | None) -> None:
-        """Report success; if ``result`` is None, the file ``saved`` has the result."""
+        """Report success. If ``result`` is None, the result is in the file ``saved``."""
 
     def failed(self, problem: CommandError, error: Exception | None) -> None:
         """Report a failure, or an unknown outcome."""
 
 
 def reporter(output: Output) -> JobReport:
-    """Make the report for an output format; on a terminal, text has a live view."""
+    """Make the report for an output format. On a terminal, the text format has a live view."""
     if output is not Output.TEXT:
         return JsonReport(lines=output is Output.JSONL)
     console = terminal.err()

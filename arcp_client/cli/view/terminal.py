@@ -1,7 +1,7 @@
 """Writes text to stdout and stderr, with colours on terminals and without control characters.
 
 Texts of agents may contain control characters that move the cursor, set the title or hide text.
-They are made visible.
+These characters are made visible.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def out() -> Console:
 
 @functools.cache
 def err() -> Console:
-    """The console for messages, always the same object: its output goes above a live view."""
+    """The console for messages: always the same object, so that a live view stays below them."""
     return _console(stderr=True)
 
 

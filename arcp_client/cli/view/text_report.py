@@ -51,7 +51,7 @@ class Lines:
         self._tree: JobTree | None = None
 
     def began(self, tree: JobTree) -> None:
-        """The job was accepted, or is being watched."""
+        """Print the job, which was accepted or is being watched."""
         self._tree = tree
         line = Text().append("job ", "dim").append(harmless(tree.root.job_id), style="bold")
         line.append(f" · {harmless(tree.root.agent)}", style="dim")
@@ -60,7 +60,7 @@ class Lines:
         self.write(line)
 
     def event(self, event: events.Event) -> None:
-        """Print one event; an event of a child is prefixed with its agent."""
+        """Print one event. An event of a child begins with the child's agent."""
         tree = self._tree
         assert tree is not None
         job = tree.apply(event)

@@ -43,8 +43,7 @@ class Child:
         return self._job.status
 
     async def result(self) -> Any:
-        """Wait for the child's end and return its value, ``str`` or ``bytes`` for a streamed
-        result.
+        """Wait for the child's end and return its value: for a stream ``str`` or ``bytes``.
 
         Raises:
             JobFailed: the child failed. If the agent does not catch it, the delegating job ends

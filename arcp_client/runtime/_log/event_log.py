@@ -27,9 +27,7 @@ class EventLog(Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether the log outlives the process. If so, an event is sent only after `write` has
-        stored it.
-        """
+        """Whether the log outlives the process. If so, events are stored before they are sent."""
 
     async def open(self) -> Stored:
         """Open the log; return its content."""

@@ -1,7 +1,8 @@
 """Sends server-sent events to a browser over aiohttp.
 
-A stream writes as fast as its reader reads. It ends when its `play` function returns, when the
-reader disconnects or does not read for half a minute, and when the application shuts down.
+The reader of a stream is the browser. A stream writes as fast as its reader reads. It ends when its
+``play`` function returns, when the reader disconnects or does not read for half a minute, or when
+the application shuts down.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class EventStream(web.StreamResponse):
         self._end = asyncio.get_running_loop().call_later(seconds, self.stop)
 
     def abort(self) -> None:
-        """Close the connection at once, also while a write is blocked."""
+        """Close the connection at once, even while a write is blocked."""
         transport = self._request.transport if self._request is not None else None
         if transport is not None:
             transport.abort()
@@ -168,7 +169,7 @@ class EventStream(web.StreamResponse):
         return transport.get_write_buffer_size() if transport is not None else 0
 
     def _abort_unless_read(self, before: int) -> None:
-        """After the end, abort the connection once its reader reads nothing for half a minute."""
+        """After the end, abort the connection if its reader does not read for half a minute."""
         unsent = self._unsent()
         if unsent and unsent == before:
             self.abort()

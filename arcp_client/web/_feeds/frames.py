@@ -38,7 +38,7 @@ _POSITION = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
 
 
 class Position(NamedTuple):
-    """How far a page has read a job feed: the epoch of the feed, the number of the last event."""
+    """How far a page has read a `JobFeed`: the feed's epoch, and the number of the last event."""
 
     epoch: str
     n: int
@@ -54,7 +54,7 @@ def position(text: str | None) -> Position | None:
 
 
 def encoded(value: Any) -> bytes:
-    """A JSON value as one line; what JSON cannot represent becomes a text, as in transcripts."""
+    """A JSON value as one line. What JSON cannot represent becomes a text, as in transcripts."""
     try:
         return msgspec.json.encode(value)
     except (ValueError, OverflowError, TypeError, RecursionError):  # for example a lone surrogate

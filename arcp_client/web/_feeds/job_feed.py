@@ -1,9 +1,9 @@
 """Numbers and encodes the events of one job, and serves them to any number of readers.
 
-A reader holds only a position and asks for the events after it, at its own pace. A slow reader
-therefore costs no memory and delays no other, and a reader that returns continues where it was. A
-feed keeps a limited amount of events. A reader that asks for an older one is reset and starts at
-the oldest event that is kept.
+A reader is a stream to one page. It has only a position, and asks for the events after it at its
+own pace. So a slow reader costs no memory and delays no other reader, and a page that is reloaded
+continues at its position. A feed keeps a limited number of bytes. A reader that asks for an event
+which is no longer kept is reset to the oldest event.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class JobFeed:
             self.scrubber = Scrubber(self._secrets)
 
     def _forget(self) -> None:
-        """Drop an eighth of the memory at once, since removing from the head of a list is slow."""
+        """Drop an eighth of the memory at once, as removing from the head of a list is slow."""
         spare, forgotten = self._held - self._memory * 7 // 8, 0
         freed = 0
         while freed < spare and forgotten < len(self._entries) - 1:
@@ -159,7 +159,7 @@ class JobFeed:
 
     @property
     def lost(self) -> bool:
-        """Whether the job was lost: no more events arrive, and its end is unknown."""
+        """Whether the job was lost: no more events arrive, and how it ended is unknown."""
         return isinstance(self.error, errors.JobLost | errors.JobNotFound) and self.ended is None
 
     def resume_point(self, asked: Position | None) -> tuple[int, Reset | None]:

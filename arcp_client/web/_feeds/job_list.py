@@ -1,12 +1,12 @@
 """Keeps the job list that pages show, and the changes of its rows.
 
-While a page shows the list, the runtime is asked for its jobs every few seconds, and the events of
-the newest running jobs are followed, so that their rows change at once. The newest ended jobs are
-followed once, to find when and why they ended. A job is lost if two listings in a row lack it and
-its end is unknown.
+While a page shows the list, `JobList` asks the runtime for its jobs every few seconds. It also
+follows the events of the newest running jobs, so that their rows change at once, and looks up once
+when and why the newest ended jobs ended. A job counts as lost if two listings in a row lack it and
+how it ended is unknown.
 
-The latest changes are kept and numbered. A page holds only the number of the last change that it
-was sent. A page that is too far behind is sent the whole list again.
+The latest changes are kept and numbered. For each page there is only the number of the last change
+that it was sent. A page that is too far behind gets the whole list again.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class JobList:
         client: the client.
         feeds: returns the feed of a job, if there is one.
         scrubber: masks secrets in the rows.
-        follow: called with the jobs to follow; keeps their feeds and drops other feeds without
-            viewers. Returns the jobs that the runtime refused.
+        follow: called with the jobs to follow. It keeps their feeds, drops other feeds without
+            viewers, and returns the jobs that the runtime refused.
 
     Attributes:
         changed: notifies pages of changes.
@@ -100,7 +100,7 @@ class JobList:
     def since(self, seen: int) -> tuple[int, bytes] | None:
         """The number of the newest change, and the frames of the changes after a number.
 
-        ``None`` if these changes are no longer kept, so that the whole list has to be sent.
+        Returns ``None`` if these changes are no longer kept: then the whole list must be sent.
         """
         self._update()
         if seen == self.last:
@@ -227,7 +227,7 @@ class JobList:
         return handle is not None and handle.status not in ENDED
 
     def _choose(self) -> None:
-        """Follow the newest running jobs, and look up how the newest ended ones ended."""
+        """Follow the newest running jobs, and look up how the newest ended jobs ended."""
         newest = sorted(self._summaries.values(), key=_created, reverse=True)
         gone = self._absent
         running = [s.job_id for s in newest if s.status not in ENDED and s.job_id not in gone]

@@ -48,7 +48,7 @@ class LinkStatus:
         self.shared.notify_now()
 
     def poll(self) -> None:
-        """Notify pages if a counter has changed; checks at most once a second."""
+        """Notify pages if a counter has changed. Checks at most once a second."""
         now = time.monotonic()
         if now - self._polled >= _POLL_INTERVAL:
             self._polled = now

@@ -1,7 +1,7 @@
 """Sends a page the events of a job, or the job list, from the position that the page has reached.
 
-Each open page runs one of these coroutines. It keeps nothing but positions, so a slow page costs no
-memory: `JobFeed` and `JobList` hold the frames, and `EventStream` writes them.
+One of these coroutines runs for each open page. It keeps only positions: `JobFeed` and `JobList`
+keep the frames for all pages, and `EventStream` writes them. So a slow page costs no memory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def stream_job(
 async def stream_overview(
     stream: EventStream, job_list: JobList, link: LinkStatus, overview: Callable[[], bytes]
 ) -> None:
-    """Send the overview, then the changes of the job list and of the link, until the page leaves.
+    """Send the overview, then changes of the job list and the link, until the page is closed.
 
     Args:
         stream: the response to the page.

@@ -1,8 +1,8 @@
 """Keeps one feed for each job that pages show, over one session with the runtime.
 
-A feed starts with its first viewer. It is kept for a while after its last one, so that a page that
-is reloaded continues where it was. The number of feeds is limited: a new one replaces the feed that
-has been without viewers for longest.
+A feed (`JobFeed`) starts with its first viewer. It is kept for a while after its last viewer has
+left, so that a page that is reloaded continues where it was. The number of feeds is limited: a new
+feed replaces the one that has been without viewers for longest.
 """
 
 from __future__ import annotations
@@ -119,8 +119,9 @@ class FeedRegistry:
     def follow(self, job_ids: Sequence[str]) -> frozenset[str]:
         """Keep the feeds of these jobs without viewers, and start the missing ones.
 
-        Pages have priority: they replace feeds without viewers. A job that the runtime refused is
-        asked for again only after a call without it.
+        Pages have priority: the feeds that they need replace feeds without viewers. If the runtime
+        has refused a job, it is asked again only after a call in which the job was not among
+        ``jobs``.
 
         Returns:
             The jobs that the runtime refused.

@@ -56,7 +56,7 @@ def row(
     outcome: Outcome | None = None,
     lost: bool = False,
 ) -> dict[str, Any]:
-    """The row of a job; the events count more than the handle, the handle more than the listing.
+    """The row of a job: from its events if possible, else from the handle, else from the listing.
 
     Args:
         job_id: the id of the job.

@@ -1,7 +1,7 @@
-"""Wakes the readers of something that changes, at a limited rate.
+"""Wakes the readers of a value that changes, at a limited rate.
 
-A `Signal` merges many changes into few wake-ups. A `SharedFrame` is a signal with a frame, which is
-built once for each revision and shared by all readers.
+A `Signal` merges many changes into few wake-ups. A `SharedFrame` is a signal with a frame. The
+frame is built once for each revision, and all readers share it.
 """
 
 from __future__ import annotations

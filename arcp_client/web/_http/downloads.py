@@ -24,7 +24,7 @@ _PIECE = 64 * 1024
 
 
 class _File(web.StreamResponse):
-    """A response that is written in pieces; an error after the headers closes the connection."""
+    """A response that is written in pieces. An error after the headers closes the connection."""
 
     def __init__(self, pieces: AsyncIterator[bytes], *, name: str, content_type: str) -> None:
         super().__init__(headers=_headers(name, content_type))

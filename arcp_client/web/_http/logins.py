@@ -1,6 +1,6 @@
 """Checks the token of a dashboard and keeps the sessions of browsers that have logged in.
 
-Tokens are compared in constant time, and the answer to a wrong one is delayed.
+Tokens are compared in constant time, and the answer to a wrong token is delayed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST = 256
 class Logins:
     """The token of a dashboard and the sessions that were opened with it.
 
-    A browser stores a random session id in a cookie, never the token; only a digest of the id is
-    kept here. Answers to wrong tokens are delayed by address (`WrongTokens`).
+    A browser stores a random session id in a cookie, and never the token. The server keeps only a
+    digest of the id. Answers to wrong tokens are delayed by address (`WrongTokens`).
 
     Args:
         token: the token that users log in with.

@@ -89,7 +89,7 @@ def problem(error: ArcpError | FeedUnavailable) -> Problem:
 
 
 class _LastResponse(web.Response):
-    """Closes the connection: aiohttp would read the rest and log errors in it as the server's."""
+    """Closes the connection. Otherwise aiohttp reads the rest, and logs errors in it as its own."""
 
     _request: BaseRequest | None = None
 

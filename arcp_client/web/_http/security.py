@@ -1,8 +1,9 @@
 """Decides which requests the dashboard answers, and sets the security headers of its responses.
 
 Every page in a developer's browser can send requests to a dashboard on the developer's machine. The
-dashboard therefore answers a request only if its host name is allowed (against DNS rebinding) and
-it does not come from another site; a dashboard without a token answers this machine only.
+dashboard therefore answers a request only if the host name in it is allowed (against DNS
+rebinding), and if the request does not come from another site. A dashboard without a token answers
+only this machine.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class AccessControl:
             handler: the handler.
             methods: the HTTP methods that it takes; all of them by default.
             public: whether it serves users who are not logged in.
-            changes: whether it changes something; the body must be JSON then.
+            changes: whether it changes something. If so, the body must be JSON.
             navigation: whether a link on another site may lead to it.
         """
 
@@ -195,7 +196,7 @@ class AccessControl:
             raise _foreign()
 
     def _session(self, request: web.Request) -> Callable[[], bool]:
-        """A function that says whether the login is still valid: a stream may last for days."""
+        """Returns a check whether the login is still valid, as a stream may last for days."""
         logins, cookie = self._logins, request.cookies.get(_cookie(request))
         if logins is None or not logins.knows(cookie):
             return lambda: True
@@ -231,7 +232,7 @@ def _check_type(request: web.Request) -> None:
 
 
 def _cookie(request: web.Request) -> str:
-    """The cookie's name, with the port: browsers share cookies among the ports of a machine."""
+    """The cookie's name, which has the port, because browsers share cookies among ports."""
     transport = request.transport
     name = transport.get_extra_info("sockname") if transport is not None else None
     port = name[1] if isinstance(name, tuple) else 0

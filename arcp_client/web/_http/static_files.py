@@ -43,7 +43,8 @@ def static_file(name: str) -> web.StreamResponse:
 class _StaticFile(web.FileResponse):
     """A file of the page.
 
-    The operating system may send it, so that the whole write, and not its progress, has a limit.
+    The operating system may send the file, without reporting progress. So the time limit applies to
+    the whole write.
     """
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:

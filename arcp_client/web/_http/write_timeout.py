@@ -1,7 +1,7 @@
 """Closes connections whose clients stop reading a response.
 
-aiohttp waits without a limit until a client has read a response, and keeps the rest of it in memory
-until then. `AccessControl` watches the connection of each response of the dashboard.
+aiohttp waits without a limit until a client has read a response, and keeps the unread rest in
+memory. `AccessControl` has the connection of each response of the dashboard watched.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _BY_APP: weakref.WeakKeyDictionary[web.Application, WriteTimeout] = weakref.Weak
 class WriteTimeout:
     """Aborts each watched connection whose unsent data stays the same for `WRITE_TIMEOUT`.
 
-    A slow client is not affected: every byte that it reads starts the time anew. A connection is
-    watched until all data is sent, so that other responses of the application have no time limit.
-    One timer checks all connections.
+    A slow client is not affected, because each byte that it reads starts the time anew. A
+    connection is watched only until the data of the response is sent, so other responses of the
+    application have no time limit. One timer checks all connections.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class WriteTimeout:
 
     @classmethod
     def of(cls, app: web.Application) -> WriteTimeout:
-        """The one of this application."""
+        """The `WriteTimeout` of this application."""
         found = _BY_APP.get(app)
         if found is None:
             found = _BY_APP[app] = cls()
@@ -45,7 +45,7 @@ class WriteTimeout:
         return len(self._watched)
 
     def watch(self, transport: asyncio.BaseTransport | None) -> None:
-        """Watch a connection; call this right before each write of a response."""
+        """Watch a connection. Call this immediately before each write of a response."""
         if transport is None:  # the client has disconnected
             return
         # No isinstance: the transports of uvloop are no subclasses of asyncio's.

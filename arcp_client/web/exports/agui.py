@@ -2,8 +2,8 @@
 
 Every run follows the rules of the Agent User Interaction Protocol (https://docs.ag-ui.com): it
 starts with RUN_STARTED, ends with RUN_FINISHED or RUN_ERROR, and every message, call and step that
-it starts also ends. ``model_dump_json()`` of an event, which ``EventEncoder`` uses, writes numbers
-with the digits that the runtime sent; the fields of the event have ``int`` and ``float``.
+it starts also ends. The fields of an event have ``int`` and ``float``. Its ``model_dump_json()``,
+which ``EventEncoder`` uses, writes numbers with the digits that the runtime sent.
 
 =====================  ===========================================================================
 event of the job       events of the run
@@ -84,8 +84,8 @@ async def ag_ui(
 ) -> AsyncIterator[BaseEvent]:
     """Yield the events of a job, from the first one on, as a run of AG-UI.
 
-    The last event is RUN_FINISHED or RUN_ERROR; the run of a lost job, or of a client that was
-    closed, ends with RUN_ERROR. Secrets are masked as in transcripts.
+    The last event is RUN_FINISHED or RUN_ERROR. If the job is lost or the client is closed, it is
+    RUN_ERROR. Secrets are masked as in transcripts.
 
     ``ag_ui.encoder.EventEncoder`` encodes the events as server-sent events.
 
@@ -139,7 +139,7 @@ def _well_formed(value: Any) -> Any:
 
 
 class Run:
-    """The state of one run, including the messages, calls and the step that have to be ended.
+    """The state of one run, with the open messages, calls and step, which must be ended.
 
     Args:
         thread_id: the id of the conversation.
@@ -311,7 +311,7 @@ class Run:
         )
 
     def _unanswered(self, call: str) -> BaseEvent:
-        """The result of a call without one: a front end would think that it has to answer it."""
+        """A result for a call without one, which a front end would otherwise try to answer."""
         return self._event(
             ToolCallResultEvent,
             message_id=f"{call}:none",

@@ -1,7 +1,7 @@
 """Lets AG-UI events write numbers with the digits that the runtime sent.
 
-The classes of AG-UI write a number as ``float`` does. An event that is made here has ``int`` and
-``float`` in its fields, and the digits in its JSON.
+The classes of AG-UI write a number as ``float`` does. An event from `make_event` has ``int`` and
+``float`` in its fields, but writes the original digits in its JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _ExactNumbers(BaseModel):
     _exact: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def keep_digits(self, fields: dict[str, Any]) -> None:
-        """Use these values, which have the digits of their numbers, in the JSON."""
+        """Write these values, which have the digits of their numbers, in the JSON."""
         self._exact = fields
 
     def model_dump_json(self, **options: Any) -> str:
