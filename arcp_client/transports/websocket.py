@@ -16,10 +16,11 @@ from arcp_client import _arguments as check
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire.unreadable import identify, unreadable
 from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError
-from arcp_client.transports._connect import explain, refuse_redirect, sanitized
+from arcp_client.transports._connect import explain, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._messages import messages
 from arcp_client.transports._reason import reason
+from arcp_client.transports._shared_session import SharedSession
 from arcp_client.transports._writes import Writes
 from arcp_client.transports.base import LARGE, MAX_FRAME
 
@@ -62,7 +63,7 @@ class WebSocketTransport:
             `WebSocketConnector` and `server_websocket` do.
         peer: the name of the other side, for messages.
         max_frame: bytes; larger frames are refused in both directions.
-        session: a client session to close together with the link.
+        session: the session of the link, if it shares one, to leave at the end.
         stream: the writer of a server, through which `send_many` writes several frames at once.
     """
 
@@ -72,7 +73,7 @@ class WebSocketTransport:
         *,
         peer: str,
         max_frame: int = MAX_FRAME,
-        session: aiohttp.ClientSession | None = None,
+        session: SharedSession | None = None,
         stream: asyncio.WriteTransport | None = None,
     ) -> None:
         self._stream = stream
@@ -279,7 +280,7 @@ class WebSocketTransport:
                 await self._ws.close()
             finally:
                 if self._session is not None:
-                    await self._session.close()
+                    await self._session.leave()
                 # A callback in the next iteration of the loop closes the socket itself.
                 await asyncio.sleep(0)
 
@@ -309,8 +310,8 @@ class WebSocketTransport:
 class WebSocketConnector:
     """Opens WebSocket links to one URL.
 
-    Each connection has its own aiohttp session, so that a broken session cannot outlive its
-    connection. If ``session`` is given, that session is used unchanged and never closed.
+    The connections of an event loop share one aiohttp session, which is closed with the last of
+    them. If ``session`` is given, that session is used unchanged and never closed.
 
     Args:
         url: ``ws://`` or ``wss://``. A user name and password become HTTP basic authentication;
@@ -379,22 +380,24 @@ class WebSocketConnector:
                 425, 429 and 5xx can be retried.
         """
         self._check()
-        session = self._user_session
-        own = None
+        session, shared = self._user_session, None
         if session is None:
-            own = session = self._new_session()
+            shared = SharedSession.enter()
+            session = shared.session
         try:
             async with asyncio.timeout(self._connect_timeout):
                 ws = await self._upgrade(session)
-            return WebSocketTransport(ws, peer=self._target, max_frame=self._max_frame, session=own)
+            return WebSocketTransport(
+                ws, peer=self._target, max_frame=self._max_frame, session=shared
+            )
         except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
             failure = explain(error, self._target, timeout=self._connect_timeout)
         except BaseException:
-            if own is not None:
-                await own.close()
+            if shared is not None:
+                await shared.leave()
             raise
-        if own is not None:
-            await own.close()
+        if shared is not None:
+            await shared.leave()
         # Raised outside of the handler: aiohttp's error as context would print the whole URL.
         raise failure
 
@@ -411,14 +414,6 @@ class WebSocketConnector:
                 " or wss://host/path",
                 permanent=True,
             )
-
-    def _new_session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=1),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),
-            middlewares=(refuse_redirect,),
-        )
 
     async def _upgrade(
         self, session: aiohttp.ClientSession
