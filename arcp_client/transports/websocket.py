@@ -135,8 +135,8 @@ class WebSocketTransport:
             self._largest = size
         try:
             self._writes.start(self._ws.send_frame(frame, _TEXT))
-        except (aiohttp.ClientError, OSError):
-            return False  # `send` raises it
+        except Exception:  # noqa: BLE001  `send` raises it, whatever it is
+            return False
         return True
 
     async def send_many(self, frames: Sequence[bytes]) -> None:

@@ -415,3 +415,35 @@ async def test_tcp_keepalive_watches_the_connection() -> None:
         assert made[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert made[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
         await asyncio.gather(link.close(), (await server.accepted()).close())
+
+
+async def test_a_frame_is_sent_at_once_or_left_to_send() -> None:
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def serve(ws: RawSocket) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                _, payload = await ws.receive()
+                got.put_nowait(payload)
+
+    async with raw_server(serve) as url:
+        link = await WebSocketConnector(url, max_frame=1000).connect()
+        assert link.send_now(b'"first"')
+        assert not link.send_now(b"x" * 1001)
+        await link.send(b'"second"')
+        assert [await got.get(), await got.get()] == [b'"first"', b'"second"']
+        await link.close()
+        assert not link.send_now(b'"late"')
+
+
+async def test_a_peer_that_does_not_read_leaves_frames_to_send() -> None:
+    async def serve(ws: RawSocket) -> None:
+        await asyncio.Event().wait()
+
+    async with raw_server(serve) as url:
+        link = await WebSocketConnector(url).connect()
+        sent = 0
+        while link.send_now(b'"' + b"x" * 60_000 + b'"'):
+            sent += 1
+            assert sent < 1000  # 60 MB: no socket buffer holds as much
+        await link.close(timeout=0.1)
