@@ -58,15 +58,18 @@ async def test_an_idle_client_has_a_reader_and_a_task_that_keeps_its_link() -> N
 async def test_idle_clients_have_one_timer_each_and_one_for_the_clocks_of_all() -> None:
     timers: list[tuple[str, asyncio.TimerHandle]] = []
     loop = asyncio.get_running_loop()
-    call_at = loop.call_at
+
+    # In uvloop call_at calls call_later, in asyncio call_later calls call_at.
+    inner = "call_at" if isinstance(loop, asyncio.BaseEventLoop) else "call_later"
+    start = getattr(loop, inner)
 
     def noted(when: float, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
-        timer = call_at(when, call, *args, **more)
+        timer = start(when, call, *args, **more)
         if call.__module__.startswith(("arcp_client._link", "arcp_client._dispatch")):
             timers.append((call.__qualname__, timer))
         return timer
 
-    with mock.patch.object(loop, "call_at", noted):
+    with mock.patch.object(loop, inner, noted):
         async with connected(COUNT):
             waiting = Counter(name for name, timer in timers if not timer.cancelled())
     assert waiting == {"Driver._tick": COUNT, "SleepDetector._look": 1}
