@@ -1,7 +1,8 @@
 """Async iterators over the events of one job, replay buffer included, or of the session (D8).
 
 An item counts as processed when the next one is requested. The client holds iterators weakly, so
-leaving a loop with ``break`` unregisters its iterator.
+leaving a loop with ``break`` unregisters its iterator. A reader in another thread gets several
+items at a time, and reports how many it has processed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 from arcp_client._dispatch.event_filter import EventFilter
@@ -75,6 +77,8 @@ class Iteration(EventIterator[E], Generic[E]):
         self._current: Event | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._overflow: Gap | None = None
+        self._handed = 0
+        self._settled = 0
         self._ended = False
         self._error: Callable[[], BaseException] | None = None
         self.pulls = 0
@@ -92,14 +96,8 @@ class Iteration(EventIterator[E], Generic[E]):
                 gate.progress()
         if self._past:
             return self._given(self._past.popleft())
-        while not self._queue:
-            if self._overflow is not None:
-                break
-            if self._ended:
-                if self._error is not None:
-                    raise self._error()
-                raise StopAsyncIteration
-            await self._arrival()
+        if not self._queue:
+            await self._item()
         if self._overflow is not None:
             gap, self._overflow = self._overflow, None
             return self._given(gap)
@@ -111,8 +109,17 @@ class Iteration(EventIterator[E], Generic[E]):
         if self._until_terminal and event.terminal:
             self._ended = True
             self._error = None
-            self._queue.clear()
+            self._keep_handed()
         return event  # type: ignore[return-value]  # the filter checked the class
+
+    async def _item(self) -> None:
+        """Wait for the next item in the queue, or for a gap over dropped ones."""
+        while not self._queue and self._overflow is None:
+            if self._ended:
+                if self._error is not None:
+                    raise self._error()
+                raise StopAsyncIteration
+            await self._arrival()
 
     async def _arrival(self) -> None:
         if self._waiter is not None:
@@ -123,10 +130,68 @@ class Iteration(EventIterator[E], Generic[E]):
         finally:
             self._waiter = None
 
+    # -- for a reader in another thread, in place of ``anext``
+
+    async def batch(self, processed: int, most: int) -> list[E]:
+        """Wait for items, and return the next ones; they stay outstanding until `settle`.
+
+        The items that were returned before and are not processed are returned again, so that an
+        interrupted call loses none.
+
+        Args:
+            processed: as for `settle`.
+            most: the limit of the number of items.
+
+        Raises:
+            StopAsyncIteration: the iteration has ended.
+            ArcpError: as for ``anext``.
+        """
+        if not self.pulls and self._gate is not None:
+            self._gate.check_loop()
+        self.pulls += 1
+        self.settle(processed)
+        if not self._past and not self._handed:
+            if not self._queue:
+                await self._item()
+            if self._overflow is not None:
+                self._past.append(self._overflow)
+                self._overflow = None
+        source = self._past or self._queue
+        items = []
+        for item in islice(source, self._handed or most):
+            items.append(item)
+            if item.terminal:
+                break
+        if source is self._queue:
+            self._handed = len(items)
+        self._given(items[-1])
+        return items  # type: ignore[return-value]  # the filter checked the classes
+
+    def settle(self, processed: int) -> None:
+        """Count items of `batch` as processed.
+
+        Args:
+            processed: the number of all items, since the first one, that the reader has processed.
+        """
+        gate = self._gate
+        while self._settled < processed:
+            self._settled += 1
+            self.pulls += 1
+            if self._past:
+                self._past.popleft()
+            elif self._handed:
+                self._handed -= 1
+                event = self._queue.popleft()
+                if gate is not None and gate.follower is not None:
+                    gate.follower(event)
+        if gate is not None and gate.progress_wanted:
+            gate.progress()
+
     async def aclose(self) -> None:
         self.end(None)
         self._past.clear()
         self._queue.clear()
+        self._handed = 0
         self._current = self._overflow = None
         if self._gate is not None:
             self._gate.progress()
@@ -176,9 +241,15 @@ class Iteration(EventIterator[E], Generic[E]):
 
         The gap also covers later events, except a terminal event, until the next request.
         """
-        if self._queue:
-            dropped, self._queue = list(self._queue), deque()
-            self._queue.extend(self._extend_gap(dropped))
+        if len(self._queue) > self._handed:
+            self._queue.extend(self._extend_gap(self._keep_handed()))
+
+    def _keep_handed(self) -> list[Event]:
+        """Remove the queued events that `batch` has not returned."""
+        removed = list(islice(self._queue, self._handed, None))
+        while len(self._queue) > self._handed:
+            self._queue.pop()
+        return removed
 
     def _extend_gap(self, events: list[Event]) -> list[Event]:
         """Extend the gap over events, and return the terminal ones, which are kept."""

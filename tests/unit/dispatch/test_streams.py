@@ -11,7 +11,7 @@ from arcp_client import Buffer, Gap, Timeouts, events
 from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
 from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
-from arcp_client._dispatch.streams import EventIterator
+from arcp_client._dispatch.streams import EventIterator, Iteration
 from arcp_client.errors import ClientClosed
 from arcp_client.events import Event
 from arcp_client.testing.clock import VirtualClock
@@ -269,3 +269,79 @@ async def test_each_step_of_an_iterator_is_progress_while_the_reader_waits(
     gate.progress_wanted = False
     await anext(iterator)
     assert told.count("progress") == 2
+
+
+# ------------------------------------------------------------------ for a reader in another thread
+
+
+async def test_a_batch_stays_outstanding_until_its_reader_has_processed_it() -> None:
+    world = Streams()
+    iterator = world.make("job_1").iterate(EventFilter())
+    assert isinstance(iterator, Iteration)
+    world.push(log(1), log(2), log(3))
+    assert [event.seq for event in await iterator.batch(0, 2)] == [1, 2]
+    assert world.streams.outstanding == 3
+    assert world.streams.oldest(SESSION) == 1
+    iterator.settle(1)
+    assert (world.streams.outstanding, world.streams.oldest(SESSION)) == (2, 2)
+    assert [event.seq for event in await iterator.batch(2, 2)] == [3]
+    assert world.streams.outstanding == 1
+    iterator.settle(3)
+    iterator.settle(3)
+    assert world.streams.outstanding == 0
+
+
+async def test_what_an_interrupted_reader_did_not_process_is_in_its_next_batch() -> None:
+    world = Streams()
+    stream = world.make("job_1")
+    world.push(log(1), log(2))
+    iterator = stream.iterate(EventFilter())
+    assert isinstance(iterator, Iteration)
+    assert [event.seq for event in await iterator.batch(0, 9)] == [1, 2]  # the replay buffer
+    assert [event.seq for event in await iterator.batch(1, 9)] == [2]
+    world.push(log(3), log(4))
+    assert [event.seq for event in await iterator.batch(2, 9)] == [3, 4]
+    world.push(log(5))
+    assert [event.seq for event in await iterator.batch(3, 9)] == [4]
+    assert [event.seq for event in await iterator.batch(4, 9)] == [5]
+
+
+async def test_batches_end_after_the_terminal_event() -> None:
+    world = Streams()
+    iterator = world.make("job_1").iterate(EventFilter())
+    assert isinstance(iterator, Iteration)
+    world.push(log(1), done(2))
+    assert [event.seq for event in await iterator.batch(0, 9)] == [1, 2]
+    assert world.streams.outstanding == 2
+    with pytest.raises(StopAsyncIteration):
+        await iterator.batch(2, 9)
+    assert world.streams.outstanding == 0
+
+
+async def test_a_cut_between_batches_leaves_the_batch_and_is_a_gap_after_it() -> None:
+    world = Streams()
+    iterator = world.make("job_1").iterate(EventFilter())
+    assert isinstance(iterator, Iteration)
+    world.push(log(1), log(2), log(3), log(4))
+    assert len(await iterator.batch(0, 2)) == 2
+    iterator.cut()
+    world.push(log(5))
+    assert world.streams.outstanding == 2
+    assert [event.seq for event in await iterator.batch(1, 9)] == [2]
+    [gap] = await iterator.batch(2, 9)
+    assert isinstance(gap, Gap)
+    assert (gap.first, gap.last, gap.reason) == (3, 5, "overflow")
+    world.push(log(6))
+    assert [event.seq for event in await iterator.batch(3, 9)] == [6]
+
+
+async def test_every_event_of_a_batch_is_reported_once_as_processed() -> None:
+    world = Streams()
+    followed: list[int | None] = []
+    world.hub.back_pressure.follower = lambda event: followed.append(event.seq if event else None)
+    iterator = world.make("job_1").iterate(EventFilter())
+    assert isinstance(iterator, Iteration)
+    world.push(log(1), log(2))
+    await iterator.batch(0, 9)
+    iterator.settle(2)
+    assert [seq for seq in followed if seq is not None] == [1, 2]
