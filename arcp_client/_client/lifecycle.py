@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.engine import GRACE, SessionEngine
@@ -61,6 +62,7 @@ class Lifecycle:
         self._timeouts = timeouts
         self._owner = TaskOwner("arcp_client", on_failure=self._fail)
         self._running: asyncio.Task[None] | None = None
+        self._process = 0
         self._closing: asyncio.Task[None] | None = None
         self._connecting = 0
         self._connected_once = False
@@ -103,6 +105,7 @@ class Lifecycle:
         """Start the session, once. Returns when the session is live."""
         if self._running is None and not self._states.closed:
             self._running = self._owner.spawn(self._run(), name="reconnect")
+            self._process = os.getpid()
             self._states.loop = self._running.get_loop()
         running = self._running
         self.check_loop()
@@ -244,9 +247,9 @@ class Lifecycle:
 
     @property
     def unclosed(self) -> bool:
-        """Whether the client was started, and is neither closed nor closing."""
+        """Whether the client was started in this process, and is neither closed nor closing."""
         running = self._running
-        if running is None or running.done():
+        if running is None or running.done() or self._process != os.getpid():
             return False
         return self._closing is None and not self._states.closed
 
@@ -271,7 +274,7 @@ class Lifecycle:
 
     def _interrupted(self) -> None:
         """End the client, because other code has cancelled the task that runs its links."""
-        if self._closing is None:
+        if self._closing is None and not self._states.closed:
             _log.warning("a client was not closed: its task was cancelled from outside")
             self._states.interrupted = True
             self._engine.finish(LinkLost("the client's task was cancelled from outside"))

@@ -8,7 +8,7 @@ call belongs to no call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
 
@@ -27,6 +27,8 @@ __all__ = [
     "calling",
     "number_call",
     "numbered",
+    "own_turn",
+    "present_lane",
     "set_lane",
     "would_deadlock",
 ]
@@ -65,6 +67,9 @@ class HandlerLane(Protocol):
     @property
     def running(self) -> Event | None:
         """The event whose handler runs, or runs next; ``None`` if no event is outstanding."""
+
+    def waiting(self) -> Iterator[Event]:
+        """The outstanding events, that of the running call first."""
 
     def runs(self, number: int) -> bool:
         """Whether the call with that ordinal has not ended."""
@@ -120,6 +125,18 @@ def calling() -> HandlerCall | None:
     if not lane.runs(number):
         return None
     return HandlerCall(lane, number, lane.registration.drains(asyncio.current_task()))
+
+
+def present_lane() -> HandlerLane | None:
+    """The lane of the handler call whose context this code has; the call may have ended."""
+    return _lane.get()
+
+
+async def own_turn() -> None:
+    """Wait until the calling handler's turn has come, if its thread runs ahead of its lane."""
+    lane = _lane.get()
+    if lane is not None and lane.done < _number.get():
+        await lane.reached(_number.get())
 
 
 class WaitEdge(msgspec.Struct, frozen=True, eq=False):

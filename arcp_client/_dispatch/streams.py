@@ -167,13 +167,14 @@ class Iteration(EventIterator[E], Generic[E]):
         self._given(items[-1])
         return items  # type: ignore[return-value]  # the filter checked the classes
 
-    def settle(self, processed: int) -> None:
-        """Count items of `batch` as processed.
+    def settle(self, processed: int) -> bool:
+        """Count items of `batch` as processed; returns whether there are new ones.
 
         Args:
             processed: the number of all items, since the first one, that the reader has processed.
         """
         gate = self._gate
+        before = self._settled
         while self._settled < processed:
             self._settled += 1
             self.pulls += 1
@@ -186,8 +187,13 @@ class Iteration(EventIterator[E], Generic[E]):
                     gate.follower(event)
         if gate is not None and gate.progress_wanted:
             gate.progress()
+        return self._settled > before
 
     async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the iterator, as `aclose` does."""
         self.end(None)
         self._past.clear()
         self._queue.clear()

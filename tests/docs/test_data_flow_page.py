@@ -11,9 +11,9 @@ TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = [
     *("acceptance", "back-pressure", "checkpoint", "consumer", "cursor", "detach", "dialect"),
     *("drain", "durable", "early event", "event", "fan-out", "frame", "gap", "history", "job"),
-    *("job feed", "key", "lane", "lease", "link", "notification", "peer", "principal"),
-    *("registration", "replay", "replay buffer", "resume", "resume window", "runtime", "session"),
-    *("store", "subscription", "terminal event", "transcript", "watermark"),
+    *("job feed", "key", "lane", "lease", "link", "loop thread", "notification", "peer"),
+    *("principal", "registration", "replay", "replay buffer", "resume", "resume window", "runtime"),
+    *("session", "store", "subscription", "terminal event", "transcript", "watermark"),
 ]
 
 

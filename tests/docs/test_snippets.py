@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,39 @@ def test_the_tests_that_the_guarantees_name_are_there() -> None:
     for path, name in named:
         source = (ROOT / path).read_text(encoding="utf-8")
         assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), f"{path}::{name}"
+
+
+SERVED = [path for path in EXAMPLES if '"--url"' in path.read_text(encoding="utf-8")]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    """The address of the sample agents, served by the command line."""
+    command = [sys.executable, "-m", "arcp_client", "serve", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, encoding="utf-8") as server:
+        assert server.stderr is not None
+        try:
+            yield server.stderr.readline().split()[-1]
+        finally:
+            server.terminate()
+
+
+@pytest.mark.parametrize("path", SERVED, ids=lambda path: path.stem)
+def test_example_prints_the_same_against_a_served_runtime(path: Path, served: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", path, "--url", served],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=50,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == path.with_suffix(".out").read_text(encoding="utf-8")
+
+
+def test_examples_of_workers_are_short() -> None:
+    assert {path.stem for path in SERVED} == {"airflow_operator", "celery_task", "django_command"}
+    for path in SERVED:
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 60, path

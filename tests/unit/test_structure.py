@@ -69,6 +69,11 @@ def test_a_circle_through_a_late_import_and_one_for_the_types_is_found() -> None
 
 
 SHARED_NAMES = {
+    **dict.fromkeys(
+        ("Client", "EventIterator", "Job", "JobHandle", "JobView", "Registration"),
+        "public: asynchronous, and blocking in `arcp_client.sync`",
+    ),
+    "EventMethods": "the methods of both clients that receive events",
     "Child": "public: a job that an agent delegated, and what a projection shows of one",
     "Drop": "public: a step of a script, and a fault of frames",
     "Fault": "public: what a projection shows of an error, and a fault of a proxy",

@@ -1,0 +1,233 @@
+"""The handles of a job for blocking code: its state, its events in order, its result.
+
+Each wraps a handle of `arcp_client.job` and runs its methods through the client's portal.
+Properties are read without a change of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from os import PathLike
+from typing import Any, TypeVar, overload
+
+from reactivex import Observable
+
+from arcp_client import _arguments as check
+from arcp_client import job as aio
+from arcp_client._dispatch.event_filter import Kind
+from arcp_client.events import Event, Progress, Unknown
+from arcp_client.models import Budget, Credential, Lease, LeaseConstraints, Result
+from arcp_client.sync._access import LoopAccess
+from arcp_client.sync.iterators import EventIterator, LoopObservable
+
+__all__ = ["Job", "JobHandle", "JobView"]
+
+E1 = TypeVar("E1", bound=Event)
+E2 = TypeVar("E2", bound=Event)
+E3 = TypeVar("E3", bound=Event)
+E4 = TypeVar("E4", bound=Event)
+T = TypeVar("T")
+
+
+async def within(seconds: float, what: str, function: Callable[[], Awaitable[T]]) -> T:
+    """Await a function for a limited time."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await function()
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(f"{what} did not come within {seconds:g} s") from None
+        raise
+
+
+class JobHandle:
+    """A job of this client's session. Only the client makes handles.
+
+    Iterating over it, ``for event in job``, gives every event of the job in order, beginning with
+    the replay buffer, and ends after the terminal event. Each iteration is independent. Several
+    threads may use a handle, but not one iterator.
+    """
+
+    _job: aio.JobHandle
+
+    def __init__(self, access: LoopAccess, job: aio.JobHandle) -> None:
+        self._access = access
+        self._job = job
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._job.id
+
+    @property
+    def agent(self) -> str:
+        """The agent that runs the job, ``name@version`` once the runtime resolved it (§7.5)."""
+        return self._job.agent
+
+    @property
+    def status(self) -> str:
+        """``pending``, ``running``, ``success``, ``error``, ``cancelled`` or ``timed_out``."""
+        return self._job.status
+
+    @property
+    def lease(self) -> Lease:
+        """The lease that the runtime granted (§9)."""
+        return self._job.lease
+
+    @property
+    def lease_constraints(self) -> LeaseConstraints:
+        """Bounds on the lease (§9.5)."""
+        return self._job.lease_constraints
+
+    @property
+    def budget(self) -> Budget:
+        """The remaining amount in each currency, as reported by the runtime (§9.6)."""
+        return self._job.budget
+
+    @property
+    def credentials(self) -> dict[str, Credential]:
+        """Provisioned credentials by id, each with its newest value (§9.8)."""
+        return self._job.credentials
+
+    @property
+    def trace_id(self) -> str | None:
+        """The job's W3C trace id (§11)."""
+        return self._job.trace_id
+
+    @property
+    def children(self) -> list[str]:
+        """Ids of the jobs that it delegated to, as announced to this session (§10)."""
+        return self._job.children
+
+    @property
+    def progress(self) -> Progress | None:
+        """The last progress event."""
+        return self._job.progress
+
+    def __iter__(self) -> EventIterator[Event]:
+        return self.events()
+
+    @overload
+    def events(self) -> EventIterator[Event]: ...
+    @overload
+    def events(self, k1: type[E1], /) -> EventIterator[E1]: ...
+    @overload
+    def events(self, k1: type[E1], k2: type[E2], /) -> EventIterator[E1 | E2]: ...
+    @overload
+    def events(
+        self, k1: type[E1], k2: type[E2], k3: type[E3], /
+    ) -> EventIterator[E1 | E2 | E3]: ...
+    @overload
+    def events(
+        self, k1: type[E1], k2: type[E2], k3: type[E3], k4: type[E4], /
+    ) -> EventIterator[E1 | E2 | E3 | E4]: ...
+    @overload
+    def events(self, kind: str, /, *kinds: str) -> EventIterator[Unknown]: ...
+    @overload
+    def events(self, *kinds: Kind) -> EventIterator[Any]: ...
+    def events(self, *kinds: Kind) -> EventIterator[Any]:
+        """Iterate over events of some kinds only; a `Gap` is always given.
+
+        Raises:
+            TypeError: a kind is neither an event class nor the name of a vendor kind.
+        """
+        return EventIterator(self._access, self._access.call(self._job.events, *kinds))
+
+    def result(self, *, timeout: float | None = None) -> Result:
+        """Wait for the job's end and return its result, at any time and repeatedly (§7.3, §8.4).
+
+        Returns after the handlers that match the job's earlier events have run, unless they were
+        registered with ``barrier=False``. A lost link does not end the wait. Ctrl-C and the timeout
+        end the wait and not the job; see `Job.cancel`. An unpaired surrogate is U+FFFD in every
+        string of the value, as in `chunks` and `save`.
+
+        Args:
+            timeout: seconds to wait; no limit by default.
+
+        Raises:
+            TimeoutError: the job has not ended in time.
+            JobFailed: the job ended without success; the subclasses are `JobCancelled`,
+                `JobTimedOut`, `LeaseExpired` and `BudgetExhausted`.
+            JobLost: the runtime no longer knows the job.
+            ResultIncomplete: chunks of the result are missing or unreadable, one arrived twice with
+                different contents, they belong to two results, or the size is not the one that the
+                runtime stated (S19).
+            ResultUnavailable: the job succeeded, but its value is no longer available.
+            ClientClosed: the client was closed during the wait.
+            ArcpError: any other reason that ended the client during the wait, as in `Closed.cause`.
+            WouldDeadlock: called in a handler that the result would wait for, or that runs on the
+                loop thread.
+        """
+        check.seconds("timeout", timeout, none=True)
+        if timeout is None:
+            return self._access.run(self._job.result)
+        return self._access.run(within, timeout, f"the end of job {self.id}", self._job.result)
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """Iterate over the result's decoded chunks, from the first one on, as they arrive (§8.4).
+
+        Yields nothing for a job with an inline result. A chunk may end inside a character. An
+        unpaired surrogate is U+FFFD.
+
+        Raises:
+            ResultIncomplete: once the job has ended, at the first missing chunk, or after the last
+                chunk for the other reasons that `result` lists.
+            JobError: any other error that `result` raises: the job failed or is lost.
+            ArcpError: the client was closed (`ClientClosed`), or ended for another reason.
+        """
+        yield from self._access.iterate(self._job.chunks())
+
+    def save(self, path: str | PathLike[str]) -> int:
+        """Write a chunked result to a file as it arrives; an inline one as text or JSON.
+
+        Numbers have the digits that the agent sent.
+
+        Returns the number of bytes written. The file appears under its name only when complete.
+
+        Raises:
+            JobError: as for `result`, including `ResultIncomplete`.
+            ArcpError: the client was closed (`ClientClosed`), or ended for another reason.
+            OSError: the file cannot be written, or the path is a device or a directory.
+        """
+        return self._access.run(self._job.save, path)
+
+    @property
+    def notifications(self) -> Observable[Event]:
+        """The job's later events as an Observable, which completes with the terminal event.
+
+        Its observers are called in the loop thread; see `LoopObservable`.
+        """
+        return LoopObservable(self._access, self._job.notifications)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.agent or '?'} {self.status}>"
+
+
+class Job(JobHandle):
+    """A job that this client submitted."""
+
+    _job: aio.Job
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask the runtime to cancel the job (§7.4).
+
+        Returns once the runtime has acknowledged the request, or the job has ended. The request
+        survives a lost link.
+
+        Raises:
+            PermissionDenied: this session may not cancel the job.
+            RequestTimeout: no answer in time.
+        """
+        self._access.run(self._job.cancel, reason)
+
+
+class JobView(JobHandle):
+    """A job of another session, or an earlier job of this one, that this client watches (§7.6)."""
+
+    _job: aio.JobView
+
+    def unsubscribe(self) -> None:
+        """Stop watching. Its iterators end; events in transit may still arrive. Idempotent."""
+        self._access.run(self._job.unsubscribe)
