@@ -68,7 +68,10 @@ class SleepDetector:
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> SleepDetector:
         """The detector of a loop."""
-        return cls._by_loop.setdefault(loop, cls())
+        found = cls._by_loop.get(loop)
+        if found is None:
+            found = cls._by_loop[loop] = cls()
+        return found
 
     def add(self, link: WatchedLink) -> None:
         """Tell a link, from now on, when the machine has slept."""
