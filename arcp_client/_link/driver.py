@@ -55,6 +55,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._link: LinkOutlet | None = None
         self._timer: asyncio.TimerHandle | None = None  # one for all that is due later
+        self._due = 0.0  # of the timer; in uvloop, the handle of a past time does not tell it
         self._planned: tuple[float, Callable[[], None]] | None = None
         self._carrying_out = False
         self._turn: float | None = None
@@ -210,12 +211,12 @@ class Driver:
             deadline = due if deadline is None else min(due, deadline)
         timer = self._timer
         if timer is not None:
-            if deadline is not None and timer.when() <= deadline:
+            if deadline is not None and self._due <= deadline:
                 return  # an early tick is harmless: it sets the timer again
             timer.cancel()
             self._timer = None
         if deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._tick)
+            self._timer, self._due = self._loop.call_at(deadline, self._tick), deadline
 
     def _tick(self) -> None:
         self._timer = None
