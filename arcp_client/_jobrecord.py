@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +61,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
             replay them.
         cancel: asks the runtime to cancel a job.
         unwatch: stops watching a job.
+        sse: streams a job to a browser, from its ``Last-Event-ID`` on.
     """
 
     notifications: Observable[Event]
@@ -74,6 +75,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     may_have_lost_events: Callable[[], bool]
     cancel: Callable[[str, str | None], Awaitable[None]]
     unwatch: Callable[[str], Awaitable[None]]
+    sse: Callable[[Any, str | None], AsyncGenerator[bytes, None]]
 
 
 class JobRecord(JobStream):
@@ -94,6 +96,7 @@ class JobRecord(JobStream):
         "lease",
         "owner",
         "progress",
+        "resumed",
         "status",
         "submitted",
         "subscribed",
@@ -118,6 +121,7 @@ class JobRecord(JobStream):
         )
         self.barriers: list[tuple[Lane, int]] = []
         self.submitted = False
+        self.resumed = False
         self.subscribed = False
         self._outcome: Completed | Failed | Callable[[], ArcpError] | None = None
         self._waiters: list[asyncio.Future[None]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -107,6 +107,7 @@ class Client(EventMethods, CommandMethods):
         CommandMethods.__init__(self, parts.commands, parts.jobs)
         self._states = parts.states
         self._engine = parts.engine
+        self._parts = parts
         self._lifecycle = parts.lifecycle
         self._target = connector.target
         self._timeouts = timeouts
@@ -210,6 +211,47 @@ class Client(EventMethods, CommandMethods):
         failed = exc_type is not None
         keep = failed and self._engine.durable
         await self._lifecycle.leave(None, drain=not failed, tell=not keep)
+
+    # ------------------------------------------------------------------ browsers
+
+    async def sse(
+        self, job_id: str, *, last_event_id: str | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Stream a job to a browser by its id, as `JobHandle.sse` does.
+
+        A job of another session is watched with its history. So a browser continues after a restart
+        of this process, and in another one, if the runtime still holds the events of the job and
+        gives them the same ids in every session; otherwise it is told ``reset``. See the page
+        "Stream jobs to browsers".
+
+        Returns once the runtime has confirmed that the job may be watched, so that a refusal can
+        still set the status of the response.
+
+        Args:
+            job_id: the job's id, unchecked.
+            last_event_id: the header ``Last-Event-ID`` of the request, unchecked.
+
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused the subscription.
+            RequestTimeout: no answer in time.
+            TooManyStreams: browsers already follow 1,024 jobs of this client.
+            ClientClosed: the client was closed.
+            FeatureNotNegotiated: the runtime has no subscriptions.
+        """
+        check.a_text("job_id", job_id)
+        check.a_text("last_event_id", last_event_id, none=True, empty=True)
+        self._lifecycle.usable()
+        return await self._parts.streams.open(job_id, last_event_id)
+
+    def end_streams(self) -> None:
+        """End the streams of `sse` that are open now; browsers continue with their next request.
+
+        For a server that is told to end in another way than by SIGINT or SIGTERM, before it waits
+        for open responses.
+        """
+        streams = self._parts.made_streams()
+        if streams is not None:
+            streams.stop()
 
     # ------------------------------------------------------------------ state
 

@@ -18,6 +18,7 @@
     │   ├── ClientClosed          this client was closed
     │   ├── StoreLocked           another client holds this checkpoint
     │   ├── BufferFull            a request inside a handler while every buffer is full
+    │   ├── TooManyStreams        browsers already follow as many jobs as a client streams
     │   └── WouldDeadlock         the wait would close a cycle of waits
     ├── RequestError              the runtime refused one request; see ``code`` (§12)
     │   ├── PermissionDenied · AgentNotFound · AgentVersionNotFound · DuplicateKey
@@ -85,6 +86,7 @@ __all__ = [
     "SessionError",
     "StorageError",
     "StoreLocked",
+    "TooManyStreams",
     "TranscriptError",
     "Unauthenticated",
     "UnknownCode",
@@ -321,6 +323,15 @@ class BufferFull(SessionError):
 
     remedy: ClassVar[str] = (
         "Make the handlers faster, make requests outside of handlers, or enlarge ``Buffer``."
+    )
+
+
+class TooManyStreams(SessionError):
+    """Browsers already follow as many jobs of this client as it streams at a time."""
+
+    remedy: ClassVar[str] = (
+        "Let pages close the streams of jobs that they no longer show, or stream further jobs with"
+        " another ``Client``."
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -122,6 +122,11 @@ class JobHandle:
         return list(self._record.children)
 
     @property
+    def resumed(self) -> bool:
+        """Whether an earlier process submitted it, so that events processed there are not here."""
+        return self._record.resumed
+
+    @property
     def progress(self) -> Progress | None:
         """The last progress event."""
         return self._record.progress
@@ -209,6 +214,41 @@ class JobHandle:
         check.a_path("path", path)
         self._record.owner.check_loop()
         return await _save(self, self._record, path)
+
+    def sse(self, *, last_event_id: str | None = None) -> AsyncGenerator[bytes, None]:
+        """Stream the job to a browser: an async generator of server-sent events.
+
+        Return it as the body of a response with the headers ``arcp_client.web.SSE_HEADERS``, from
+        any framework that sends the items of an async generator as they come. The frames are
+        ``job`` with the state of the job, ``reset`` before the events start again, ``events`` with
+        a batch of events, and ``end`` after the last one; the page "Dashboard" of the reference
+        describes their data. A comment is sent after 15 seconds of silence. Secrets are masked.
+
+        Each batch has a position as its id. A browser that reconnects sends it as
+        ``Last-Event-ID`` and continues exactly after it. It is told ``reset`` if that is not
+        possible: the page drops its events, and the oldest one that is kept follows. All readers of
+        a job share its events: the last 8 MiB, or an equal share of 256 MiB if many jobs are
+        streamed. They are kept until ten minutes after the last reader has left.
+
+        The stream ends with the job, with the client, and at SIGINT and SIGTERM, which a web server
+        would otherwise not pass on before all responses have ended. After 16 MiB it ends with
+        ``retry:``, and the browser continues with its next request; so a server never holds more
+        than that for a slow reader. A lost link to the runtime does not end it.
+
+        The events begin with the replay buffer of the job, as those of ``async for event in job``:
+        call this once early, or use `Client.sse` for a job of another session.
+
+        Args:
+            last_event_id: the header ``Last-Event-ID`` of the request, unchecked.
+
+        Raises:
+            TooManyStreams: browsers already follow 1,024 jobs of this client.
+            ClientClosed: the client was closed.
+            LocalProtocolError: the caller is in another event loop than the client.
+        """
+        check.a_text("last_event_id", last_event_id, none=True, empty=True)
+        self._record.owner.check_loop()
+        return self._record.owner.sse(self, last_event_id)
 
     @property
     def notifications(self) -> Observable[Event]:

@@ -141,7 +141,7 @@ class JobTable:
     def resume(self, job: OpenJob, chunks: Iterable[ResultChunk]) -> None:
         """Restore an open job of an earlier process, with the stored chunks of its result."""
         record = self.record(job.job_id)
-        record.submitted = True
+        record.submitted = record.resumed = True
         record.agent = job.agent
         record.status = "running"
         record.key = job.idempotency_key

@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Callable
 
+from arcp_client import _feeds
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.engine import GRACE, SessionEngine
 from arcp_client._client.job_table import JobTable
@@ -43,6 +45,7 @@ class Lifecycle:
         consumers: the consumers, which are drained at a close, and end with the client.
         jobs: the jobs, whose waits fail when the client ends.
         states: the state of the link.
+        streams: the streams to browsers, if there are any; they end with the client.
         timeouts: limits on every wait.
     """
 
@@ -53,9 +56,11 @@ class Lifecycle:
         consumers: Consumers,
         jobs: JobTable,
         states: States,
+        streams: Callable[[], _feeds.BrowserStreams | None],
         timeouts: Timeouts,
     ) -> None:
         self._engine = engine
+        self._streams = streams
         self._consumers = consumers
         self._jobs = jobs
         self._states = states
@@ -198,6 +203,9 @@ class Lifecycle:
     ) -> None:
         """Close. Handlers, goodbye and transport share one deadline (S15)."""
         engine = self._engine
+        streams = self._streams()
+        if streams is not None:
+            streams.stop()
         failed = self._states.closed  # the session has ended before
         if not engine.assembled:  # the store has not answered yet
             self.end(None)
@@ -218,6 +226,8 @@ class Lifecycle:
             await asyncio.wait({running}, timeout=deadline.share(min(GRACE, deadline.left / 2)))
         await _stopped(running, deadline)
         engine.finish(None)
+        if streams is not None:
+            await streams.close()
         await engine.close_store(forget=tell and not failed, deadline=deadline)
 
     def _warn_of_jobs(self) -> None:
@@ -241,6 +251,9 @@ class Lifecycle:
         self._engine.halt()
         states.change(Closed(cause))
         self._engine.fail_requests(states.closed_error)
+        streams = self._streams()
+        if streams is not None:
+            streams.end()
         self._jobs.close(states.closed_error)
         self._consumers.end(states.closed_error, cause)
         states.end()

@@ -6,12 +6,18 @@
             ├─ JobTable       the record of each job
             ├─ States         the state of the link
             ├─ SessionEngine  the session, the link that carries it, the checkpoint
+            ├─ BrowserStreams the streams of jobs to browsers
             ├─ Lifecycle      connect, close, detach
             └─ Commands       submit, watch, list, ping, cancel
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
+from pydantic import SecretStr
+
+from arcp_client import _feeds
 from arcp_client._client.commands import Commands
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.engine import SessionEngine
@@ -22,6 +28,7 @@ from arcp_client._client.states import States
 from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._jobrecord import JobOwner
 from arcp_client.errors import ArcpError
+from arcp_client.job import JobHandle, JobView
 from arcp_client.transports.base import Connector
 
 __all__ = ["Wiring"]
@@ -58,11 +65,14 @@ class Wiring:
             states=self.states,
             ended=self._ended,
         )
+        self._token = settings.token
+        self._streams: _feeds.BrowserStreams | None = None
         self.lifecycle = Lifecycle(
             self.engine,
             consumers=self.consumers,
             jobs=self.jobs,
             states=self.states,
+            streams=self.made_streams,
             timeouts=timeouts,
         )
         self.commands = Commands(
@@ -83,6 +93,7 @@ class Wiring:
             may_have_lost_events=self._may_have_lost_events,
             cancel=self._cancel,
             unwatch=self._unwatch,
+            sse=self._sse,
         )
 
     # Calls of parts that are made later than their callers. Functions that are made for each client
@@ -120,3 +131,33 @@ class Wiring:
 
     async def _unwatch(self, job_id: str) -> None:
         await self.commands.unwatch(job_id)
+
+    def _sse(self, job: JobHandle, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
+        return self.streams.of(job, last_event_id)
+
+    @property
+    def streams(self) -> _feeds.BrowserStreams:
+        """The streams of jobs to browsers; made at the first use.
+
+        Raises:
+            ArcpError: the client has ended.
+        """
+        if self._streams is None:
+            if self.states.closed:
+                raise self.states.closed_error()
+            token = self._token if isinstance(self._token, str | SecretStr) else None
+            self._streams = _feeds.BrowserStreams(self, [token] if token else [])
+        return self._streams
+
+    def made_streams(self) -> _feeds.BrowserStreams | None:
+        """The streams of jobs to browsers; ``None`` before the first use."""
+        return self._streams
+
+    def job(self, job_id: str) -> JobHandle | None:
+        """The handle of a job that the session knows; for streams."""
+        record = self.jobs.get(job_id)
+        return self.jobs.handle(record) if record is not None else None
+
+    async def watch(self, job_id: str, *, history: bool = False) -> JobView:
+        """Follow a job; for streams."""
+        return await self.commands.watch(job_id, history=history, from_seq=None, timeout=None)

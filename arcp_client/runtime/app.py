@@ -39,7 +39,7 @@ from arcp_client.runtime._jobs.compat import GO, PYTHON, SPECIFICATION
 from arcp_client.runtime._leases.credentials import Provisioner
 from arcp_client.runtime._log.event_log import EventLog, MemoryEventLog
 from arcp_client.runtime.limits import Limits, Policy
-from arcp_client.runtime.serving import Server, WebSockets
+from arcp_client.runtime.serving import AsgiRuntime, Server, WebSockets
 from arcp_client.transports.base import Transport
 from arcp_client.transports.memory import memory_pair
 from arcp_client.transports.stdio import StdioServerTransport
@@ -312,6 +312,22 @@ class Runtime:
         sockets = self._sockets(allowed_hosts)
         app.router.add_get(path, sockets.handle)
         app.on_shutdown.append(sockets.close)
+
+    def asgi(self, *, allowed_hosts: Iterable[str] = ()) -> AsgiRuntime:
+        """The runtime's WebSocket endpoint as an ASGI application.
+
+        Run it with a server such as uvicorn or hypercorn, or mount it under a path of your
+        application: ``app.mount("/arcp", runtime.asgi())``. Hosts and origins are checked as by
+        `serve`, and the same limits apply to WebSockets, from the accepted request on. Connections
+        without a complete request belong to the server, as do the queues of received messages.
+
+        The lifespan of the server, SIGINT and SIGTERM close the connections; sessions and jobs
+        continue until `close`. A request that is no WebSocket is answered with HTTP 426.
+
+        Args:
+            allowed_hosts: as for `serve`.
+        """
+        return AsgiRuntime(self._sockets(allowed_hosts), on_start=self._core.begin)
 
     async def serve_stdio(self, *, stdin: int | None = None, stdout: int | None = None) -> None:
         """Serve the parent process over stdin and stdout until it closes them (§4).

@@ -351,6 +351,30 @@ class Client(EventMethods):
             )
         )
 
+    def sse(self, job_id: str, *, last_event_id: str | None = None) -> Generator[bytes, None, None]:
+        """Stream a job to a browser by its id, as `JobHandle.sse` does.
+
+        A job of another session is watched with its history, so that a browser continues after a
+        restart of this process. Returns once the runtime has confirmed that the job may be watched.
+
+        Args:
+            job_id: the job's id, unchecked.
+            last_event_id: the header ``Last-Event-ID`` of the request, unchecked.
+
+        Raises:
+            JobNotFound, PermissionDenied: the runtime refused the subscription.
+            RequestTimeout: no answer in time.
+            TooManyStreams: browsers already follow 1,024 jobs of this client.
+            ClientClosed: the client was closed.
+            FeatureNotNegotiated: the runtime has no subscriptions.
+        """
+        stream = self._access.run(self._client.sse, job_id, last_event_id=last_event_id)
+        return self._access.iterate(stream)
+
+    def end_streams(self) -> None:
+        """End the streams of `sse` that are open now; browsers continue with their next request."""
+        self._access.call(self._client.end_streams)
+
     def job(self, job_id: str) -> JobHandle | None:
         """The handle of a job that this session knows, from its first event on; else ``None``."""
         handle = self._access.call(self._client.job, job_id)

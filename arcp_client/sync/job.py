@@ -102,6 +102,11 @@ class JobHandle:
         return self._job.children
 
     @property
+    def resumed(self) -> bool:
+        """Whether an earlier process submitted it, so that events processed there are not here."""
+        return self._job.resumed
+
+    @property
     def progress(self) -> Progress | None:
         """The last progress event."""
         return self._job.progress
@@ -192,6 +197,23 @@ class JobHandle:
             OSError: the file cannot be written, or the path is a device or a directory.
         """
         return self._access.run(self._job.save, path)
+
+    def sse(self, *, last_event_id: str | None = None) -> Generator[bytes, None, None]:
+        """Stream the job to a browser: a generator of server-sent events, for WSGI frameworks.
+
+        The frames and the guarantees are those of the asynchronous `JobHandle.sse`. A stream
+        occupies the thread that iterates over it. Signals do not end it: call
+        `Client.end_streams` before the server waits for its responses.
+
+        Args:
+            last_event_id: the header ``Last-Event-ID`` of the request, unchecked.
+
+        Raises:
+            TooManyStreams: browsers already follow 1,024 jobs of this client.
+            ClientClosed: the client was closed.
+        """
+        stream = self._access.call(self._job.sse, last_event_id=last_event_id)
+        return self._access.iterate(stream)
 
     @property
     def notifications(self) -> Observable[Event]:

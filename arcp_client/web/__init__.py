@@ -20,6 +20,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from arcp_client._feeds.frames import SSE_HEADERS
+from arcp_client.web.asgi import AsgiDashboard, asgi_app
 from arcp_client.web.pages import end_streams, sse
 from arcp_client.web.routes import add_routes
 from arcp_client.web.serving import Server, TokenRequired, serve
@@ -27,7 +29,18 @@ from arcp_client.web.serving import Server, TokenRequired, serve
 if TYPE_CHECKING:
     from arcp_client.web.exports.agui import ag_ui
 
-__all__ = ["Server", "TokenRequired", "add_routes", "ag_ui", "end_streams", "serve", "sse"]
+__all__ = [
+    "SSE_HEADERS",
+    "AsgiDashboard",
+    "Server",
+    "TokenRequired",
+    "add_routes",
+    "ag_ui",
+    "asgi_app",
+    "end_streams",
+    "serve",
+    "sse",
+]
 
 
 def __getattr__(name: str) -> Any:

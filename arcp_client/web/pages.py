@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from aiohttp import web
 
 from arcp_client import JobHandle
 from arcp_client import _arguments as check
-from arcp_client.web._feeds import frames
+from arcp_client._feeds import frames
+from arcp_client._feeds.registry import FeedRegistry, FeedUnavailable
+from arcp_client._feeds.stream import FrameStream, viewed
 from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
-from arcp_client.web._feeds.page_streams import stream_job
-from arcp_client.web._feeds.registry import FeedRegistry, FeedUnavailable
 
 __all__ = ["asked_position", "end_streams", "share_feeds", "sse"]
 
@@ -48,22 +50,24 @@ def sse(job: JobHandle) -> web.StreamResponse:
     """
     check.an_instance("job", job, JobHandle, "a JobHandle")
 
-    async def play(stream: EventStream, request: web.Request) -> None:
+    async def play(stream: FrameStream, request: web.Request) -> AsyncGenerator[bytes, None]:
         feeds = _FEEDS.get(request.app)
         if feeds is None:
             feeds = FeedRegistry()
             share_feeds(request.app, feeds)
         if not _ended_by(request.app):
-            stream.stop_after(_UNENDED_SECONDS)
+            response.stop_after(_UNENDED_SECONDS)
         try:
             feed = feeds.adopt(job)
         except FeedUnavailable as refused:  # the headers are sent; the browser will reconnect
             _log.warning("job %s is not streamed: %s", job.id, refused)
             return
-        with feeds.viewing(feed):
-            await stream_job(stream, feed, asked_position(request), link=None)
+        async with aclosing(viewed(stream, feeds, feed, asked_position(request))) as told:
+            async for frame in told:
+                yield frame
 
-    return EventStream(play)
+    response = EventStream(play)
+    return response
 
 
 def _ended_by(app: web.Application) -> bool:

@@ -19,14 +19,15 @@ from pydantic import SecretStr
 
 from arcp_client import ArcpError, Client, Live, SessionInfo
 from arcp_client import _arguments as check
+from arcp_client._feeds import frames
+from arcp_client._feeds.job_feed import MEMORY, JobFeed
+from arcp_client._feeds.registry import LINGER, FeedRegistry
+from arcp_client._feeds.stream import viewed
 from arcp_client.transcripts import Scrubber
-from arcp_client.web._feeds import frames
 from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
-from arcp_client.web._feeds.job_feed import MEMORY, JobFeed
 from arcp_client.web._feeds.job_list import JobList
 from arcp_client.web._feeds.link_status import LinkStatus
-from arcp_client.web._feeds.page_streams import stream_job, stream_overview
-from arcp_client.web._feeds.registry import LINGER, FeedRegistry
+from arcp_client.web._feeds.page_streams import overview_frames
 from arcp_client.web._http import bodies, downloads
 from arcp_client.web._http.logins import Logins
 from arcp_client.web._http.problems import Problem
@@ -47,6 +48,7 @@ class DashboardOptions:
 
     Attributes:
         everything: whether the dashboard answers every other path under the prefix, with 404.
+        mounted: whether another application has removed the prefix from the path of each request.
     """
 
     prefix: str = ""
@@ -57,6 +59,7 @@ class DashboardOptions:
     memory: int = MEMORY
     linger: float = LINGER
     everything: bool = False
+    mounted: bool = False
 
     def __post_init__(self) -> None:
         check.a_text("prefix", self.prefix, empty=True)
@@ -140,7 +143,11 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     secret = SecretStr(token) if isinstance(token, str) else token
     logins = Logins(secret) if secret is not None else None
     hidden = [*options.secrets, *([secret] if secret is not None else [])]
-    access = AccessControl(logins, allowed_hosts=options.allowed_hosts, prefix=prefix)
+    access = AccessControl(
+        logins,
+        allowed_hosts=options.allowed_hosts,
+        path="" if options.mounted else f"{prefix}/",
+    )
     dashboard = _Dashboard(client, access, options, hidden)
 
     def route(path: str, handler: Handler, *methods: str, **how: bool) -> None:
@@ -245,13 +252,13 @@ class _Dashboard:
 
     # ------------------------------------------------------------------ pages
 
-    async def page(self, _request: web.Request) -> web.StreamResponse:
+    async def page(self, request: web.Request) -> web.StreamResponse:
         """``GET ./``."""
-        return static_file("index.html")
+        return static_file("index.html", request)
 
     async def static(self, request: web.Request) -> web.StreamResponse:
         """``GET ./static/*``."""
-        return static_file(request.match_info["path"])
+        return static_file(request.match_info["path"], request)
 
     async def login(self, request: web.Request) -> web.StreamResponse:
         """``POST ./login``."""
@@ -279,7 +286,7 @@ class _Dashboard:
             return frames.frame("overview", frames.encoded(self._overview()))
 
         return EventStream(
-            lambda stream, _: stream_overview(stream, self.job_list, self.link, whole)
+            lambda stream, _: overview_frames(stream, self.job_list, self.link, whole)
         )
 
     async def job_stream(self, request: web.Request) -> web.StreamResponse:
@@ -373,12 +380,9 @@ class _Dashboard:
 
 
 def _stream(feeds: FeedRegistry, feed: JobFeed, link: LinkStatus) -> EventStream:
-    async def play(stream: EventStream, request: web.Request) -> None:
-        with feeds.viewing(feed) as kept:
-            if kept:  # otherwise the stream ends, and the browser reconnects
-                await stream_job(stream, feed, asked_position(request), link=link)
-
-    return EventStream(play)
+    return EventStream(
+        lambda stream, request: viewed(stream, feeds, feed, asked_position(request), link=link)
+    )
 
 
 def _check_streams(request: web.Request) -> None:

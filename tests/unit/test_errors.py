@@ -140,6 +140,7 @@ SAMPLES: list[ArcpError] = [
     errors.ClientClosed("m"),
     errors.StoreLocked("m"),
     errors.BufferFull("m"),
+    errors.TooManyStreams("m"),
     errors.WouldDeadlock("m"),
     errors.PermissionDenied("m", retryable=True, details={"a": [1]}),
     errors.AgentNotFound("m"),

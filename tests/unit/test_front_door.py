@@ -64,6 +64,16 @@ def test_using_the_client_does_not_import_the_runtime_or_the_test_kit() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_client_without_streams_imports_nothing_for_them() -> None:
+    code = (
+        "import sys; from arcp_client import Client; Client('ws://127.0.0.1:1');"
+        "print([m for m in sys.modules if m.startswith(('arcp_client._feeds.',"
+        " 'arcp_client.projection', 'arcp_client.transcripts'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_every_module_says_in_its_first_line_what_it_is() -> None:
     for path in SOURCE.parent.rglob("*.py"):
         docstring = ast.get_docstring(ast.parse(path.read_text()))

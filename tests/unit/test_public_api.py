@@ -46,6 +46,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "connected": "async ()",
         "detach": "async (*, timeout=None)",
         "drain": "async (*, timeout=None)",
+        "end_streams": "()",
         "events": "(*kinds)",
         "job": "(job_id)",
         "jobs": "aiter (*, status=(), agent=None, created_after=None, timeout=None)",
@@ -58,6 +59,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "ping": "async (*, timeout=None)",
         "resumed": "property",
         "session": "property",
+        "sse": "async (job_id, *, last_event_id=None)",
         "state": "property",
         "states": "property",
         "stats": "()",
@@ -78,6 +80,7 @@ CALLS: dict[Any, dict[str, str]] = {
                 "lease_constraints",
                 "notifications",
                 "progress",
+                "resumed",
                 "status",
                 "trace_id",
             ],
@@ -87,6 +90,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "events": "(*kinds)",
         "result": "async ()",
         "save": "async (path)",
+        "sse": "(*, last_event_id=None)",
     },
     arcp_client.Runtime: {
         "__init__": "(*, name='arcp-client', version=None, auth=None, event_log=None,"
@@ -94,6 +98,7 @@ CALLS: dict[Any, dict[str, str]] = {
         " provisioner=None, dialect='specification')",
         "add_routes": "(app, path='/arcp', *, allowed_hosts=())",
         "agent": "(name, version=None, default=False)",
+        "asgi": "(*, allowed_hosts=())",
         "close": "async (*, timeout=0.0)",
         "connect": "async ()",
         "open": "property",
@@ -261,6 +266,11 @@ def test_rx_operators(function: Any, expected: str) -> None:
             "(client, host='127.0.0.1', port=0, *, token=None, allow_control=False,"
             " allowed_hosts=(), secrets=(), hosts=None)",
         ),
+        (
+            web.asgi_app,
+            "(client, *, token=None, allow_control=False, allowed_hosts=(), secrets=(),"
+            " memory=8388608, linger=60.0)",
+        ),
         (web.sse, "(job)"),
         (web.end_streams, "async (app)"),
         (web.ag_ui, "aiter (job, *, thread_id=None, run_id=None)"),
@@ -419,7 +429,7 @@ ArcpError
     ConnectFailed
   ProtocolError: LocalProtocolError RemoteProtocolError
   SessionError: Unauthenticated ResumeExpired SessionClosed ClientClosed StoreLocked BufferFull
-    WouldDeadlock
+    TooManyStreams WouldDeadlock
   RequestError: PermissionDenied AgentNotFound AgentVersionNotFound DuplicateKey JobNotFound
     InvalidRequest LeaseSubsetViolation RequestTimeout(TimeoutError) FeatureNotNegotiated
     UnknownCode

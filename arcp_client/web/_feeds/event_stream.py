@@ -1,30 +1,27 @@
 """Sends server-sent events to a browser over aiohttp.
 
-The reader of a stream is the browser. A stream writes as fast as its reader reads. It ends when its
-``play`` function returns, when the reader disconnects or does not read for half a minute, or when
-the application shuts down.
+`arcp_client._feeds.stream` yields the frames. A stream writes them as fast as its reader reads. It
+ends with the frames, when the reader disconnects or does not read for half a minute, and when the
+application shuts down.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
-from arcp_client.web._feeds import frames
+from arcp_client._feeds import frames
+from arcp_client._feeds.stream import FrameStream
 
 __all__ = ["EventStream", "OpenStreams"]
 
-_log = logging.getLogger("arcp_client.web")
-
-_KEEPALIVE = 15.0
 _POLL_INTERVAL = 1.0
 _WRITE_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 1.0
@@ -78,11 +75,15 @@ class OpenStreams:
         if not self._open:
             self._none.set()
 
+    def stop(self) -> None:
+        """End the streams that are open now; their readers continue with their next request."""
+        for stream in tuple(self._open):
+            stream.stop()
+
     async def close(self) -> None:
         """End all streams, within about a second."""
         self._closed = True
-        for stream in tuple(self._open):
-            stream.stop()
+        self.stop()
         if self._open:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
@@ -95,47 +96,34 @@ class EventStream(web.StreamResponse):
     """A response of server-sent events, which a handler returns.
 
     Args:
-        play: sends the events with `send` and `wait`; called with the stream and the request after
-            the headers were sent.
-
-    Attributes:
-        allowed: returns whether the reader is still authorized.
-        wake: set this when there may be something to send.
+        play: yields the frames; called with the state of the stream and the request after the
+            headers were sent.
     """
 
-    def __init__(self, play: Callable[[EventStream, web.Request], Awaitable[None]]) -> None:
-        super().__init__(
-            headers={
-                "Content-Type": "text/event-stream; charset=utf-8",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",  # nginx would buffer the events
-            }
-        )
+    def __init__(
+        self, play: Callable[[FrameStream, web.Request], AsyncGenerator[bytes, None]]
+    ) -> None:
+        super().__init__(headers=frames.SSE_HEADERS)
         self._play = play
         self._request: BaseRequest | None = None
-        self._stopped = False
         self._played = False
         self._end: asyncio.TimerHandle | None = None
-        self._sent = 0.0
-        self.allowed: Callable[[], bool] = _always
-        self.wake = asyncio.Event()
+        self._stream = FrameStream(interval=_POLL_INTERVAL, connected=self._connected)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the stream must end."""
-        return self._stopped or not self.allowed()
+    def authorize(self, allowed: Callable[[], bool]) -> None:
+        """End the stream as soon as this function returns False."""
+        self._stream.allowed = allowed
 
     def stop(self) -> None:
-        """End the stream as soon as `play` checks `stopped`."""
-        self._stopped = True
-        self.wake.set()
+        """End the stream after the frame that is being written."""
+        self._stream.stop()
 
     def stop_after(self, seconds: float) -> None:
         """End the stream after this time; the browser reconnects and continues."""
         self._end = asyncio.get_running_loop().call_later(seconds, self.stop)
 
     def abort(self) -> None:
-        """Close the connection at once, even while a write is blocked."""
+        """Close the connection at once, also while a write is blocked."""
         transport = self._request.transport if self._request is not None else None
         if transport is not None:
             transport.abort()
@@ -146,15 +134,18 @@ class EventStream(web.StreamResponse):
         return await super().prepare(request)
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Call `play`, then end the response. aiohttp calls this after the handler returned."""
+        """Write the frames, then end the response. aiohttp calls this after the handler."""
         request = self._request
         if not self._played and isinstance(request, web.Request) and request.method != "HEAD":
             self._played = True
             streams = OpenStreams.of(request.app)
             streams.add(self)
             try:
-                await self.send(frames.RETRY)
-                await self._play(self, request)
+                async with aclosing(self._play(self._stream, request)) as told:
+                    async for frame in told:
+                        await self._send(frame)
+                if not self._connected():
+                    return
             except ConnectionError:
                 return
             finally:
@@ -164,12 +155,16 @@ class EventStream(web.StreamResponse):
         await super().write_eof(data)
         self._abort_unless_read(0)
 
+    def _connected(self) -> bool:
+        transport = self._request.transport if self._request is not None else None
+        return transport is not None and not transport.is_closing()
+
     def _unsent(self) -> int:
         transport = self._request.transport if self._request is not None else None
         return transport.get_write_buffer_size() if transport is not None else 0
 
     def _abort_unless_read(self, before: int) -> None:
-        """After the end, abort the connection if its reader does not read for half a minute."""
+        """After the end, abort the connection once its reader reads nothing for half a minute."""
         unsent = self._unsent()
         if unsent and unsent == before:
             self.abort()
@@ -177,37 +172,15 @@ class EventStream(web.StreamResponse):
             loop = asyncio.get_running_loop()
             loop.call_later(_WRITE_TIMEOUT, self._abort_unless_read, unsent)
 
-    async def send(self, data: bytes) -> None:
+    async def _send(self, frame: bytes) -> None:
         """Write; returns when the reader has read most of the data.
 
         Raises:
             ConnectionError: the reader has disconnected, or has read nothing for half a minute.
         """
-        self._sent = time.monotonic()
         try:
             async with asyncio.timeout(_WRITE_TIMEOUT):
-                await self.write(data)
+                await self.write(frame)
         except TimeoutError:
             self.abort()
             raise ConnectionResetError("the reader does not read") from None
-
-    async def wait(self) -> None:
-        """Wait until there may be something to send, for a second at most.
-
-        Raises:
-            ConnectionError: the reader has disconnected.
-        """
-        if not self._stopped:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_INTERVAL):
-                    await self.wake.wait()
-        self.wake.clear()
-        transport = self._request.transport if self._request is not None else None
-        if transport is None or transport.is_closing():  # free the place at once
-            raise ConnectionResetError("the reader has disconnected")
-        if time.monotonic() - self._sent >= _KEEPALIVE:
-            await self.send(frames.KEEPALIVE)
-
-
-def _always() -> bool:
-    return True

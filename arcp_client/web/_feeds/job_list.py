@@ -21,12 +21,12 @@ from dataclasses import replace
 from typing import Any
 
 from arcp_client import ArcpError, Client, JobSummary, errors
+from arcp_client._feeds import frames, rows
+from arcp_client._feeds.job_feed import JobFeed
+from arcp_client._feeds.signals import Signal
 from arcp_client._tasks import TaskOwner
 from arcp_client.projection import ENDED
 from arcp_client.transcripts import Scrubber
-from arcp_client.web._feeds import frames, rows
-from arcp_client.web._feeds.job_feed import JobFeed
-from arcp_client.web._feeds.signals import Signal
 
 __all__ = ["JobList"]
 

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from arcp_client import Client, Closed, Connecting, Event, Gap, LinkState, Live, Reconnecting
+from arcp_client._feeds import frames
+from arcp_client._feeds.signals import SharedFrame
 from arcp_client.transcripts import Scrubber
-from arcp_client.web._feeds import frames
-from arcp_client.web._feeds.signals import SharedFrame
 
 __all__ = ["LinkStatus"]
 

@@ -12,8 +12,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
 from arcp_client import ArcpError, Client, transcripts
-from arcp_client.web._feeds import frames
-from arcp_client.web._feeds.job_feed import JobFeed
+from arcp_client._feeds import frames
+from arcp_client._feeds.job_feed import JobFeed
 from arcp_client.web._http.problems import Problem
 from arcp_client.web._http.write_timeout import WriteTimeout
 

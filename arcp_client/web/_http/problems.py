@@ -9,8 +9,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
 from arcp_client import ArcpError, errors
-from arcp_client.web._feeds import frames
-from arcp_client.web._feeds.registry import FeedUnavailable, TooManyFeeds
+from arcp_client._feeds import frames
+from arcp_client._feeds.registry import FeedUnavailable, TooManyFeeds
 
 __all__ = ["LAST", "Problem", "answer", "problem"]
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from aiohttp import hdrs, web
 
 from arcp_client import ArcpError
+from arcp_client._feeds.registry import FeedUnavailable
 from arcp_client._hosts import is_loopback
 from arcp_client._security import AllowedHosts, client_address, host_name, is_address
 from arcp_client.web._feeds.event_stream import EventStream
-from arcp_client.web._feeds.registry import FeedUnavailable
 from arcp_client.web._http.logins import LIFETIME, Logins
 from arcp_client.web._http.problems import Problem, answer, problem
 from arcp_client.web._http.write_timeout import WriteTimeout
@@ -56,15 +56,16 @@ class AccessControl:
     Args:
         logins: knows the token and the sessions; ``None`` serves this machine without a token.
         allowed_hosts: further host names of this server.
-        prefix: the path of the dashboard; the browser sends cookies there only.
+        path: the path of the dashboard; the browser sends cookies there only. An empty one
+            lets the browser take it from the URL of the login.
     """
 
     def __init__(
-        self, logins: Logins | None, *, allowed_hosts: Iterable[str] = (), prefix: str = ""
+        self, logins: Logins | None, *, allowed_hosts: Iterable[str] = (), path: str = "/"
     ) -> None:
         self._logins = logins
         self._hosts = AllowedHosts(allowed_hosts)
-        self._path = f"{prefix}/"
+        self._path = path
 
     @property
     def login_required(self) -> bool:
@@ -108,7 +109,7 @@ class AccessControl:
                     await self._check_login(request)
                 response = await handler(request)
                 if isinstance(response, EventStream):
-                    response.allowed = self._session(request)
+                    response.authorize(self._session(request))
             except Problem as found:
                 response = answer(found)
             except (ArcpError, FeedUnavailable) as error:

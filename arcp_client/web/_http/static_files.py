@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import hashlib
 import re
 from pathlib import Path
 
 from aiohttp import hdrs, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.web_request import BaseRequest
 
-from arcp_client.web._http import write_timeout
 from arcp_client.web._http.problems import Problem
 
 __all__ = ["static_file"]
@@ -26,8 +24,8 @@ _TYPES = {
 }
 
 
-def static_file(name: str) -> web.StreamResponse:
-    """The response with a file of the page.
+def static_file(name: str, request: web.Request) -> web.StreamResponse:
+    """The response with a file of the page, or with 304 if the browser has it.
 
     Raises:
         Problem: there is no such file.
@@ -35,24 +33,14 @@ def static_file(name: str) -> web.StreamResponse:
     path = _DIRECTORY / name
     if not _NAME.fullmatch(name) or path.suffix not in _TYPES or not path.is_file():
         raise Problem(404, "NOT_FOUND", "there is no such page")
-    return _StaticFile(
-        path, headers={hdrs.CONTENT_TYPE: _TYPES[path.suffix], hdrs.CACHE_CONTROL: "no-cache"}
-    )
+    body, tag = _read(path)
+    headers = {hdrs.CACHE_CONTROL: "no-cache", hdrs.ETAG: f'"{tag}"'}
+    if any(known.value in (tag, "*") for known in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: _TYPES[path.suffix], **headers})
 
 
-class _StaticFile(web.FileResponse):
-    """A file of the page.
-
-    The operating system may send the file, without reporting progress. So the time limit applies to
-    the whole write.
-    """
-
-    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        """Send the headers and the file. aiohttp calls this."""
-        try:
-            async with asyncio.timeout(write_timeout.WRITE_TIMEOUT):
-                return await super().prepare(request)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionResetError("the client does not read") from None
+@functools.cache
+def _read(path: Path) -> tuple[bytes, str]:
+    body = path.read_bytes()
+    return body, hashlib.blake2b(body, digest_size=12).hexdigest()

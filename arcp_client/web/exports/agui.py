@@ -65,8 +65,8 @@ from pydantic import TypeAdapter
 
 from arcp_client import ArcpError, Event, JobHandle, events
 from arcp_client import _digits as digits
+from arcp_client._feeds import frames
 from arcp_client.transcripts import Scrubber
-from arcp_client.web._feeds import frames
 from arcp_client.web.exports.exact_numbers import make_event
 
 __all__ = ["Run", "ag_ui"]

@@ -13,7 +13,7 @@ from ag_ui.core import BaseEvent
 from pydantic import BaseModel, PrivateAttr
 
 from arcp_client import _digits as digits
-from arcp_client.web._feeds import frames
+from arcp_client._feeds import frames
 
 __all__ = ["make_event"]
 

@@ -86,6 +86,8 @@ CALLS: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ("job", "job_id"): (lambda c, _, v: c.job(v), TEXTS),
     ("cancel_job", "job_id"): (lambda c, _, v: c.cancel_job(v), TEXTS),
     ("cancel_job", "reason"): (lambda c, _, v: c.cancel_job("job_1", v), [5, b"why"]),
+    ("sse", "job_id"): (lambda c, _, v: c.sse(v), TEXTS),
+    ("sse", "last_event_id"): (lambda c, _, v: c.sse("job_1", last_event_id=v), [5, b"a-1"]),
     ("ping", "timeout"): (lambda c, _, v: c.ping(timeout=v), SECONDS),
     ("drain", "timeout"): (lambda c, _, v: c.drain(timeout=v), SECONDS),
     ("close", "timeout"): (lambda c, _, v: c.close(timeout=v), SECONDS),
@@ -107,6 +109,7 @@ CALLS: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ("on_slow", "hook"): (lambda c, _, v: c.on_slow(v), [None, 5]),
     ("Job.cancel", "reason"): (lambda _, job, v: job.cancel(v), [5, b"why"]),
     ("Job.save", "path"): (lambda _, job, v: job.save(v), [None, 5, "", "a\0b"]),
+    ("Job.sse", "last_event_id"): (lambda _, job, v: job.sse(last_event_id=v), [5, b"a-1"]),
     ("Job.events", "kind"): (lambda _, job, v: job.events(v), [5, "", int, "log"]),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from arcp_client import Buffer, Order, Reconnect, Timeouts
@@ -68,6 +68,10 @@ class Hub(EventMethods):
     def owner(self) -> JobOwner:
         async def nothing(*_: Any) -> None: ...
 
+        async def no_stream(*_: Any) -> AsyncGenerator[bytes, None]:
+            return
+            yield b""
+
         return JobOwner(
             notifications=self.notifications,
             gate=self.back_pressure,
@@ -80,6 +84,7 @@ class Hub(EventMethods):
             may_have_lost_events=lambda: False,
             cancel=nothing,
             unwatch=nothing,
+            sse=no_stream,
         )
 
     @property

@@ -57,6 +57,7 @@ RUNTIME: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ),
     ("add_routes", "app"): (lambda r, v: r.add_routes(v), [None, 5]),
     ("add_routes", "path"): (lambda r, v: r.add_routes(web.Application(), v), [*TEXTS, "arcp"]),
+    ("asgi", "allowed_hosts"): (lambda r, v: r.asgi(allowed_hosts=v), HOSTS),
     ("serve_stdio", "stdin"): (lambda r, v: r.serve_stdio(stdin=v), WHOLE[1:]),
     ("serve_stdio", "stdout"): (lambda r, v: r.serve_stdio(stdout=v), WHOLE[1:]),
     ("close", "timeout"): (lambda r, v: r.close(timeout=v), [None, *SECONDS]),

@@ -30,6 +30,7 @@ from arcp_client.sync import (
     events,
 )
 from tests.unit.sync.conftest import Gate
+from tests.unit.web.kit import Parser, Timeline
 
 
 def test_a_job_is_submitted_followed_and_awaited(client: Client) -> None:
@@ -338,3 +339,48 @@ def test_a_client_that_was_never_connected_is_dropped_without_a_warning() -> Non
         client.on()(print)
         del client
         gc.collect()
+
+
+def test_a_job_is_streamed_to_a_browser_that_reconnects(client: Client, gate: Gate) -> None:
+    """As a view of Flask, or of Django under WSGI, does it."""
+    job = client.submit("say", 300)
+    job.result()
+    browser = Parser()
+    found = Timeline()
+    for data in job.sse():
+        for frame in browser.feed(data):
+            found.take(frame)
+        if found.numbers:
+            break
+    read = len(found.numbers)
+    for data in client.sse(job.id, last_event_id=browser.last):
+        for frame in browser.feed(data):
+            found.take(frame)
+    assert read
+    assert found.resets == ["start"]
+    assert found.numbers == list(range(1, 302))
+    assert found.end == "success"
+    with pytest.raises(errors.JobNotFound):
+        client.sse("job_nobody_has")
+
+
+def test_end_streams_ends_a_stream_in_another_thread(client: Client, gate: Gate) -> None:
+    job = client.submit("gated")
+    begun = threading.Event()
+    read: list[bytes] = []
+
+    def view() -> None:
+        for data in job.sse():
+            read.append(data)
+            if b"event: reset" in data:
+                begun.set()
+
+    thread = threading.Thread(target=view)
+    thread.start()
+    assert begun.wait(20)
+    client.end_streams()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert b"event: end" not in b"".join(read)
+    gate.open()
+    job.result()

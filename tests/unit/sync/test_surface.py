@@ -55,7 +55,11 @@ def member(cls: type, name: str) -> Any:
 def annotation(value: Any) -> str:
     """An annotation as its source has it; async generators are generators."""
     text = value if isinstance(value, str) else getattr(value, "__name__", str(value))
-    return re.sub(r"AsyncIterator\[(\w+)\]", r"Generator[\1, None, None]", text)
+    return re.sub(
+        r"AsyncIterator\[(\w+)\]|AsyncGenerator\[(\w+), None\]",
+        lambda found: f"Generator[{found[1] or found[2]}, None, None]",
+        text,
+    )
 
 
 def signature(function: Callable[..., Any], but: dict[str, str]) -> dict[str, tuple[Any, ...]]:

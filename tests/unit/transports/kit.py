@@ -12,10 +12,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from aiohttp import web
 
+from arcp_client._asgi import Receive, Scope, Send
 from arcp_client.transports import (
     StdioConnector,
     StdioServerTransport,
@@ -25,6 +27,7 @@ from arcp_client.transports import (
     memory_pair,
     server_websocket,
 )
+from arcp_client.transports.asgi import AsgiTransport
 from tests.loops import LOOP
 
 LIMIT = 2_000_000
@@ -109,7 +112,37 @@ class _SocketEnd(StdioServerTransport):
             self._link.close()
 
 
+@asynccontextmanager
+async def asgi(_directory: Path) -> AsyncIterator[Pair]:
+    """The far end is an ASGI application, served by uvicorn."""
+    accepted: asyncio.Queue[AsgiTransport] = asyncio.Queue()
+    over = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        transport = AsgiTransport(receive, send, peer="the client", max_frame=LIMIT)
+        accepted.put_nowait(transport)
+        try:
+            await over.wait()
+        finally:
+            await transport.close(timeout=0.5)
+
+    async with on_uvicorn(app, lifespan="off", ws_max_size=LIMIT + 1) as url:
+        near = await WebSocketConnector(url.replace("http", "ws"), max_frame=LIMIT).connect()
+        far = await accepted.get()
+        try:
+            yield Pair(near, far)
+        finally:
+            over.set()
+            await asyncio.gather(near.close(timeout=0.5), far.close(timeout=0.5))
+
+
 KINDS: dict[str, Maker] = {"memory": memory, "websocket": websocket, "stdio": stdio}
+if find_spec("uvicorn"):
+    from tests.e2e.browsers.servers import on_uvicorn
+
+    KINDS["asgi"] = asgi
 
 
 class Server:

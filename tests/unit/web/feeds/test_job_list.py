@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from arcp_client import Client, JobSummary, Runtime, errors
+from arcp_client._feeds.registry import FeedRegistry
+from arcp_client._feeds.rows import row
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
 from arcp_client.web._feeds.job_list import JobList
-from arcp_client.web._feeds.registry import FeedRegistry
-from arcp_client.web._feeds.rows import row
 from tests.unit.web.kit import SOON, Gates, agents, site
 
 

@@ -4,27 +4,35 @@ A reader is a stream to one page. It has only a position, and asks for the event
 own pace. So a slow reader costs no memory and delays no other reader, and a page that is reloaded
 continues at its position. A feed keeps a limited number of bytes. A reader that asks for an event
 which is no longer kept is reset to the oldest event.
+
+A position has the id of its event besides the number, so it also holds in the feed of another
+process that has received the event, even if that feed counts from another one on. The numbers that
+a reader sees continue then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets as random
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from pydantic import SecretStr
 
-from arcp_client import Event, Gap, JobHandle, JobSummary, errors, events, transcripts
+from arcp_client import errors, events, transcripts
+from arcp_client._feeds import frames, rows
+from arcp_client._feeds.frames import Position
+from arcp_client._feeds.signals import SharedFrame, Signal
+from arcp_client.events import Event, Gap
+from arcp_client.job import JobHandle
+from arcp_client.models import JobSummary
 from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
-from arcp_client.web._feeds import frames, rows
-from arcp_client.web._feeds.frames import Position
-from arcp_client.web._feeds.signals import SharedFrame, Signal
 
-__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "JobFeed", "Reset"]
+__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "QUIET", "JobFeed", "Reset", "ResumePoint"]
 
 Reset = Literal["start", "expired", "restarted"]
 
@@ -34,7 +42,29 @@ BATCH_EVENTS = 500
 BATCH_BYTES = 64 * 1024
 _BATCH_INTERVAL = 0.05
 _DETAIL_INTERVAL = 0.25
+_NUMBER = 16
+"""Bytes that the number of an event takes in a batch, or more."""
 _CACHED_BATCHES = 8
+_CACHED_SHARE = 8
+"""Batches take at most an eighth of the memory of a feed, besides the newest one."""
+QUIET = 1.0
+"""Seconds without an event after which a history counts as complete."""
+_HISTORY = 10.0
+"""Seconds after the start of a feed after which its history counts as complete."""
+
+
+class ResumePoint(NamedTuple):
+    """How far a reader has read a feed.
+
+    Attributes:
+        after: the number of the last event that it has read.
+        reason: why it has to start anew, if it does.
+        shift: what is added to the numbers of this feed, so that those of the reader continue.
+    """
+
+    after: int
+    reason: Reset | None = None
+    shift: int = 0
 
 
 class _InlineResult(msgspec.Struct):
@@ -51,7 +81,7 @@ class JobFeed:
     Args:
         job: the job.
         secrets: values to mask, such as the token of the dashboard.
-        memory: bytes of events to keep.
+        memory: bytes of events to keep; the newest event is kept in any case.
 
     Attributes:
         job: the job.
@@ -91,9 +121,14 @@ class JobFeed:
         self.scrubber = Scrubber(self._secrets)
         self._learn_credentials()
         self._entries: list[bytes] = []
+        self._mark_before = f"~{self.epoch}"
         self._memory = memory
         self._held = 0
-        self._batches: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        self._batches: OrderedDict[tuple[int, int], tuple[int, bytes]] = OrderedDict()
+        self._batched = 0
+        self._numbers: dict[str, int] = {}
+        self._numbered = 0
+        self._began = self._grew = asyncio.get_running_loop().time()
 
     # ------------------------------------------------------------------ adding events
 
@@ -106,11 +141,11 @@ class JobFeed:
         if not self.last:
             self._first_seq = event.seq
         self.last += 1
-        line = frames.entry(self.last, int(time.time() * 1000), frames.plain(event, self.scrubber))
+        line = frames.entry(int(time.time() * 1000), frames.plain(event, self.scrubber))
         self._entries.append(line)
         self._held += len(line)
-        if self._held > self._memory:
-            self._forget()
+        self._grew = asyncio.get_running_loop().time()
+        self.limit(self._memory)
         self.projection.apply(event)
         if event.terminal:
             self.projection.describe(self.job)
@@ -126,6 +161,12 @@ class JobFeed:
         self.error = error
         self.changed.notify_now()
         self.detail.notify_now()
+
+    def limit(self, memory: int) -> None:
+        """Keep at most this many bytes of events from now on."""
+        self._memory = memory
+        if self._held > memory:
+            self._forget()
 
     def close(self) -> None:
         """Cancel the pending wake-ups."""
@@ -146,6 +187,10 @@ class JobFeed:
         while freed < spare and forgotten < len(self._entries) - 1:
             freed += len(self._entries[forgotten])
             forgotten += 1
+        if forgotten:
+            self._mark_before = self._mark(self.first + forgotten - 1)
+            self._numbers.clear()
+            self._numbered = 0
         del self._entries[:forgotten]
         self._held -= freed
         self.first += forgotten
@@ -162,42 +207,74 @@ class JobFeed:
         """Whether the job was lost: no more events arrive, and how it ended is unknown."""
         return isinstance(self.error, errors.JobLost | errors.JobNotFound) and self.ended is None
 
-    def resume_point(self, asked: Position | None) -> tuple[int, Reset | None]:
-        """The number after which a reader continues, and the reason if it has to start anew.
+    def resume_point(self, asked: Position | None) -> ResumePoint | None:
+        """Where a reader continues that asks for a position.
 
-        The reason is ``None`` if the reader continues exactly after the position that it asked for.
+        The result is ``None`` as long as the event at that position may still arrive: the feed of
+        another process has issued the position, and this one receives the history of the job. Ask
+        again after a change, and after `QUIET` seconds.
         """
+        oldest = self.first - 1
         if asked is None:
-            return self.first - 1, "start"
-        if asked.epoch != self.epoch or asked.n > self.last:
-            return self.first - 1, "restarted"
-        if asked.n < self.first - 1:
-            return self.first - 1, "expired"
-        return asked.n, None
+            return ResumePoint(oldest, "start")
+        if oldest <= asked.n <= self.last and self._mark(asked.n) == asked.mark:
+            return ResumePoint(asked.n)
+        if not asked.mark.startswith("~"):
+            found = self._find(asked.mark)
+            if found is not None:
+                return ResumePoint(found, shift=asked.n - found)
+            if self._receives_history:
+                return None
+        return ResumePoint(oldest, "expired" if asked.n < oldest else "restarted")
 
-    def read(self, after: int) -> tuple[int, bytes] | None:
+    @property
+    def _receives_history(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return not self.over and now < min(self._grew + QUIET, self._began + _HISTORY)
+
+    def _mark(self, n: int) -> str:
+        """What identifies the event with this number, from ``first - 1`` to ``last``."""
+        if n < self.first:
+            return self._mark_before
+        return frames.mark_of(self._entries[n - self.first]) or f"~{self.epoch}"
+
+    def _find(self, mark: str) -> int | None:
+        """The number of the event with this mark, if it is kept or is the last forgotten one."""
+        if mark == self._mark_before:
+            return self.first - 1
+        for n in range(max(self._numbered + 1, self.first), self.last + 1):
+            self._numbers[self._mark(n)] = n
+        self._numbered = self.last
+        return self._numbers.get(mark)
+
+    def read(self, after: int, shift: int = 0) -> tuple[int, bytes] | None:
         """The next batch after a number, with the number of its last event; ``None`` if empty.
 
         Args:
             after: the number; at least ``first - 1``.
+            shift: what is added to the numbers in the batch.
         """
         if after >= self.last:
             return None
-        known = self._batches.get(after)
+        known = self._batches.get((after, shift))
         if known is not None:
             return known
         begin = after - self.first + 1
         size, end = 0, begin
         while end < len(self._entries) and end - begin < BATCH_EVENTS:
-            size += len(self._entries[end]) + 1
+            size += len(self._entries[end]) + _NUMBER
             if size > BATCH_BYTES and end > begin:
                 break
             end += 1
         last = after + end - begin
-        made = (last, frames.batch(self._entries[begin:end], Position(self.epoch, last)))
-        self._batches[after] = made
-        if len(self._batches) > _CACHED_BATCHES:
-            self._batches.popitem(last=False)
+        position = Position(self._mark(last), last + shift)
+        made = (last, frames.batch(self._entries[begin:end], position))
+        self._batches[after, shift] = made
+        self._batched += len(made[1])
+        while len(self._batches) > _CACHED_BATCHES or (
+            len(self._batches) > 1 and self._batched > self._memory // _CACHED_SHARE
+        ):
+            self._batched -= len(self._batches.popitem(last=False)[1][1])
         return made
 
     def reset(self, reason: Reset) -> bytes:
@@ -205,7 +282,7 @@ class JobFeed:
         return frames.frame(
             "reset",
             frames.encoded({"reason": reason}),
-            id=Position(self.epoch, self.first - 1),
+            id=Position(self._mark(self.first - 1), self.first - 1),
         )
 
     @property

@@ -1,23 +1,28 @@
 """Encodes values as server-sent events, and decodes the positions that browsers send back.
 
 The format is that of the HTML standard, "Server-sent events". The data of a frame is one line of
-JSON. The id of a frame, if it has one, is a position in a job feed.
+JSON, in which JSON escapes every line break. The id of a frame, if it has one, is a position in a
+job feed; it consists of letters, digits and a few marks, so that it fits a header of HTTP.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
-from arcp_client import Event, transcripts
 from arcp_client import _digits as digits
+from arcp_client import transcripts
+from arcp_client.events import Event
 
 __all__ = [
+    "CONTINUE",
     "KEEPALIVE",
     "RETRY",
+    "SSE_HEADERS",
     "Position",
     "batch",
     "decoded",
@@ -25,26 +30,45 @@ __all__ = [
     "entry",
     "exact",
     "frame",
+    "mark_of",
     "plain",
     "position",
 ]
 
+SSE_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Type": "text/event-stream; charset=utf-8",
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",  # nginx would buffer the events
+    }
+)
+"""The headers of a response of server-sent events."""
 RETRY = b"retry: 1000\n\n"
 """Tells a browser to wait one second before it reconnects."""
 KEEPALIVE = b":\n\n"
 """A comment. It keeps proxies from closing an idle stream, and detects a lost connection."""
 
-_POSITION = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
+CONTINUE = b": continue after the last id\nretry: 100\n\n"
+"""Precedes the end of a stream that a browser continues with its next request."""
+
+_MARK = r"~?[0-9A-Za-z_.:-]{1,80}"
+_POSITION = re.compile(rf"({_MARK})-([0-9]{{1,15}})", re.ASCII)
 
 
 class Position(NamedTuple):
-    """How far a page has read a `JobFeed`: the feed's epoch, and the number of the last event."""
+    """How far a page has read a `JobFeed`.
 
-    epoch: str
+    Attributes:
+        mark: identifies the last event: its id, which is the same in every session, or the epoch of
+            the feed, which begins with ``~``, if the event has no id that fits a header.
+        n: the number of the last event.
+    """
+
+    mark: str
     n: int
 
     def __str__(self) -> str:
-        return f"{self.epoch}-{self.n}"
+        return f"{self.mark}-{self.n}"
 
 
 def position(text: str | None) -> Position | None:
@@ -76,6 +100,27 @@ class _EventLine(msgspec.Struct):
     event: msgspec.Raw
 
 
+class _EventId(msgspec.Struct):
+    id: str | None = None
+
+
+class _EntryId(msgspec.Struct):
+    event: _EventId
+
+
+_ENTRY_ID = msgspec.json.Decoder(_EntryId)
+_ID = re.compile(_MARK.removeprefix("~?"), re.ASCII)
+
+
+def mark_of(entry: bytes) -> str | None:
+    """The id of the event of an entry; ``None`` if it has none that fits a header of HTTP."""
+    try:
+        found = _ENTRY_ID.decode(entry).event.id
+    except ValueError:  # a lone surrogate
+        return None
+    return found if found and _ID.fullmatch(found) else None
+
+
 def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
     """An event as JSON; secrets are masked as in a transcript."""
     line = transcripts.encode(transcripts.entry(event, 0.0), scrubber)
@@ -85,9 +130,9 @@ def plain(event: Event, scrubber: transcripts.Scrubber) -> bytes:
         return digits.dumps(digits.loads(line)["event"], ascii=True).encode()
 
 
-def entry(n: int, at: int, event: bytes) -> bytes:
-    """One event of a batch, with its number and the time of its receipt in milliseconds."""
-    return b'{"n":%d,"at":%d,"event":%b}' % (n, at, event)
+def entry(at: int, event: bytes) -> bytes:
+    """One event as a JSON object, with the time of its receipt in milliseconds."""
+    return b'{"at":%d,"event":%b}' % (at, event)
 
 
 def frame(kind: str, data: bytes, *, id: Position | None = None) -> bytes:
@@ -97,5 +142,7 @@ def frame(kind: str, data: bytes, *, id: Position | None = None) -> bytes:
 
 
 def batch(entries: Sequence[bytes], last: Position) -> bytes:
-    """A frame with several events; ``last`` is the position of the last one."""
-    return frame("events", b"[%b]" % b",".join(entries), id=last)
+    """A frame with several events, with their numbers; ``last`` is the position of the last one."""
+    first = last.n - len(entries) + 1
+    numbered = (b'{"n":%d,%b' % (n, entry[1:]) for n, entry in enumerate(entries, first))
+    return frame("events", b"[%b]" % b",".join(numbered), id=last)

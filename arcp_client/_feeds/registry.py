@@ -1,4 +1,4 @@
-"""Keeps one feed for each job that pages show, over one session with the runtime.
+"""Keeps one feed for each job that browsers follow, over one session with the runtime.
 
 A feed (`JobFeed`) starts with its first viewer. It is kept for a while after its last viewer has
 left, so that a page that is reloaded continues where it was. The number of feeds is limited: a new
@@ -12,14 +12,18 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from pydantic import SecretStr
 
-from arcp_client import ArcpError, Client, JobHandle, JobView, errors
+from arcp_client import errors
+from arcp_client._feeds.job_feed import MEMORY, JobFeed
 from arcp_client._tasks import TaskOwner, cancel_and_wait
-from arcp_client.web._feeds.job_feed import MEMORY, JobFeed
+from arcp_client.errors import ArcpError
+from arcp_client.events import Gap
+from arcp_client.job import JobHandle, JobView
 
-__all__ = ["LINGER", "FeedRegistry", "FeedUnavailable", "TooManyFeeds"]
+__all__ = ["LINGER", "FeedRegistry", "FeedUnavailable", "JobSource", "TooManyFeeds"]
 
 LINGER = 60.0
 """Seconds for which the events of a job are kept after its last viewer has left."""
@@ -30,6 +34,16 @@ _REMEMBERED = 1024
 _CLOSE_TIMEOUT = 1.0
 
 _log = logging.getLogger("arcp_client.web")
+
+
+class JobSource(Protocol):
+    """Finds jobs and watches them, as a `Client` does."""
+
+    def job(self, job_id: str) -> JobHandle | None:
+        """The handle of a job that the session knows."""
+
+    async def watch(self, job_id: str, *, history: bool = False) -> JobView:
+        """Follow a job."""
 
 
 class FeedUnavailable(Exception):
@@ -56,21 +70,24 @@ class FeedRegistry:
     """The feeds of one application.
 
     Args:
-        client: the client that watches jobs; ``None`` if feeds are only made by `adopt`.
+        client: watches jobs; ``None`` if feeds are only made by `adopt`.
         secrets: values to mask.
         limit: the maximum number of feeds.
         memory: bytes of events that each feed keeps.
+        total: bytes of events that all feeds keep together: with many feeds, each keeps an equal
+            share. By default ``limit`` times ``memory``.
         linger: seconds for which a feed without viewers is kept.
         changed: called with the feed after each event.
     """
 
     def __init__(
         self,
-        client: Client | None = None,
+        client: JobSource | None = None,
         *,
         secrets: Iterable[str | SecretStr] = (),
         limit: int = 32,
         memory: int = MEMORY,
+        total: int | None = None,
         linger: float = LINGER,
         changed: Callable[[JobFeed], None] = lambda _: None,
     ) -> None:
@@ -78,6 +95,7 @@ class FeedRegistry:
         self._secrets = tuple(secrets)
         self._limit = limit
         self._memory = memory
+        self._total = limit * memory if total is None else total
         self._linger = linger
         self._changed = changed
         self._feeds: OrderedDict[str, _Registered] = OrderedDict()
@@ -181,8 +199,11 @@ class FeedRegistry:
         if found is not None:
             return found.feed
         self._make_room()
-        feed = JobFeed(job, secrets=self._secrets, memory=self._memory)
+        share = min(self._memory, self._total // (len(self._feeds) + 1))
+        feed = JobFeed(job, secrets=self._secrets, memory=share)
         found = self._feeds[job.id] = _Registered(feed, owned=owned)
+        for each in self._feeds.values():
+            each.feed.limit(share)
         found.reader = self._owner.spawn(self._read(found), name=f"feed {job.id}")
         self._start_timer(found)
         return feed
@@ -206,11 +227,15 @@ class FeedRegistry:
             found.viewers -= 1
             self._start_timer(found)
 
-    async def close(self) -> None:
-        """Drop all feeds and unsubscribe from their jobs; the client may stay open."""
+    def end(self) -> None:
+        """Drop all feeds, and refuse further ones. Idempotent."""
         for found in tuple(self._feeds.values()):
             self._drop(found)
         self._closed = True
+
+    async def close(self) -> None:
+        """Drop all feeds and unsubscribe from their jobs; the client may stay open."""
+        self.end()
         if self._ending:
             await asyncio.wait(self._ending.values(), timeout=_CLOSE_TIMEOUT)
         await self._owner.close()
@@ -219,7 +244,7 @@ class FeedRegistry:
 
     def _usable(self, job_id: str) -> _Registered | None:
         if self._closed:
-            raise FeedUnavailable("the dashboard is shutting down")
+            raise FeedUnavailable("the streams of jobs have ended")
         found = self._feeds.get(job_id)
         if found is not None and found.feed.error is not None and not found.viewers:
             self._drop(found)  # a new subscription may succeed
@@ -244,6 +269,8 @@ class FeedRegistry:
     async def _read(self, found: _Registered) -> None:
         """Add the events of the job to its feed."""
         feed = found.feed
+        if feed.job.resumed:
+            feed.add(Gap(first=0, last=None, reason="not_retained", job_id=feed.job.id))
         try:
             async for event in feed.job:
                 feed.add(event)
@@ -254,7 +281,7 @@ class FeedRegistry:
             feed.fail(error)
         except Exception as error:  # noqa: BLE001  the feed ends with an error, which pages show
             _failed(error)
-            lost = "the dashboard failed over an event of the job; see its log"
+            lost = "an event of the job could not be streamed; see the log of the server"
             feed.fail(errors.JobLost(lost, job_id=feed.job.id))
         self._changed(feed)
         self._start_timer(found)
@@ -292,7 +319,7 @@ class FeedRegistry:
             await cancel_and_wait([found.reader])
         feed = found.feed
         if not feed.over:
-            feed.fail(errors.JobLost("the dashboard stopped watching it", job_id=feed.job.id))
+            feed.fail(errors.JobLost("the server stopped watching it", job_id=feed.job.id))
         if found.owned and isinstance(feed.job, JobView):
             self._unsubscribed[feed.job.id] = None
             if len(self._unsubscribed) > _REMEMBERED:
@@ -306,4 +333,4 @@ class FeedRegistry:
 def _failed(error: BaseException) -> None:
     # The others are raised again in the request that waits for the feed.
     if not isinstance(error, ArcpError | FeedUnavailable):
-        _log.error("the dashboard failed", exc_info=error)
+        _log.error("the stream of a job failed", exc_info=error)

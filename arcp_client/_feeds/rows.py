@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from arcp_client import JobHandle, JobSummary
 from arcp_client.events import Progress
+from arcp_client.job import JobHandle
+from arcp_client.models import JobSummary
 from arcp_client.projection import ENDED, JobProjection
 
 __all__ = ["LOST", "Outcome", "row"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from arcp_client._feeds.signals import SharedFrame, Signal
 from arcp_client.testing import VirtualClock
-from arcp_client.web._feeds.signals import SharedFrame, Signal
 
 
 async def test_the_first_change_wakes_at_once_and_later_ones_together(clock: VirtualClock) -> None:

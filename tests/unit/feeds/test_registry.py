@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from arcp_client import Client
+from arcp_client._feeds.registry import FeedRegistry, FeedUnavailable, TooManyFeeds
 from arcp_client._tasks import cancel_and_wait
 from arcp_client.errors import JobLost
-from arcp_client.web._feeds.registry import FeedRegistry, FeedUnavailable, TooManyFeeds
 from arcp_client.web._http.problems import problem
 from tests.unit.web.kit import SOON, Gates
 
@@ -69,7 +69,7 @@ async def test_a_job_can_be_viewed_again_while_its_unsubscription_is_pending(
         await client.ping()
         await cancel_and_wait(tasks)
 
-    monkeypatch.setattr("arcp_client.web._feeds.registry.cancel_and_wait", slowly)
+    monkeypatch.setattr("arcp_client._feeds.registry.cancel_and_wait", slowly)
     job = await other.submit("gated", "one")
     feeds = FeedRegistry(client, linger=0.0)
     await feeds.open(job.id)

@@ -1,0 +1,103 @@
+"""Streams the jobs of one client to browsers, for `JobHandle.sse` and `Client.sse`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+
+from pydantic import SecretStr
+
+from arcp_client._feeds import frames
+from arcp_client._feeds.job_feed import JobFeed
+from arcp_client._feeds.registry import FeedRegistry, FeedUnavailable, JobSource, TooManyFeeds
+from arcp_client._feeds.stream import FrameStream, viewed
+from arcp_client._shutdown import ShutdownWatch
+from arcp_client.errors import ClientClosed, TooManyStreams
+from arcp_client.job import JobHandle
+
+__all__ = ["BrowserStreams"]
+
+_JOBS = 1024
+_BYTES = 256 << 20
+_LINGER = 600.0
+_STREAM_BYTES = 16 << 20
+
+
+class BrowserStreams:
+    """The streams of one client.
+
+    All streams of a job share one feed. At most 1,024 jobs are streamed at a time. Their feeds keep
+    8 MiB of events each and 256 MiB together, and are kept for ten minutes after their last reader.
+    A stream ends after 16 MiB, so that a server which does not wait for its readers never holds
+    more than that for a slow one.
+
+    Args:
+        client: finds and watches jobs.
+        secrets: values to mask.
+    """
+
+    def __init__(self, client: JobSource, secrets: Iterable[str | SecretStr] = ()) -> None:
+        self._feeds = FeedRegistry(
+            client, secrets=secrets, limit=_JOBS, total=_BYTES, linger=_LINGER
+        )
+        self._open: dict[FrameStream, None] = {}
+        self._shutdown = ShutdownWatch(self.stop)
+        self._ended = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def of(self, job: JobHandle, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
+        """Stream a job; see `JobHandle.sse`."""
+        try:
+            feed = self._feeds.adopt(job)
+        except FeedUnavailable as error:
+            raise _refused(error) from None
+        return self._frames(feed, last_event_id)
+
+    async def open(self, job_id: str, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
+        """Watch and stream a job; see `Client.sse`."""
+        try:
+            feed = await self._feeds.open(job_id)
+        except FeedUnavailable as error:
+            raise _refused(error) from None
+        return self._frames(feed, last_event_id)
+
+    async def _frames(
+        self, feed: JobFeed, last_event_id: str | None
+    ) -> AsyncGenerator[bytes, None]:
+        if self._ended:
+            return
+        stream = FrameStream(limit=_STREAM_BYTES)
+        self._open[stream] = None
+        self._shutdown.enter()
+        try:
+            asked = frames.position(last_event_id)
+            async with aclosing(viewed(stream, self._feeds, feed, asked)) as told:
+                async for frame in told:
+                    yield frame
+        finally:
+            self._open.pop(stream, None)
+            self._shutdown.leave()
+
+    def stop(self) -> None:
+        """End the streams that are open now; their readers continue with their next request."""
+        for stream in tuple(self._open):
+            stream.stop()
+
+    def end(self) -> None:
+        """End all streams and drop all feeds, because the client ends. Idempotent."""
+        self._ended = True
+        self.stop()
+        self._feeds.end()
+
+    async def close(self) -> None:
+        """Wait for the tasks of `end`, about a second at most."""
+        self.end()
+        await self._feeds.close()
+
+
+def _refused(error: FeedUnavailable) -> TooManyStreams | ClientClosed:
+    if isinstance(error, TooManyFeeds):
+        return TooManyStreams(str(error))
+    return ClientClosed("the client was closed")
