@@ -35,7 +35,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench bench-compare build lock clean
+.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench bench-parts bench-compare build lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -120,10 +120,15 @@ $(BENCH_STAMP): | $(DEV_STAMP)
 	@$(INSTALL) --no-deps --upgrade --target build/bench $(BENCH_PEERS) && touch $@ \
 	    || echo 'no aioreactive: the benchmark of the operators goes without' >&2
 
-bench: $(DEV_STAMP) $(BENCH_STAMP) ## what benchmarks/ holds
-	@for script in benchmarks/bench_*.py; do \
-	    [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \
-	    echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+BENCH_ARGS ?=
+
+bench: $(DEV_STAMP) ## one table of ours and others, into benchmarks/results.json and the page on performance
+	$(BIN)/python benchmarks/bench.py $(BENCH_ARGS)
+	$(BIN)/python scripts/generate_performance_page.py
+
+bench-parts: $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks of single parts: operator, ACP, leases, dashboard, runtime
+	@for part in operator acp leases dashboard runtime; do \
+	    echo "== $$part"; $(BIN)/python benchmarks/bench_$$part.py || exit 1; \
 	done
 
 REF ?= HEAD

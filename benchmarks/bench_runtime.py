@@ -12,17 +12,20 @@ the machine's.
 
 Then a thousand sessions that say nothing, and the same number of bare aiohttp connections.
 
-    python benchmarks/bench_runtime.py [rounds] [events] [sessions]
+    python benchmarks/bench_runtime.py [--rounds 9] [--events 20000] [--sessions 1000] [--write]
+        [--only emitting | latency | idle]
+
+``--write`` keeps the result in results.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import contextlib
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -35,6 +38,7 @@ from pathlib import Path
 from socket import create_connection, socket
 from typing import Any
 
+from rounds import footer, machine, report, results, table
 from ulid import ULID
 
 TEXT = "x" * 120  # about 300 bytes a frame
@@ -47,10 +51,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 async def serve_ours(kind: str) -> None:
-    from arcp_client import JobContext, MemoryEventLog, Runtime, SqliteEventLog
+    from arcp_client import JobContext, Limits, MemoryEventLog, Runtime, SqliteEventLog
 
     log = SqliteEventLog(Path(sys.argv[3]) / "runtime.db") if kind == "sqlite" else MemoryEventLog()
-    runtime = Runtime(event_log=log)
+    # A client that is behind on purpose must not slow the agents: bench_latency.py
+    runtime = Runtime(event_log=log, limits=Limits(lag_events=1_000_000))
 
     @runtime.agent("emit")
     async def emit(input: Any, job: JobContext) -> None:
@@ -336,24 +341,61 @@ def idling(count: int) -> dict[str, Any]:
     }
 
 
+def shown(result: dict[str, Any]) -> str:
+    emitting = result["emitting"]
+
+    def ratio(name: str) -> str:
+        low, middle, high = emitting[name]["cpu"]
+        return f"{middle:.2f} ({low:.2f}–{high:.2f})"
+
+    rows = [
+        ["memory log", ratio("memory_over_reference"), "1.00"],
+        ["SQLite log", ratio("sqlite_over_reference"), ratio("sqlite_over_memory")],
+        ["reference runtime", "1.00", ""],
+    ]
+    head = ("by CPU time", "× reference", "× memory log")
+    return table(head, rows) + footer(result, f" of {result['events']:,} events")
+
+
+READING = {
+    "sqlite_half_load": "SQLite log, half of its limit",
+    "memory_same_load": "memory log, the same rate",
+    "beside_a_replay": "memory log, while another session is sent 99,000 events again",
+}
+
+
+def shown_reading(result: dict[str, Any]) -> str:
+    latency = result["latency"]
+    rates = dict.fromkeys(READING, latency["half_load_events_per_second"])
+    rates["beside_a_replay"] = 1000
+    rows = [
+        [name, f"{rates[part]:,}", *(f"{latency[part][p]:.1f}" for p in ("p50_ms", "p99_ms"))]
+        for part, name in READING.items()
+    ]
+    return table(("", "events/s", "p50", "p99"), rows)
+
+
 def main() -> None:
-    arguments = [int(each) for each in sys.argv[1:]]
-    rounds, count, sessions = [*arguments, *(9, 20_000, 1000)[len(arguments) :]]
-    emitted = emitting(rounds, count)
-    print(
-        json.dumps(
-            {
-                "python": platform.python_version(),
-                "cores": os.cpu_count(),
-                "rounds": rounds,
-                "events": count,
-                "emitting": emitted,
-                "latency": latency(rounds, emitted["events_per_second"]["sqlite"]),
-                "idle": idling(sessions),
-            },
-            indent=2,
-        )
-    )
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--sessions", type=int, default=1000)
+    parser.add_argument("--only", choices=("emitting", "latency", "idle"))
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    result = {**machine(), "rounds": options.rounds, "events": options.events}
+    kept = results().get("runtime", {})
+    if options.only is not None:  # the other parts stay as they were measured
+        result |= {part: kept[part] for part in ("emitting", "latency", "idle") if part in kept}
+    if options.only in (None, "emitting"):
+        result["emitting"] = emitting(options.rounds, options.events)
+    if options.only in (None, "latency"):
+        limit = result["emitting"]["events_per_second"]["sqlite"]
+        result["latency"] = latency(options.rounds, limit)
+    if options.only in (None, "idle"):
+        result["idle"] = idling(options.sessions)
+    report("runtime", result, write=options.write)
+    print(shown(result), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
+
+from rounds import frames_server, quartiles, spread
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -156,13 +157,6 @@ class Emitting:
             return instructions(served.process.communicate(timeout=LIMIT)[1])
 
 
-def spread(values: list[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.3f}"
-    low, middle, high = quantiles(values, n=4, method="inclusive")
-    return f"{middle:.3f} ({low:.3f}–{high:.3f})"
-
-
 def timed(subject: Any, trees: tuple[Tree, Tree], rounds: int, events: int) -> str:
     """The ratios of throughput and of CPU time, round by round."""
     rates, costs = [], []
@@ -172,7 +166,7 @@ def timed(subject: Any, trees: tuple[Tree, Tree], rounds: int, events: int) -> s
         mine, other = (found[tree.name] for tree in trees)
         rates.append(mine["events_per_second"] / other["events_per_second"])
         costs.append(other["cpu_us_per_event"] / mine["cpu_us_per_event"])
-    return f"{spread(rates)} | {spread(costs)}"
+    return f"{spread(quartiles(rates), 3)} | {spread(quartiles(costs), 3)}"
 
 
 def counted(subject: Any, trees: tuple[Tree, Tree], rounds: int, events: int) -> str:
@@ -198,18 +192,6 @@ def checked_out(ref: str) -> Iterator[Tree]:
             for member in tar:  # our own archive; `filter=` came with Python 3.11.4
                 tar.extract(member, directory)
         yield Tree(ref, Path(directory))
-
-
-@contextmanager
-def frames_server() -> Iterator[str]:
-    command = [sys.executable, str(HERE / "frames_server.py")]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def main() -> None:
