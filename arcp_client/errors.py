@@ -226,8 +226,8 @@ class LocalProtocolError(ProtocolError):
     """The session's present state does not allow the call."""
 
     remedy: ClassVar[str] = (
-        "Change the order of the calls: the message names the condition, such as a connection, a "
-        "registration before ``connect()``, or a job that has not ended."
+        "Change the order of the calls, or the place of the call: the message names the condition, "
+        "such as a connection, a job that has not ended, an event loop, a thread or a process."
     )
 
 
@@ -340,7 +340,8 @@ class WouldDeadlock(SessionError):
 
     remedy: ClassVar[str] = (
         "Wait outside of the handler: in a task of your own, or after the handler has returned. "
-        "If results need not wait for a handler, register it with ``barrier=False``."
+        "If results need not wait for a handler, register it with ``barrier=False``. A handler "
+        "that makes calls of a blocking client needs ``thread=True``."
     )
 
 

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from arcp_client import Timeouts, events
-from arcp_client._dispatch.deadlock import calling
+from arcp_client._dispatch.deadlock import (
+    calling,
+    number_call,
+    own_turn,
+    present_lane,
+    set_lane,
+)
 from arcp_client._dispatch.registration import HandlerRegistration
 from arcp_client.errors import WouldDeadlock
 from arcp_client.testing import VirtualClock
@@ -263,3 +269,38 @@ async def test_a_handler_may_leave_out_its_own_lane_alone(clock: VirtualClock) -
     hub.publish(log(1))
     await clock.advance(2)
     assert passed == ["other", "mine"]
+
+
+async def test_code_of_a_later_call_of_the_lane_waits_for_its_turn() -> None:
+    """A thread makes calls ahead of the loop, which counts them in order."""
+    hub = hub_of()
+    gates = [asyncio.Event() for _ in range(3)]
+    lanes: list[Any] = []
+    turned: list[int] = []
+
+    async def handle(event: events.Event) -> None:
+        lanes.append(present_lane())
+        await gates[(event.seq or 1) - 1].wait()
+
+    async def ahead() -> None:
+        set_lane(lanes[0])
+        number_call(2)
+        await own_turn()
+        turned.append(lanes[0].done)
+        number_call(0)
+        await own_turn()  # a call that has ended
+        turned.append(lanes[0].done)
+
+    hub.subscribe(handle)
+    hub.publish(log(1), log(2), log(3))
+    await turns()
+    task = asyncio.create_task(ahead())
+    for gate in gates[:2]:
+        await turns()
+        assert turned == []
+        gate.set()
+    await task
+    assert turned == [2, 2]
+    gates[2].set()
+    await own_turn()  # outside of a handler
+    await turns()

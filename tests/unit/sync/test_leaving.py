@@ -276,6 +276,14 @@ def test_after_a_fork_a_connected_client_says_so_and_the_parent_goes_on() -> Non
         "async def serve():\n"
         "    return await runtime.serve().__aenter__()\n"
         "server = portal.run(serve)\n"
+        "dropped = Client(server.url)\n"
+        "dropped.connect()\n"
+        "def drop():\n"
+        "    del globals()['dropped']\n"
+        "    import gc; gc.collect()\n"
+        "child(drop)\n"
+        "print(dropped.ping() >= 0)\n"
+        "dropped.close()\n"
         "unconnected = Client(server.url)\n"
         "unconnected.on(events.Completed, thread=True)(lambda e: print(e.value, flush=True))\n"
         "with Client(server.url) as client:\n"
@@ -295,7 +303,8 @@ def test_after_a_fork_a_connected_client_says_so_and_the_parent_goes_on() -> Non
         "portal.run(runtime.close)\n"
         "portal.close()\n"
     )
-    *told, child, unlocked, parent = done.stdout.splitlines()
+    usable, *told, child, unlocked, parent = done.stdout.splitlines()
+    assert usable == "True"
     assert len(told) == 5
     for line in told:
         assert line.startswith("LocalProtocolError: the client was connected in process ")
