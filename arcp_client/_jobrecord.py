@@ -20,7 +20,7 @@ from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph
 from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
 from arcp_client._dispatch.reader_gate import ReaderGate
-from arcp_client._dispatch.replay_buffer import ReplayMemory
+from arcp_client._dispatch.replay_buffer import Kept, ReplayMemory
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError, job_error
 from arcp_client.events import (
@@ -145,7 +145,9 @@ class JobRecord(JobStream):
         elif self.status == "pending":
             self.status = "running"
 
-    def extend(self, events: list[Event], now: float, largest: int) -> None:
+    def extend(
+        self, events: list[Event], now: float, largest: int, kept: Kept | None = None
+    ) -> None:
         """Update the record from a batch of events, and deliver the events to the iterators."""
         classes = set(map(type, events))
         if not classes.isdisjoint(_OBSERVERS):
@@ -158,7 +160,7 @@ class JobRecord(JobStream):
                     self.measured(event)
         if Progress in classes:
             self.progress = next(one for one in reversed(events) if type(one) is Progress)
-        super().extend(events, now, largest)
+        super().extend(events, now, largest, kept)
 
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """Store the new value of a credential."""

@@ -307,8 +307,6 @@ class SessionEngine:
         if self._carrier is None:
             return Stats()
         session, fan_out, carrier = self._session, self._fan_out, self._carrier
-        if carrier.driver.loop_running:
-            carrier.driver.flush()
         now = carrier.driver.now
         since = fan_out.since()
         return Stats(

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from arcp_client._protocol.actions import EventRun
 from arcp_client.events import Event, Gap, sizes
 
 __all__ = ["Consumer", "FanOut"]
@@ -94,11 +95,15 @@ class FanOut:
         """Publish a batch of events. The caller must not change the list afterwards."""
         self.published += len(events)
         now = asyncio.get_running_loop().time()
-        largest = max(sizes(events))
+        envelopes = events.envelopes if type(events) is EventRun else None
+        if envelopes is not None:
+            largest = max(map(len, envelopes))
+        else:
+            largest = max(sizes(events))
+            if Gap in map(type, events):
+                self._report_untaken(events)
         if largest > self._heaviest:
             self._heaviest = largest
-        if Gap in map(type, events):
-            self._report_untaken(events)
         for consumer in self._consumers:
             consumer.accept(events, now, largest)
         if self.quiet:

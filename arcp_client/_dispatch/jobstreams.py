@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.reader_gate import ReaderGate
-from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
+from arcp_client._dispatch.replay_buffer import Kept, ReplayBuffer, ReplayMemory
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
+from arcp_client._protocol.actions import EventRun
 from arcp_client.events import Event, Gap
 
 __all__ = ["JobStream", "JobStreams"]
@@ -40,15 +41,19 @@ class JobStream:
         self.ended = False
         self._memory = memory
 
-    def extend(self, events: list[Event], now: float, largest: int) -> None:
+    def extend(
+        self, events: list[Event], now: float, largest: int, kept: Kept | None = None
+    ) -> None:
         """Deliver a batch of events.
 
         Args:
             events: the events, in order.
             now: their arrival time.
             largest: bytes of the largest event, or more.
+            kept: for each event, the form in which the replay buffer keeps it; the event itself
+                by default.
         """
-        self.replay_buffer.extend(events, largest)
+        self.replay_buffer.extend(events, largest, kept)
         if self.tap.has_iterators:
             self.tap.accept(events, now)
         if events[-1].terminal or self.ended:
@@ -97,17 +102,23 @@ class JobStreams:
 
     def accept(self, events: list[Event], now: float, largest: int) -> None:
         self.memory.add(largest * len(events))
-        at = events[0].job_id
-        run: list[Event] = []
-        for event in events:
-            job_id = event.job_id
-            if job_id != at:
-                self._deliver(at, run, now, largest)
-                at, run = job_id, []
-            run.append(event)
-        self._deliver(at, run, now, largest)
+        envelopes = None
+        if type(events) is EventRun:
+            envelopes = events.envelopes
+            if events.one_job:
+                self._deliver(events[0].job_id, events, now, largest, envelopes)
+                return
+        kept = events if envelopes is None else envelopes
+        start, at = 0, events[0].job_id
+        for end, event in enumerate(events):
+            if event.job_id != at:
+                self._deliver(at, events[start:end], now, largest, kept[start:end])
+                start, at = end, event.job_id
+        self._deliver(at, events[start:], now, largest, kept[start:])
 
-    def _deliver(self, job_id: str | None, events: list[Event], now: float, largest: int) -> None:
+    def _deliver(
+        self, job_id: str | None, events: list[Event], now: float, largest: int, kept: Kept | None
+    ) -> None:
         """Deliver successive events of one job, or of the session."""
         if job_id is None:
             gaps: list[Event] = [event for event in events if type(event) is Gap]
@@ -118,7 +129,7 @@ class JobStreams:
         known = self._open.get(job_id) or self._unknown(job_id)
         if known is None:
             return
-        known.extend(events, now, largest)
+        known.extend(events, now, largest, kept)
         if known.ended:
             self._open.pop(job_id, None)
             self._ended(known)

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from arcp_client.events import Event, Gap, sizes
+from arcp_client._wire.build import to_event
+from arcp_client._wire.codec import decode_event
+from arcp_client.events import Event, Gap
 
-__all__ = ["ReplayBuffer", "ReplayMemory"]
+__all__ = ["Kept", "ReplayBuffer", "ReplayMemory"]
+
+Kept = Sequence[Event | bytes]
+"""Events in the form in which a buffer keeps them. An envelope takes a third of the memory of the
+event that is decoded from it, and it is decoded again for a late iterator.
+"""
 
 _EVENTS = 1024
 _BYTES = 1024 * 1024
@@ -80,7 +87,7 @@ class ReplayBuffer:
     def __init__(
         self, memory: ReplayMemory | None = None, *, events: int = _EVENTS, bytes_: int = _BYTES
     ) -> None:
-        self._kept: deque[Event] = deque(maxlen=events)
+        self._kept: deque[Event | bytes] = deque(maxlen=events)
         self._limit = bytes_
         # None while no frame is larger than the quotient of the limits: then the limit of events
         # implies the limit of bytes, and nothing is measured.
@@ -91,34 +98,35 @@ class ReplayBuffer:
         if memory is not None:
             memory.share(self)
 
-    def extend(self, events: list[Event], largest: int) -> None:
+    def extend(self, events: list[Event], largest: int, kept: Kept | None = None) -> None:
         """Add events, and drop the oldest beyond the limits.
 
         Args:
             events: the events, oldest first.
             largest: bytes of the largest event, or more.
+            kept: for each event, the form in which to keep it; the event itself by default.
         """
         ReplayBuffer._clock += 1
         self.touched = ReplayBuffer._clock
         if not self._total:
             self._first = events[0].seq
         self._total += len(events)
-        kept = self._kept
-        if self._bytes is None and largest * (kept.maxlen or 1) <= self._limit:
-            kept.extend(events)
+        items = events if kept is None else kept
+        if self._bytes is None and largest * (self._kept.maxlen or 1) <= self._limit:
+            self._kept.extend(items)
         else:
-            self._weighed(events)
+            self._weighed(items)
 
-    def _weighed(self, events: list[Event]) -> None:
+    def _weighed(self, items: Kept) -> None:
         kept = self._kept
         held = self.weigh() if self._bytes is None else self._bytes
-        for event in events:
+        for item in items:
             if len(kept) == kept.maxlen:
-                held -= kept.popleft().size
-            kept.append(event)
-            held += event.size
+                held -= _size(kept.popleft())
+            kept.append(item)
+            held += _size(item)
             while held > self._limit and kept:
-                held -= kept.popleft().size
+                held -= _size(kept.popleft())
         self._bytes = held
 
     def incomplete(self) -> None:
@@ -128,7 +136,7 @@ class ReplayBuffer:
 
     def weigh(self) -> int:
         """The bytes of the kept events."""
-        return sum(sizes(self._kept))
+        return sum(map(_size, self._kept))
 
     def drop(self, bytes_: int) -> int:
         """Drop the oldest events until ``bytes_`` bytes are freed, none if it is 0 or less.
@@ -137,7 +145,7 @@ class ReplayBuffer:
         """
         freed = 0
         while self._kept and freed < bytes_:
-            freed += self._kept.popleft().size
+            freed += _size(self._kept.popleft())
         if self._bytes is not None:
             self._bytes -= freed
         return freed
@@ -148,7 +156,7 @@ class ReplayBuffer:
 
     def replay(self, job_id: str) -> Iterator[Event]:
         """Iterate over the kept events; a `Gap` comes first if others were dropped."""
-        kept = tuple(self._kept)
+        kept = [_event(item) for item in self._kept]
         if self._total > len(kept):
             oldest = kept[0].seq if kept else None
             yield Gap(
@@ -160,3 +168,11 @@ class ReplayBuffer:
                 job_id=job_id,
             )
         yield from kept
+
+
+def _size(item: Event | bytes) -> int:
+    return len(item) if isinstance(item, bytes) else item.size
+
+
+def _event(item: Event | bytes) -> Event:
+    return to_event(decode_event(item), item) if isinstance(item, bytes) else item

@@ -45,7 +45,6 @@ class Acknowledger:
         if self._stopped:
             return
         driver = self._driver
-        driver.flush()  # frames of this loop iteration are received, but not yet published
         mark = self._safe(self.mark)
         if mark > self._acked and driver.session.ack(mark, driver.now):
             self._acked = mark

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from arcp_client._protocol import actions
@@ -58,8 +58,6 @@ class Driver:
         self._due = 0.0  # of the timer; in uvloop, the handle of a past time does not tell it
         self._planned: tuple[float, Callable[[], None]] | None = None
         self._carrying_out = False
-        self._turn: float | None = None
-        self._batch: list[Event] = []
         self._published = 0
         self._gaps = 0
 
@@ -69,14 +67,9 @@ class Driver:
         return self._loop.time()
 
     @property
-    def loop_running(self) -> bool:
-        """Whether the loop runs, so that events can be published."""
-        return self._loop.is_running()
-
-    @property
     def events(self) -> int:
         """The number of events, without gaps."""
-        return self._published + len(self._batch) - self._gaps
+        return self._published - self._gaps
 
     # -- the link
 
@@ -90,40 +83,29 @@ class Driver:
         Args:
             refusal: the reason, if the link ended because a frame of the runtime was refused.
         """
-        self.flush()
         self._link = None
         self.session.lost(self.now, refusal)
         self.carry_out()
 
-    def received(self, data: bytes) -> None:
-        """Pass a frame of the link to the session."""
-        now = self._turn
-        if now is None:
-            # The clock is read once for all frames of one loop iteration.
-            now = self._turn = self._loop.time()
-            self._loop.call_soon(self._turn_over)
+    def received(self, frames: Sequence[bytes]) -> None:
+        """Pass frames of the link to the session, and publish their events."""
+        now = self._loop.time()
+        taken, more = 0, True
         try:
-            event = self.session.receive(data, now)
-            if event is not None:
-                self._batch.append(event)
-            else:
-                self.carry_out()
+            while more:
+                run = self.session.receive(frames, now, taken)
+                self._pass_on(run)
+                taken += len(run) + 1
+                more = run.more
+                if more:
+                    self.carry_out()
         except Exception as error:  # noqa: BLE001  a defect, not an error of the transport
             self.failed(error)
 
-    def _turn_over(self) -> None:
-        self._turn = None
-        try:
-            self.flush()
-        except Exception as error:  # noqa: BLE001  a defect
-            self.failed(error)
-
-    def flush(self) -> None:
-        """Publish the events of this loop iteration."""
-        if self._batch:
-            batch, self._batch = self._batch, []
-            self._published += len(batch)
-            self._publish(batch)
+    def _pass_on(self, events: list[Event]) -> None:
+        if events:
+            self._published += len(events)
+            self._publish(events)
 
     def frame_seen(self) -> None:
         """Count a frame as a sign of life although the session gets it later."""
@@ -157,15 +139,17 @@ class Driver:
         self._arm()
 
     def _do(self, out: list[actions.Action]) -> None:
+        events: list[Event] = []
         for action in out:
             route = self._ROUTES.get(type(action))
             if route is None:
-                self._batch.append(action)  # type: ignore[arg-type]  # all other actions have routes
+                events.append(action)  # type: ignore[arg-type]  # all other actions have routes
                 self._gaps += type(action) is Gap
             else:
-                self.flush()
+                self._pass_on(events)
+                events = []
                 route(self, action)
-        self.flush()
+        self._pass_on(events)
 
     def _send(self, action: actions.Send) -> None:
         if self._link is not None:

@@ -302,7 +302,6 @@ class Durability:
             return self._final
         assert driver is not None
         assert writer is not None
-        driver.flush()  # events of this loop iteration count as received
         session = driver.session
         session_id = session.session_id
         if session_id is None:

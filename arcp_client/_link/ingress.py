@@ -60,7 +60,6 @@ class Ingress:
 
     def next_wait(self) -> Awaitable[None] | None:
         """Decide how the reader continues; return what it must await first, or ``None``."""
-        self._driver.flush()
         reading = self._back_pressure.decide()
         self.aside = reading is Reading.ASIDE or bool(self._spill)
         if reading is Reading.BY_TURNS:
@@ -73,17 +72,17 @@ class Ingress:
         """Pass a frame to the session, or write it to the file. Waits while the file is full."""
         driver = self._driver
         if not self._spill and not self._back_pressure.beyond:
-            driver.received(data)
+            driver.received((data,))
             return
         frame = decode(data)
         if not _stays_in_order(driver.session, frame):
             if frame.event_seq is None:
-                driver.received(data)
+                driver.received((data,))
                 return
             # Some runtimes number other frames, too. The frame goes to the session at once, and a
             # frame without content keeps its number's place in the file.
             at_once, data = _without_number(data, frame.event_seq)
-            driver.received(at_once)
+            driver.received((at_once,))
         if not self._spill.append(data):
             await self._with_heartbeat_paused(self._until_stored(data))
         driver.frame_seen()
@@ -96,7 +95,7 @@ class Ingress:
         try:
             while not self._spill.append(data):
                 if not self._spill and not self._back_pressure.beyond:
-                    self._driver.received(data)  # larger than the file
+                    self._driver.received((data,))  # larger than the file
                     return
                 self._room = asyncio.get_running_loop().create_future()
                 self._back_pressure.set_stored(True)
@@ -127,10 +126,9 @@ class Ingress:
         spill, driver = self._spill, self._driver
         taken = 0
         while spill and taken < _SLICE and self._back_pressure.room:
-            for _ in range(min(_SLICE // 2, len(spill))):
-                driver.received(spill.pop())
-                taken += 1
-            driver.flush()
+            count = min(_SLICE // 2, len(spill))
+            driver.received([spill.pop() for _ in range(count)])
+            taken += count
         self._back_pressure.set_stored(bool(spill) or self._room is not None)
         room = self._room
         # A frame that is larger than the file waits for room in memory.
@@ -157,9 +155,7 @@ class Ingress:
         whole = not spill
         little = spill.size + self._back_pressure.weight <= 2 * self._keep
         if spill and little and self._driver.session.state is State.LIVE:
-            for frame in spill:
-                self._driver.received(frame)
-            self._driver.flush()
+            self._driver.received(spill)
             whole = True
         elif spill:
             _log.warning(

@@ -30,7 +30,6 @@ from arcp_client.errors import (
     RemoteProtocolError,
 )
 from arcp_client.transports.base import (
-    LARGE,
     FrameRefused,
     Transport,
     stderr_of,
@@ -74,8 +73,8 @@ class Link:
         self._ended = ended
         self._transport = transport
         # Not isinstance(…, ManyReceiver), which takes far longer.
-        self._receive_many: Callable[[Callable[[bytes], None], int], Awaitable[None]] = getattr(
-            transport, "receive_many", self._receive_one_by_one
+        self._receive_many: Callable[[int], Awaitable[list[bytes]]] = getattr(
+            transport, "receive_many", self._receive_one
         )
         self._send_now: Callable[[bytes], bool] = getattr(transport, "send_now", _never_now)
         self._driver = driver
@@ -197,12 +196,12 @@ class Link:
         limit = 1  # the welcome; the frames after it may exceed the limits of consumers
         task = asyncio.current_task()
         while True:
-            frame = None
+            frame = frames = None
             try:
                 if ingress.aside:
                     frame = await self._transport.receive()
                 else:
-                    await self._receive_many(self._driver.received, limit)
+                    frames = await self._receive_many(limit)
             except RemoteProtocolError as error:
                 if ingress.aside:  # the number is missed, and requested, behind the waiting frames
                     error.event_seq = None
@@ -212,13 +211,16 @@ class Link:
                 pass_on(error, task)
                 self.drop(_of_transport(error))
                 return
-            if frame is not None:
+            if frames is not None:
+                self._driver.received(frames)
+                del frames  # they may hold a token, and tracebacks are shown with locals
+            elif frame is not None:
                 self._reading = False
                 try:
                     await ingress.set_aside(frame)
                 finally:
                     self._reading = True
-                    del frame  # it may hold a token, and tracebacks are shown with locals
+                    del frame  # see above
             limit = _CHECK_EVERY
             if self._unsent.over:
                 # The peer does not read. Stop reading; its heartbeat timeout continues.
@@ -229,15 +231,9 @@ class Link:
                 await waiting
                 self._reading = True
 
-    async def _receive_one_by_one(self, take: Callable[[bytes], None], limit: int) -> None:
-        """Receive several frames from a transport that is not a `ManyReceiver`."""
-        for _ in range(limit):
-            frame = await self._transport.receive()
-            take(frame)
-            size = len(frame)
-            del frame  # see above
-            if size > LARGE:
-                return
+    async def _receive_one(self, _limit: int) -> list[bytes]:
+        """Receive one frame from a transport that is not a `ManyReceiver`."""
+        return [await self._transport.receive()]
 
     async def _write(self, outbox: deque[actions.Send]) -> None:
         """Send the waiting frames; ends when there are none."""

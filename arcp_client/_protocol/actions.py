@@ -6,7 +6,7 @@ the event itself is in the list, without a wrapper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ __all__ = [
     "ActionQueue",
     "Answered",
     "Ended",
+    "EventRun",
     "JobGone",
     "JobKnown",
     "Opened",
@@ -137,6 +138,25 @@ Action = (
     | Rotated
     | Report
 )
+
+
+class EventRun(list[Event]):
+    """Events that are delivered together, in order.
+
+    Attributes:
+        envelopes: their envelopes, if each event is equal to the one that is decoded from its
+            envelope; ``None`` otherwise.
+        one_job: all events are of one job.
+        more: a frame after the last event has left actions for `Session.take`.
+    """
+
+    __slots__ = ("envelopes", "more", "one_job")
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        super().__init__(events)
+        self.envelopes: Sequence[bytes] | None = None
+        self.one_job = False
+        self.more = False
 
 
 class ActionQueue:

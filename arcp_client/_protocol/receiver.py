@@ -7,24 +7,31 @@ delivers a `Gap` for a frame that cannot be read, and for numbers that `reassemb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final, Literal
 
 from pydantic import SecretStr
 
 from arcp_client._protocol import actions
-from arcp_client._protocol.actions import ActionQueue
+from arcp_client._protocol.actions import ActionQueue, EventRun
 from arcp_client._protocol.dedup import Deduplication
 from arcp_client._protocol.jobs import Jobs, JobState
 from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.peer import Incoming, Peer, Received
 from arcp_client._protocol.reassembly import LostNumbers, Ranges, Verdict
 from arcp_client._wire import names
-from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload, TypedEvent
+from arcp_client._wire.bodies import ChunkPayload, LoosePayload, StatusPayload
 from arcp_client._wire.build import BUILDERS, rotated_credential, terminal_event, to_event
-from arcp_client._wire.codec import BadFrame, ControlFrame, EventFrame
+from arcp_client._wire.codec import (
+    BadFrame,
+    ControlFrame,
+    EventFrame,
+    decode_control,
+    decode_event,
+)
 from arcp_client.errors import LinkLost, RemoteProtocolError
-from arcp_client.events import Event, Gap
+from arcp_client.events import Gap
 from arcp_client.models import Checkpoint
 
 __all__ = ["Receiver", "rotates"]
@@ -212,27 +219,56 @@ class Receiver:
 
     # -- frames
 
-    def next(self, frame: TypedEvent, data: bytes) -> Event | None:
-        """The fast path: the event of a frame that is next and needs no check; else ``None``."""
-        seq = frame.event_seq
-        if not self._plain or seq is None:
-            return None
-        job = self._table.get(frame.job_id)
-        if job is None:
-            if frame.job_id is not None:
-                return None
-        elif job.recovering is not None or job.delivered is not None or job.unsubscribing:
-            return None  # `not job.plain`, without the call: this runs for each event
-        payload = frame.payload
-        kind = type(payload)
-        if kind is StatusPayload and rotates(payload):
-            return None
-        if not self._reassembly.advance(seq):
-            return None
-        return BUILDERS[kind](frame, data, seq <= self.reserved)
+    def deliver_run(self, frames: Sequence[bytes], start: int) -> tuple[EventRun, Received | None]:
+        """The fast path: deliver the frames that are next in order and need no further check.
+
+        Args:
+            frames: encoded frames, in order.
+            start: the position of the first one to deliver.
+
+        Returns:
+            Their events, and the first other frame, if there is one.
+        """
+        run, other = EventRun(), None
+        reassembly, table, reserved = self._reassembly, self._table, self.reserved
+        plain, cursor = self._plain and not reassembly.holding, reassembly.cursor
+        last: JobState | None = None
+        jobs = 0
+        for data in islice(frames, start, None):
+            try:
+                frame = decode_event(data)
+            except (ValueError, RecursionError):
+                other = Received(decode_control(data), data)
+                break
+            seq, payload = frame.event_seq, frame.payload
+            job = table.get(frame.job_id)
+            kind = type(payload)
+            if (
+                job is None
+                or seq != cursor + 1
+                or not plain
+                # `not job.plain`, without the call: this runs for each event
+                or job.recovering is not None
+                or job.delivered is not None
+                or job.unsubscribing
+                or (kind is StatusPayload and rotates(payload))
+            ):
+                other = Received(frame, data)
+                break
+            if job is not last:
+                last = job
+                jobs += 1
+            cursor = seq
+            run.append(BUILDERS[kind](frame, data, seq <= reserved))
+        reassembly.cursor = cursor
+        if run and not run[0].redelivered:
+            run.envelopes = frames[start : start + len(run)]
+        run.one_job = jobs == 1
+        run.more = other is not None
+        return run, other
 
     def look(self) -> None:
-        """Decide whether `next` may be used."""
+        """Decide whether `deliver_run` may deliver frames."""
         self._plain = self.peer.transparent and self._reassembly.refetches and not self._processed
 
     def take_all(self, received: Iterable[Received], now: float) -> None:

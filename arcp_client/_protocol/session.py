@@ -15,27 +15,27 @@ The path of a frame::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pydantic import SecretStr
 
 from arcp_client._protocol import actions
-from arcp_client._protocol.actions import Action, ActionQueue
+from arcp_client._protocol.actions import Action, ActionQueue, EventRun
 from arcp_client._protocol.barriers import Barriers
 from arcp_client._protocol.exchange import Exchange, error_of
 from arcp_client._protocol.handshake import Handshake, Recognise
 from arcp_client._protocol.jobs import Jobs
 from arcp_client._protocol.negotiated import Negotiated
 from arcp_client._protocol.obstacle import Conclusion, Obstacle
-from arcp_client._protocol.peer import Peer, View
+from arcp_client._protocol.peer import Peer, Received, View
 from arcp_client._protocol.pending import PendingRequests, Request
 from arcp_client._protocol.receiver import Receiver
 from arcp_client._protocol.recovery import Recovery
 from arcp_client._protocol.silence import SILENCE, Silence
 from arcp_client._protocol.states import State, following
 from arcp_client._wire import names
-from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode_control, decode_event
+from arcp_client._wire.codec import BadFrame, ControlFrame, Frame, decode
 from arcp_client._wire.messages import Ack, Unsubscribe
 from arcp_client._wire.replies import Welcome, read_refusal
 from arcp_client.errors import (
@@ -46,7 +46,6 @@ from arcp_client.errors import (
     SessionClosed,
     Unauthenticated,
 )
-from arcp_client.events import Event
 from arcp_client.models import Checkpoint, ClientInfo, SessionInfo
 
 __all__ = ["CONFIRMS_WITHIN", "Session", "State"]
@@ -307,23 +306,29 @@ class Session:
 
     # -- frames
 
-    def receive(self, data: bytes, now: float) -> Event | None:
-        """Take in one frame.
+    def receive(self, frames: Sequence[bytes], now: float, start: int = 0) -> EventRun:
+        """Take in frames up to the first one that needs more than the delivery of its event.
 
-        If the only action is to deliver the frame's event, as nearly always, the event is returned.
-        Otherwise the result is ``None``, and `take` has the actions.
+        Args:
+            frames: encoded frames, in order.
+            now: the time of their arrival.
+            start: the position of the first one to take in.
+
+        Returns:
+            The events to deliver. If a frame after theirs was taken in, too, `EventRun.more` is
+            true, `take` has the actions for that frame, and the caller calls again for the rest.
         """
         self._out.heartbeat.heard_at = now
-        frame: Frame
-        try:
-            frame = decode_event(data)
-        except (ValueError, RecursionError):
-            frame = decode_control(data)
+        if self.state is LIVE and not self._actions:
+            run, received = self._receiver.deliver_run(frames, start)
+            if received is None:
+                return run
+        elif start < len(frames):
+            run, received = EventRun(), Received(decode(frames[start]), frames[start])
+            run.more = True
         else:
-            if self.state is LIVE and not self._actions:
-                event = self._receiver.next(frame, data)
-                if event is not None:
-                    return event
+            return EventRun()
+        frame, data = received
         if self.state is State.LIVE or self.state is State.CLOSING:
             if self.peer.transparent:
                 self._receive(frame, data, now)
@@ -333,7 +338,7 @@ class Session:
             self._settle(now)
         elif self.state is State.GREETING:
             self._greeted(frame, now)
-        return None
+        return run
 
     def _receive(self, frame: Frame, data: bytes, now: float) -> None:
         if self._silence.watching and (not isinstance(frame, ControlFrame) or not frame.type):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from arcp_client.errors import LinkLost, RemoteProtocolError
 from arcp_client.transports._ending import again
+from arcp_client.transports.base import LARGE
 
 __all__ = ["FrameInbox"]
 
@@ -91,6 +92,21 @@ class FrameInbox:
         if isinstance(item, RemoteProtocolError):
             raise item
         return item
+
+    async def get_many(self, limit: int) -> list[bytes]:
+        """Return the next frame and those after it that have arrived, up to ``limit``.
+
+        A frame larger than `LARGE` is the last one. Raises as `get`, instead of any frame.
+        """
+        frames = [await self.get()]
+        while (
+            self._items
+            and isinstance(self._items[0], bytes)
+            and len(frames) < limit
+            and len(frames[-1]) <= LARGE
+        ):
+            frames.append(await self.get())
+        return frames
 
     def _wake(self) -> None:
         if self._receiver is not None and not self._receiver.done():

@@ -6,7 +6,6 @@ runtime and the fault injectors of ``arcp_client.testing`` use only this interfa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from arcp_client.errors import LinkLost
@@ -80,8 +79,15 @@ class Transport(Protocol):
 class ManyReceiver(Protocol):
     """Optional interface of a transport that can return several frames in one call."""
 
-    async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
-        """As ``receive`` up to ``limit`` times; returns after a frame larger than `LARGE`."""
+    async def receive_many(self, limit: int) -> list[bytes]:
+        """Wait for a frame; return it and the frames after it that have arrived, in order.
+
+        Args:
+            limit: the most frames to return; a frame larger than `LARGE` is the last one, too.
+
+        Raises:
+            LinkLost, RemoteProtocolError: as `Transport.receive`, instead of any frame.
+        """
 
 
 @runtime_checkable

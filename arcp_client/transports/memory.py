@@ -8,7 +8,7 @@ from collections import deque
 from arcp_client._budget import ByteBudget
 from arcp_client.errors import LinkLost, LocalProtocolError
 from arcp_client.transports._ending import again, closed_here
-from arcp_client.transports.base import MAX_FRAME
+from arcp_client.transports.base import LARGE, MAX_FRAME
 
 __all__ = ["MemoryTransport", "memory_pair"]
 
@@ -125,6 +125,14 @@ class MemoryTransport:
             await incoming.arrival()
         assert self._lost is not None
         raise again(self._lost)
+
+    async def receive_many(self, limit: int) -> list[bytes]:
+        """Wait for a frame; return it and those after it that have arrived, up to ``limit``."""
+        frames = [await self.receive()]
+        incoming = self._incoming
+        while incoming.frames and len(frames) < limit and len(frames[-1]) <= LARGE:
+            frames.append(incoming.take())
+        return frames
 
     async def close(self, *, timeout: float = 5.0) -> None:
         """Close the link. Idempotent, from any task, completes at once; ``timeout`` is not used."""

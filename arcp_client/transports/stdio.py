@@ -271,6 +271,14 @@ class StdioTransport:
         """
         return await self._child.inbox.get()
 
+    async def receive_many(self, limit: int) -> list[bytes]:
+        """Wait for a line; return it and those after it that were read, up to ``limit``.
+
+        Raises:
+            LinkLost, RemoteProtocolError: as `receive`, instead of any line.
+        """
+        return await self._child.inbox.get_many(limit)
+
     async def close(self, *, timeout: float = 5.0) -> None:
         """End the child and its process group, within about ``timeout`` seconds.
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from ssl import SSLContext
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from arcp_client.errors import ConnectFailed, LinkLost, LocalProtocolError
 from arcp_client.transports._connect import explain, sanitized
 from arcp_client.transports._ending import Ending, again, closed_here
 from arcp_client.transports._messages import messages
+from arcp_client.transports._parsed import ParsedMessages
 from arcp_client.transports._reason import reason
 from arcp_client.transports._shared_session import SharedSession
 from arcp_client.transports._writes import Writes
@@ -79,6 +80,7 @@ class WebSocketTransport:
         self._stream = stream
         self._ws = ws
         self._next = ws.receive  # looked up once: receiving is the hot path
+        self._parsed = ParsedMessages.of(ws)
         self._peer = peer
         self._max_frame = max_frame
         self._session = session
@@ -190,40 +192,18 @@ class WebSocketTransport:
             if self._vacated is not None and not self._vacated.done():
                 self._vacated.set_result(None)
 
-    async def receive_many(self, take: Callable[[bytes], object], limit: int) -> None:
-        """Receive up to ``limit`` frames, passing each to ``take``; cheaper than `receive`.
+    async def receive_many(self, limit: int) -> list[bytes]:
+        """Wait for a frame; return it and those after it that were read, up to ``limit``.
 
-        Returns early after a frame larger than `LARGE`.
+        A frame larger than `LARGE` is the last one.
 
         Raises:
-            LinkLost, RemoteProtocolError: like `receive`; earlier frames were passed to ``take``.
+            LinkLost, RemoteProtocolError: as `receive`, instead of any frame.
         """
-        if self._lost is not None:
-            raise again(self._lost)
-        if self._receiving:
-            raise RuntimeError("another task is already inside receive()")
-        self._receiving = True
-        receive, text = self._next, _TEXT
-        try:
-            while limit:
-                message = await receive()
-                if message.type is text:
-                    frame: bytes = message.data
-                elif message.type is _BINARY:
-                    frame = _checked(message.data)
-                else:
-                    self._control(message)
-                    continue
-                take(frame)
-                size = len(frame)
-                del frame, message  # tracebacks may show local variables, and frames hold secrets
-                if size > LARGE:
-                    return
-                limit -= 1
-        finally:
-            self._receiving = False
-            if self._vacated is not None and not self._vacated.done():
-                self._vacated.set_result(None)
+        frames = [await self.receive()]
+        if self._parsed is not None and len(frames[0]) <= LARGE:
+            await self._parsed.take(frames, limit)
+        return frames
 
     async def close(self, *, timeout: float = 5.0) -> None:
         """Perform the closing handshake and free the socket, within about ``timeout`` seconds.

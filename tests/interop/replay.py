@@ -211,9 +211,7 @@ class Player:
 
     def hear(self, frame: dict[str, Any], now: float) -> None:
         data = json.dumps(self.renamed(frame)).encode()
-        event = self.session.receive(data, now)
-        if event is not None:
-            self.events.append(event)
+        self.events += self.session.receive((data,), now)
         self.do()
 
     def pass_time(self, now: float, stand_in: StandIn) -> None:

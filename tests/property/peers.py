@@ -481,9 +481,7 @@ class Play:
     def hear(self) -> None:
         """The client reads the next frame."""
         self._note("> " + _short(self.peer.wire[0]))
-        event = self.session.receive(self.peer.wire.pop(0), self.now)
-        if event is not None:
-            self.events.append(event)
+        self.events += self.session.receive((self.peer.wire.pop(0),), self.now)
         self._do()
 
     def flow(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Literal
 
 from arcp_client import Buffer, Timeouts, events
@@ -50,18 +50,19 @@ class Link:
     def now(self) -> float:
         return self._loop.time()
 
-    def received(self, data: bytes) -> None:
-        frame = decode(data)
-        if isinstance(frame, EventFrame):
-            assert frame.event_seq == self.last + 1, "every event once, and in order"
-            self.last += 1
-            if not self._batch:
-                self._loop.call_soon(self.flush)
-            self._batch.append(to_event(frame, data))
-        else:
-            answer = self.answers.pop(frame.id)  # type: ignore[arg-type]
-            if not answer.done():
-                answer.set_result(None)
+    def received(self, frames: Iterable[bytes]) -> None:
+        for data in frames:
+            frame = decode(data)
+            if isinstance(frame, EventFrame):
+                assert frame.event_seq == self.last + 1, "every event once, and in order"
+                self.last += 1
+                self._batch.append(to_event(frame, data))
+            else:
+                self.flush()
+                answer = self.answers.pop(frame.id)  # type: ignore[arg-type]
+                if not answer.done():
+                    answer.set_result(None)
+        self.flush()
 
     def flush(self) -> None:
         if not self._batch:
@@ -262,9 +263,9 @@ class Reader:
             if self.ingress.aside:
                 await self.ingress.set_aside(await self._next())
             else:
-                self.link.received(await self._next())
-                for _ in range(min(EVERY - 1, len(self.wire))):
-                    self.link.received(self.wire.popleft())
+                frames = [await self._next()]
+                frames += [self.wire.popleft() for _ in range(min(EVERY - 1, len(self.wire)))]
+                self.link.received(frames)
             await self._look()
 
     async def _look(self) -> None:

@@ -98,10 +98,7 @@ class Conversation(RuleBasedStateMachine):
     def hear(self) -> None:
         """The next frame comes over the link."""
         data = self.runtime.wire.pop(0)
-        event: list[Event | None] = []
-        self.say(lambda: event.append(self.session.receive(data, self.now)))
-        if event[0] is not None:
-            self.events.append(event[0])
+        self.say(lambda: self.events.extend(self.session.receive((data,), self.now)))
 
     def ask(self, request: Request) -> None:
         self.asked.append(request)

@@ -59,9 +59,7 @@ class Strict(Table):
 
     def raw(self, data: bytes) -> None:
         """The runtime sends just these bytes."""
-        event = self.session.receive(data, self.now)
-        if event is not None:
-            self.events.append(event)
+        self.events += self.session.receive((data,), self.now)
         self.do()
 
     def unreadable(self, seq: int, job_id: str = JOB, *, id: str | None = None) -> None:

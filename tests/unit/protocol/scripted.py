@@ -154,9 +154,7 @@ class Table:
     def hear(self, frame: dict[str, Any]) -> None:
         """The runtime says something."""
         whole = {"arcp": "1.1", "id": fresh(), "session_id": self.id, **frame}
-        event = self.session.receive(json.dumps(whole).encode(), self.now)
-        if event is not None:
-            self.events.append(event)
+        self.events += self.session.receive((json.dumps(whole).encode(),), self.now)
         self.do()
 
     def accept(self, job_id: str, *, at: str = "2026-01-01T00:00:11Z", **fields: Any) -> None:

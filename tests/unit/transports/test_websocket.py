@@ -365,7 +365,7 @@ async def test_a_second_receive_at_the_same_time_is_refused_and_harmless(
         if how == "receive":
             taken.append(await near.receive())
         else:
-            await near.receive_many(taken.append, 1)
+            taken.extend(await near.receive_many(1))
 
     async with websocket_server() as server:
         near = await WebSocketConnector(server.url).connect()
