@@ -94,7 +94,7 @@ class Driver:
         try:
             while more:
                 run = self.session.receive(frames, now, taken)
-                self._pass_on(run)
+                self._publish_run(run)
                 taken += len(run) + 1
                 more = run.more
                 if more:
@@ -102,7 +102,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001  a defect, not an error of the transport
             self.failed(error)
 
-    def _pass_on(self, events: list[Event]) -> None:
+    def _publish_run(self, events: list[Event]) -> None:
         if events:
             self._published += len(events)
             self._publish(events)
@@ -146,10 +146,10 @@ class Driver:
                 events.append(action)  # type: ignore[arg-type]  # all other actions have routes
                 self._gaps += type(action) is Gap
             else:
-                self._pass_on(events)
+                self._publish_run(events)
                 events = []
                 route(self, action)
-        self._pass_on(events)
+        self._publish_run(events)
 
     def _send(self, action: actions.Send) -> None:
         if self._link is not None:

@@ -155,7 +155,8 @@ class Ingress:
         whole = not spill
         little = spill.size + self._back_pressure.weight <= 2 * self._keep
         if spill and little and self._driver.session.state is State.LIVE:
-            self._driver.received(spill)
+            for frame in spill:
+                self._driver.received((frame,))
             whole = True
         elif spill:
             _log.warning(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,9 @@ from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
 from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
 from arcp_client._dispatch.streams import EventIterator, Iteration
+from arcp_client._protocol.actions import EventRun
+from arcp_client._wire.build import to_event
+from arcp_client._wire.codec import EventFrame, decode
 from arcp_client.errors import ClientClosed
 from arcp_client.events import Event
 from arcp_client.testing.clock import VirtualClock
@@ -345,3 +350,49 @@ async def test_every_event_of_a_batch_is_reported_once_as_processed() -> None:
     await iterator.batch(0, 9)
     iterator.settle(2)
     assert [seq for seq in followed if seq is not None] == [1, 2]
+
+
+def decoded(count: int) -> EventRun:
+    """Events of each kind, with the envelopes from which they were decoded."""
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("log", {"level": "info", "message": "m"}),
+        ("tool_call", {"tool": "t", "args": {"q": [1, {"a": None}]}, "call_id": "c"}),
+        ("progress", {"current": 1, "total": 2}),
+    ]
+    run = EventRun()
+    run.envelopes, run.one_job = [], True
+    for seq in range(1, count + 1):
+        kind, body = bodies[seq % len(bodies)]
+        payload = {"kind": kind, "ts": "2026-05-13T19:42:13Z", "body": body}
+        envelope = {"arcp": "1.1", "id": f"e{seq}", "type": "job.event", "session_id": SESSION}
+        envelope |= {"job_id": "job_1", "event_seq": seq, "payload": payload}
+        frame = decode(json.dumps(envelope).encode())
+        assert isinstance(frame, EventFrame)
+        run.envelopes.append(json.dumps(envelope).encode())
+        run.append(to_event(frame, run.envelopes[-1]))
+    return run
+
+
+async def test_a_late_iterator_gets_events_equal_to_those_that_were_delivered() -> None:
+    """D8: also of events that the replay buffer keeps as envelopes."""
+    world = Streams()
+    stream = world.make("job_1")
+    run = decoded(40)
+    world.push(*run)
+    early = stream.iterate(EventFilter())
+    assert [await anext(early) for _ in run] == list(run)
+    world.streams.accept(run, 0.0, 400)
+    again = stream.iterate(EventFilter())
+    assert [(await anext(again)).to_dict() for _ in range(80)] == [e.to_dict() for e in [*run] * 2]
+
+
+async def test_envelopes_and_events_count_by_the_same_bytes() -> None:
+    run = decoded(40)
+    assert run.envelopes is not None
+    as_events, as_envelopes = ReplayBuffer(bytes_=2000), ReplayBuffer(bytes_=2000)
+    as_events.extend(list(run), 400)
+    as_envelopes.extend(list(run), 400, run.envelopes)
+    assert as_events.weigh() == as_envelopes.weigh() <= 2000
+    assert list(as_events.replay("job_1")) == list(as_envelopes.replay("job_1"))
+    assert as_events.drop(700) == as_envelopes.drop(700)
+    assert list(as_events.replay("job_1")) == list(as_envelopes.replay("job_1"))

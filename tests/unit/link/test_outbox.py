@@ -104,7 +104,7 @@ async def test_a_client_stops_reading_when_its_answers_are_not_taken(
     clock: VirtualClock, runtime: Runtime
 ) -> None:
     read, _, _ = await flooded(clock, runtime)
-    assert 10 <= read <= 128  # the bound is looked at every 64 frames
+    assert 2 <= read <= 128
 
 
 async def test_a_client_leaves_a_link_that_takes_no_answers_after_two_silent_intervals(
