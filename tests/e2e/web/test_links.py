@@ -66,6 +66,23 @@ async def test_after_a_restart_of_the_server_no_event_is_missing_or_repeated(
     await job.lines(121, 240)
     await expect(page.locator("#timeline-count")).to_have_text("240 rows")
     assert await all_rows(page) == lines(1, 240)
+    await expect(page.get_by_text("server was restarted")).to_have_count(0)  # it continued
+    excused(complaints)
+
+
+async def test_after_a_restart_of_the_server_a_page_without_a_usable_position_is_reset(
+    site: Site, page: Page, complaints: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a runtime whose events have no ids."""
+    monkeypatch.setattr("arcp_client._feeds.frames.mark_of", lambda _: None)
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.lines(1, 120)
+    await expect(page.locator("#timeline-count")).to_have_text("120 rows")
+    await site.restart()
+    await job.lines(121, 240)
+    await expect(page.locator("#timeline-count")).to_have_text("240 rows")
+    assert await all_rows(page) == lines(1, 240)
     await expect(page.get_by_text("server was restarted")).to_be_visible()
     excused(complaints)
 
