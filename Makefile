@@ -126,8 +126,8 @@ bench: $(DEV_STAMP) ## one table of ours and others, into benchmarks/results.jso
 	$(BIN)/python benchmarks/bench.py $(BENCH_ARGS)
 	$(BIN)/python scripts/generate_performance_page.py
 
-bench-parts: $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks of single parts: operator, ACP, leases, dashboard, runtime
-	@for part in operator acp leases dashboard runtime; do \
+bench-parts: $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks of single parts: operator, ACP, leases, dashboard, runtime, sync
+	@for part in operator acp leases dashboard runtime sync; do \
 	    echo "== $$part"; $(BIN)/python benchmarks/bench_$$part.py || exit 1; \
 	done
 

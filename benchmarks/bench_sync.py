@@ -5,7 +5,8 @@ go to an embedded runtime: a job that is submitted and awaited, and a ping. Ever
 of its own, in interleaved rounds. What counts are the ratios of CPU time within a round, async over
 blocking: 0.5 says that blocking takes twice as much.
 
-    python benchmarks/bench_sync.py [--rounds 9] [--events 50000] [--calls 500]
+    python benchmarks/bench_sync.py [--rounds 9] [--events 50000] [--calls 500] [--only TEXT]
+                                    [--write]
 """
 
 from __future__ import annotations
@@ -13,19 +14,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
-import statistics
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from consume import Meter
-
-HERE = Path(__file__).parent
-LIMIT = 120
+from rounds import LIMIT, answer, frames_server, interleaved, machine, quartiles, report
 
 
 def count(meter: Meter) -> Callable[[Any], None]:
@@ -159,26 +153,16 @@ def run(pair: str, kind: str, port: str, number: int) -> None:
     print(json.dumps(meter.report(pair)))
 
 
-def measured(pair: str, kind: str, port: str, number: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--run", pair, kind, port, str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
-    if done.returncode:
-        raise SystemExit(f"{pair}, {kind} failed:\n{done.stderr}")
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
-
-
-def compared(pair: str, rounds: list[dict[tuple[str, str], dict[str, float]]]) -> dict[str, float]:
-    def median(values: list[float]) -> float:
-        return round(statistics.median(values), 2)
-
-    both = [
-        (r[pair, "async"]["cpu_us_per_event"], r[pair, "sync"]["cpu_us_per_event"]) for r in rounds
-    ]
+def compared(rounds: list[dict[str, dict[str, float]]], pair: str) -> dict[str, Any]:
+    them, us = (
+        [round_[f"{pair}/{kind}"]["cpu_us_per_event"] for round_ in rounds]
+        for kind in ("async", "sync")
+    )
     return {
-        "async_us": median([ours for ours, _ in both]),
-        "sync_us": median([theirs for _, theirs in both]),
-        "ratio": median([ours / theirs for ours, theirs in both]),
+        "pair": pair,
+        "async_us": quartiles(them),
+        "sync_us": quartiles(us),
+        "ratio": quartiles(one / other for one, other in zip(them, us, strict=True)),
     }
 
 
@@ -187,35 +171,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--events", type=int, default=50_000)
     parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--only", default="", help="only pairs whose name holds this")
+    parser.add_argument("--write", action="store_true", help="keep the numbers in results.json")
     options = parser.parse_args()
-    server = subprocess.Popen(
-        [sys.executable, str(HERE / "frames_server.py")], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        port = server.stdout.readline().strip()
-        rounds = []
-        for number in range(options.rounds):
-            kinds = ("async", "sync") if number % 2 else ("sync", "async")
-            rounds.append(
-                {
-                    (pair, kind): measured(
-                        pair, kind, port, options.events if "events" in pair else options.calls
-                    )
-                    for pair in PAIRS
-                    for kind in kinds
-                }
-            )
-    finally:
-        server.terminate()
-        server.wait()
-    result: dict[str, Any] = {
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+    pairs = [pair for pair in PAIRS if options.only in pair]
+    ways = [f"{pair}/{kind}" for pair in pairs for kind in ("async", "sync")]
+    with frames_server() as port:
+
+        def measured(way: str) -> dict[str, float]:
+            pair, kind = way.split("/")
+            number = options.events if pair.startswith("events") else options.calls
+            found: dict[str, float] = answer(__file__, "--run", pair, kind, port, number)
+            return found
+
+        rounds = interleaved(ways, options.rounds, measured)
+    result = {
+        **machine(),
         "rounds": options.rounds,
+        "events": options.events,
+        "calls": options.calls,
+        "pairs": [compared(rounds, pair) for pair in pairs],
     }
-    result |= {pair: compared(pair, rounds) for pair in PAIRS}
-    print(json.dumps(result, indent=2))
+    report("sync", result, write=options.write)
 
 
 if __name__ == "__main__":

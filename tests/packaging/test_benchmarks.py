@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,18 @@ def test_an_unknown_commit_is_named() -> None:
     done = compared("no-such-commit")
     assert done.returncode == 1
     assert "no such commit: no-such-commit" in done.stderr
+
+
+def test_the_blocking_client_is_compared_with_the_asynchronous_one() -> None:
+    script = str(ROOT / "benchmarks" / "bench_sync.py")
+    done = subprocess.run(
+        [sys.executable, script, "--rounds", "1", "--calls", "3", "--only", "ping"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [pair] = json.loads(done.stdout)["pairs"]
+    assert pair["pair"] == "ping"
+    assert pair["ratio"]["median"] > 0
