@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
 
-__all__ = ["SERVERS", "Served", "on_hypercorn", "on_uvicorn"]
+__all__ = ["SERVERS", "on_hypercorn", "on_uvicorn"]
 
 SOON = 60.0
-
-Served = Callable[[Any], "contextlib.AbstractAsyncContextManager[str]"]
 
 
 def _bound(port: int = 0) -> socket.socket:
@@ -66,4 +64,6 @@ async def on_hypercorn(app: Any) -> AsyncIterator[str]:
         await serving
 
 
-SERVERS = {"uvicorn": on_uvicorn, "hypercorn": on_hypercorn}
+SERVERS: dict[str, Callable[[Any], AbstractAsyncContextManager[str]]] = {"uvicorn": on_uvicorn}
+if find_spec("hypercorn"):
+    SERVERS["hypercorn"] = on_hypercorn
