@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 from reactivex import Observable, abc
@@ -14,7 +13,7 @@ from reactivex.disposable import Disposable
 
 from arcp_client import _arguments as check
 from arcp_client._dispatch.reader_gate import ReaderGate
-from arcp_client._rx.delivery import Delivery, publish
+from arcp_client._rx.delivery import Delivery, current_here
 from arcp_client._tasks import as_exception, pass_on
 from arcp_client.events import Event, Gap
 
@@ -38,10 +37,9 @@ class Notifications(Observable[Event]):
         super().__init__()
         self._observed = observed
         self._gate = gate
-        self._observers: dict[object, _Observer] = {}
-        self._pending: dict[int, tuple[Event, float]] = {}
+        self._observers: dict[_Observer, None] = {}
+        self._pending: dict[_EventDelivery, None] = {}
         self._drained: list[asyncio.Future[None]] = []
-        self._count = 0
         self._ended = False
         self._error: Exception | None = None
 
@@ -67,42 +65,48 @@ class Notifications(Observable[Event]):
         if self._ended:
             observer.end(self._error)
             return Disposable()
-        key = object()
-        self._observers[key] = observer
+        self._observers[observer] = None
         self._observed()
 
         def leave() -> None:
-            self._observers.pop(key, None)
+            self._observers.pop(observer, None)
 
         return Disposable(leave)
 
     # -- for the fan-out
 
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
+        here = current_here()
         for event in events:
-            self._emit(event, now)
+            for observer in tuple(self._observers):
+                delivery = _EventDelivery(self, event, now)
+                self._pending[delivery] = None
+                outer, here.token = here.token, delivery
+                try:
+                    observer.next(event)
+                except BaseException as error:  # noqa: BLE001  a user's observer
+                    here.token = outer
+                    delivery.release()
+                    self._failed(observer, error)
+                else:
+                    here.token = outer
+                    delivery.release()
 
     def takes(self, gap: Gap) -> bool:
         return bool(self._observers)
 
-    def _emit(self, event: Event, now: float) -> None:
-        for key, observer in tuple(self._observers.items()):
-            self._count += 1
-            number = self._count
-            self._pending[number] = (event, now)
-            try:
-                publish(Delivery(partial(self._done, number)), observer.next, event)
-            except BaseException as error:  # noqa: BLE001  a user's observer
-                pass_on(error)
-                self._observers.pop(key, None)
-                _log.exception("an observer of notifications failed and was removed")
-                observer.end(as_exception(error, "an observer"))
+    def _failed(self, observer: _Observer, error: BaseException) -> None:
+        pass_on(error)
+        self._observers.pop(observer, None)
+        _log.error("an observer of notifications failed and was removed", exc_info=error)
+        observer.end(as_exception(error, "an observer"))
 
-    def _done(self, number: int, _processed: bool) -> None:
-        done = self._pending.pop(number, None)
+    def processed(self, delivery: _EventDelivery) -> None:
+        """Count an event as processed by one observer."""
+        del self._pending[delivery]
         gate = self._gate
-        if gate.follower is not None and done is not None:
-            gate.follower(done[0])
+        if gate.follower is not None:
+            gate.follower(delivery.event)
         if not self._pending and self._drained:
             waiting, self._drained = self._drained, []
             for future in waiting:
@@ -123,7 +127,7 @@ class Notifications(Observable[Event]):
         return len(self._pending)
 
     def waiting(self) -> Iterator[Event]:
-        return (event for event, _ in self._pending.values())
+        return (delivery.event for delivery in self._pending)
 
     def oldest(self, session_id: str) -> int | None:
         for event in self.waiting():
@@ -132,7 +136,7 @@ class Notifications(Observable[Event]):
         return None
 
     def since(self) -> float | None:
-        return next((when for _, when in self._pending.values()), None)
+        return next((delivery.arrived for delivery in self._pending), None)
 
     def end(self, error: Exception | None) -> None:
         """End every present and later observer, with an error if one is given."""
@@ -141,8 +145,25 @@ class Notifications(Observable[Event]):
         self._ended = True
         self._error = error
         observers, self._observers = self._observers, {}
-        for observer in observers.values():
+        for observer in observers:
             observer.end(error)
+
+
+class _EventDelivery(Delivery):
+    """One event on its way to one observer: the only object that is made for it."""
+
+    __slots__ = ("_notifications", "arrived", "event")
+
+    def __init__(self, notifications: Notifications, event: Event, arrived: float) -> None:
+        self._holders = 1  # the call of the observer
+        self._notifications = notifications
+        self.event = event
+        self.arrived = arrived
+
+    def release(self, processed: bool = True) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._notifications.processed(self)
 
 
 class _Observer:
