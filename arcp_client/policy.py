@@ -108,8 +108,9 @@ class Reconnect:
 
     Attributes:
         wait: a tenacity wait object; full jitter with a cap of 30 s by default.
-        stop: a tenacity stop object for reconnects; never by default. The first connect gives up
-            after ``Timeouts.open``.
+        stop: a tenacity stop object, asked after each failed attempt of the first connect and of
+            each reconnect; by default it never ends them. The first connect also gives up after
+            ``Timeouts.open``.
         reset_after: seconds for which a link must be live to reset the delays. A link that has
             delivered new events resets the delays in any case.
         classify: a function that gets a failure and returns whether to retry; ``None`` for the

@@ -25,7 +25,7 @@ LIMIT = 1800  # seconds
 # The columns, with their names in each part.
 COLUMNS = {
     "arcp-client": ("arcp-client, on", bench_start.OURS, "ours", "ours"),
-    "typed by hand": ("aiohttp, typed by hand", bench_start.TYPED, "typed", None),
+    "msgspec": ("aiohttp + msgspec", bench_start.TYPED, "typed", None),
     "json.loads": ("aiohttp + json.loads", bench_start.JSON, None, "aiohttp"),
     "reference client": ("reference client", bench_start.REFERENCE, "reference", "reference"),
 }

@@ -1,10 +1,10 @@
 """Milliseconds from the call that emits an event to its handler, at a steady rate; prints JSON.
 
-An agent of our runtime stamps each event. Ours, the reference client and a loop typed by hand take
-in the same events, each in a process of its own, in interleaved rounds:
+An agent of our runtime stamps each event. Our client, the reference client and a handwritten loop
+(aiohttp + msgspec) get the same events, each in a process of its own, in interleaved rounds:
 
 - ``quiet``: nothing else happens;
-- ``replay``: another session of the runtime is sent 99,000 events again and again;
+- ``replay``: the runtime sends 99,000 events again and again to another session;
 - ``flood``: another lane of the same client has 10,000 events waiting, whose handler takes 50 µs
   of CPU time for each; measured until it is done. Only ours has lanes; the base is ours, quiet.
 

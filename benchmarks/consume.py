@@ -188,7 +188,7 @@ async def with_rx(client: Any, events: int, meter: Meter, jobs: int) -> None:
 WAYS: dict[str, Callable[..., Awaitable[None]]] = {
     "aiohttp": lambda url, events, meter: bare(url, events, meter, lambda data: None),
     "aiohttp + json.loads": lambda url, events, meter: bare(url, events, meter, json.loads),
-    "aiohttp, typed by hand": typed,
+    "aiohttp + msgspec": typed,
     "reference client": reference,
     "arcp-client, on": ours(with_on),
     "arcp-client, async for": ours(with_async_for),

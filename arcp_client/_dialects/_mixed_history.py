@@ -6,11 +6,11 @@ earlier ones. The Java runtime sends live events between those of the history.
 
 Both runtimes handle the requests of a link one by one. The client sends a ping after the
 subscription, so the history has ended when the pong arrives. A live event whose number lies within
-the history may arrive after the pong; until it does, its number is missing.
+the history may arrive after the pong; until then its number is a hole.
 
 From the first event of a history until its end, all numbered frames are held. Then the events of
-the job are sorted by time and put into the places that they had taken, in which they also take over
-the numbers. All other frames keep their places.
+the job are sorted by time. The sorted events fill the same places, and get the numbers of those
+places. All other frames keep their places.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["TypeScript"]
 
 
 class TypeScript(Dialect, UnreliableNumbers, Uncorrelated, BoundJobs):
-    """Ends a job at its first event that cannot be sent, because the link or the session has ended.
+    """A runtime that ends a job at the first event that it cannot send, as link or session ended.
 
     After a resume the client subscribes to each job again. The answer tells whether the job still
     runs. While the job is silent, the client polls it.

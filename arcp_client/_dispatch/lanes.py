@@ -25,7 +25,7 @@ __all__ = ["JobLane", "Lane", "SessionLane"]
 
 
 class Lane:
-    """One ordered queue of one registration.
+    """The ordered outstanding events of one registration, or of one of its jobs.
 
     Attributes:
         registration: the registration that owns the lane.

@@ -5,9 +5,9 @@ own pace. So a slow reader costs no memory and delays no other reader, and a pag
 continues at its position. A feed keeps a limited number of bytes. A reader that asks for an event
 which is no longer kept is reset to the oldest event.
 
-A position has the id of its event besides the number, so it also holds in the feed of another
-process that has received the event, even if that feed counts from another one on. The numbers that
-a reader sees continue then.
+A position contains the id of its event besides the number. So it is also valid in the feed of
+another process that has received the event, even if that feed begins with another event. For such a
+reader, the feed shifts its numbers, so that those of the reader continue.
 """
 
 from __future__ import annotations

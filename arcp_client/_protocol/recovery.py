@@ -75,7 +75,7 @@ Begin = Callable[[JobState, Means], Plan]
 
 
 class _Asked(msgspec.Struct, eq=False):
-    """The token of a request that plans have made: the jobs and steps that it serves."""
+    """What `Recovery` attaches to a request: the jobs and the steps that the answer serves."""
 
     steps: list[tuple[str, Step]]
 

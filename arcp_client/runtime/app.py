@@ -62,10 +62,10 @@ class Runtime:
     silent connection does not end them (§6.4, §6.7).
 
     A ``Client`` in the same process takes the runtime itself as its target. Such a runtime needs no
-    ``async with``, because without connections and running jobs it owns no task and no socket. A
-    runtime belongs to the first event loop that uses it; calls from other loops are refused. A
-    runtime that is dropped without `close` while it has open jobs, or an event log in a file, is
-    reported with a ResourceWarning and closed (D20).
+    ``async with`` if its clients and its jobs have ended and its event log is in memory: it owns
+    no task, socket or file then. A runtime belongs to the first event loop that uses it; calls from
+    other loops are refused. A runtime that is dropped without `close` while it has open jobs, or an
+    event log in a file, is reported with a ResourceWarning and closed (D20).
 
     Args:
         name: the runtime's name in the welcome.

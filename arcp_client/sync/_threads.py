@@ -1,8 +1,8 @@
 """Calls blocking handlers in threads, while the loop thread counts them one after another.
 
-A change of threads costs more than most handlers. So a thread is handed several events at once, and
-runs ahead of the loop: it stops after a failure, after 64 events, and at the first end of a handler
-after 5 ms. The loop then counts the ended calls in order, as if it had made them itself.
+A change of threads costs more than most handlers. So a thread gets several events at once, and runs
+ahead of the loop. It stops after a failure, after 64 events, or at the end of the call during which
+5 ms are over. The loop then counts the ended calls in order, as if it had made them itself.
 """
 
 from __future__ import annotations

@@ -510,6 +510,21 @@ async def test_the_policy_stops_reconnects(clock: VirtualClock) -> None:
         await client.close()
 
 
+async def test_a_stop_condition_also_ends_the_attempts_of_the_first_connect(
+    clock: VirtualClock,
+) -> None:
+    async with Runtime() as runtime:
+        line = Line(runtime, [refused() for _ in range(100)])
+        policy = Reconnect(wait=wait_fixed(1.0), stop=stop_after_attempt(3))
+        client = Client(line, reconnect=policy)
+        connecting = asyncio.create_task(client.connect())
+        await clock.advance(2.0)
+        with pytest.raises(ConnectFailed, match="after 3 attempts"):
+            await connecting
+        assert len(line.attempts) == 3
+        await client.close()
+
+
 async def test_classify_replaces_the_built_in_rule(clock: VirtualClock) -> None:
     asked: list[BaseException] = []
 
