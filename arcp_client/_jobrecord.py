@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -149,8 +149,10 @@ class JobRecord(JobStream):
         self, events: list[Event], now: float, largest: int, kept: Kept | None = None
     ) -> None:
         """Update the record from a batch of events, and deliver the events to the iterators."""
-        classes = set(map(type, events))
-        if not classes.isdisjoint(_OBSERVERS):
+        classes: Collection[type[Event]] = (
+            (type(events[0]),) if len(events) == 1 else set(map(type, events))
+        )
+        if any(map(_OBSERVERS.__contains__, classes)):
             for event in events:
                 if type(event) in _OBSERVERS:
                     _OBSERVERS[type(event)](self, event)

@@ -220,8 +220,9 @@ class HandlerRegistration(Registration):
             sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
             self._lane.attach(sink)
         else:
-            options = Options(self._in_lane(), self._on_error, item_timeout=self._timeout)
-            sink = Keyed(_job_of, options, Downstream(self._finished, self._interrupted))
+            options = Options(self._handler, self._on_error, item_timeout=self._timeout)
+            down: Downstream[Any] = Downstream(on_error=self._interrupted)
+            sink = Keyed(_job_of, options, down, begin=self._begin, end=self._finished)
         # A handler may cancel its own task; the client disposes of the lanes when it ends.
         sink.outlives_cancel = True
         return sink
@@ -232,8 +233,6 @@ class HandlerRegistration(Registration):
             await outcome
         if self._frozen:
             raise asyncio.CancelledError  # so that the operator counts the event as unprocessed
-        if self._lane is None and not self._disposed:
-            self._finished(event)
 
     def _interrupted(self, error: Exception) -> None:
         """Dispose of the registration, because the task of its handlers was cancelled."""
@@ -275,22 +274,13 @@ class HandlerRegistration(Registration):
                     together.append(self._held.popleft()[0])
             self._add(together, now)
 
-    def _in_lane(self) -> Callable[[Event], Awaitable[Event]]:
-        """Wrap the handler so that it runs in the lane of its event's job."""
-
-        async def in_lane(event: Event) -> Event:
-            set_lane(self._by_job[event.job_id])
-            result = self._handler(event)
-            if hasattr(result, "__await__"):
-                await result
-            return event
-
-        in_lane.__qualname__ = self.name  # messages name the user's handler
-        return in_lane
+    def _begin(self, event: Event) -> None:
+        """Let the present task call the handler for an event, in the lane of its job."""
+        set_lane(self._by_job[event.job_id])
 
     def _finished(self, event: Event) -> None:
         lane = self._by_job.get(event.job_id)
-        if lane is None:
+        if lane is None or self._frozen:
             return
         self._done += 1
         lane.finish()

@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from arcp_client._wire.build import to_event
@@ -26,6 +27,8 @@ event that is decoded from it, and it is decoded again for a late iterator.
 _EVENTS = 1024
 _BYTES = 1024 * 1024
 _ALL_BYTES = 16 * 1024 * 1024
+
+_ticks = count(1)
 
 
 class ReplayMemory:
@@ -82,8 +85,6 @@ class ReplayBuffer:
 
     __slots__ = ("__weakref__", "_bytes", "_first", "_kept", "_limit", "_total", "touched")
 
-    _clock = 0
-
     def __init__(
         self, memory: ReplayMemory | None = None, *, events: int = _EVENTS, bytes_: int = _BYTES
     ) -> None:
@@ -106,8 +107,7 @@ class ReplayBuffer:
             largest: bytes of the largest event, or more.
             kept: for each event, the form in which to keep it; the event itself by default.
         """
-        ReplayBuffer._clock += 1
-        self.touched = ReplayBuffer._clock
+        self.touched = next(_ticks)
         if not self._total:
             self._first = events[0].seq
         self._total += len(events)

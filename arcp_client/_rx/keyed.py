@@ -34,7 +34,16 @@ _MOST = 64  # workers started in one iteration of the loop
 
 
 class Keyed(HandlerSink[T, R]):
-    """The sink of one subscription to ``concat_map_async_by``."""
+    """The sink of one subscription to ``concat_map_async_by``.
+
+    Args:
+        key: gives the lane of an item.
+        options: how handlers run.
+        down: gets their results.
+        lanes: the most handlers that run at the same time; no limit by default.
+        begin: called with an item before its handler, in the task that calls the handler.
+        end: called with an item after its handler, also after a failed one.
+    """
 
     def __init__(
         self,
@@ -42,9 +51,14 @@ class Keyed(HandlerSink[T, R]):
         options: Options[T, R],
         down: Downstream[R],
         lanes: int | None = None,
+        *,
+        begin: Callable[[T], None] | None = None,
+        end: Callable[[T], None] | None = None,
     ) -> None:
         super().__init__(options, down)
         self._key = key
+        self._begin = begin
+        self._end = end
         self._bound: float = math.inf if lanes is None else lanes
         self._limit = self._bound  # the bound, raised during a stall
         self._lanes: dict[Hashable, list[Any] | deque[Any] | None] = {}
@@ -131,10 +145,12 @@ class Keyed(HandlerSink[T, R]):
         clock = time.monotonic
         watchdog = self.watchdog()
         evicts, slot = self.inbox.evicts, self.inbox.new_slot()
+        begin, end = self._begin, self._end
         key: Hashable = None
+        entry: Any = None
 
         def take() -> Any:
-            nonlocal key
+            nonlocal key, entry
             if not ready or self._running >= self._limit:
                 raise IndexError
             if not self._tick_due:
@@ -150,9 +166,15 @@ class Keyed(HandlerSink[T, R]):
             entry = ready.popleft()
             if evicts and not ready:
                 self.wake()
+            if begin is not None:
+                begin(entry)
             return entry
 
         def after() -> None:
+            nonlocal entry
+            if end is not None:
+                end(entry)
+            entry = None  # so that a waiting worker does not keep it alive
             self._running -= 1
             self._ends += 1
             if self._limit != self._bound or self._stall is not None:
