@@ -1,4 +1,4 @@
-"""Reads the scopes of ASGI servers; the runtime's WebSockets and the dashboard share it.
+"""Reads the scopes of ASGI servers, for the runtime's WebSockets and for the dashboard.
 
 ASGI 3 needs no package: an application is a coroutine function of a scope, `receive` and `send`.
 """
@@ -18,7 +18,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class AsgiPeer(asyncio.BaseTransport):
-    """The connection of a scope, with the information that a transport has of its ends.
+    """The connection of a scope, with the information that a transport has on both ends.
 
     Args:
         scope: the scope of an HTTP request or a WebSocket.

@@ -1,8 +1,8 @@
 """Calls functions when a signal tells the process to end, before the server has acted on it.
 
-A web server that is told to end waits for open responses, and tells the application only
-afterwards. A stream that lasts as long as a job has to learn of it earlier. The handlers of the
-server stay in place: this module calls them.
+At such a signal, a web server waits for its open responses, and only then informs the application.
+A stream that lasts as long as a job must learn of the shutdown earlier. This module therefore puts
+its own signal handlers before those of the server, and calls the server's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _watches: dict[ShutdownWatch, asyncio.AbstractEventLoop] = {}
 
 
 class ShutdownWatch:
-    """Calls a function in the event loop at each SIGINT and SIGTERM, while it is entered.
+    """Calls a function in the event loop at each SIGINT and SIGTERM between `enter` and `leave`.
 
-    It works in the main thread, where Python allows signal handlers, and beside a handler that a
-    server or an event loop has installed; without such a handler the signal ends the process at
-    once. Elsewhere it does nothing.
+    The watch works in the main thread only, where Python allows signal handlers, and only if
+    the signal has a handler of a server, of an event loop or of Python; without a handler, the
+    signal ends the process at once.
 
     Args:
         call: the function; without arguments.
@@ -39,13 +39,13 @@ class ShutdownWatch:
         self._entered = 0
 
     def enter(self) -> None:
-        """Begin to watch. Counted: `leave` ends the watch when it was called as often."""
+        """Begin to watch. The watch ends when `leave` has been called as often as `enter`."""
         self._entered += 1
         _watches[self] = asyncio.get_running_loop()
         _install()
 
     def leave(self) -> None:
-        """End the watch; the signal handlers of before are restored after the last one."""
+        """End the watch. The end of the last watch restores the earlier signal handlers."""
         self._entered -= 1
         if not self._entered:
             _watches.pop(self, None)

@@ -123,7 +123,10 @@ class JobHandle:
 
     @property
     def resumed(self) -> bool:
-        """Whether an earlier process submitted it, so that events processed there are not here."""
+        """Whether an earlier process submitted the job.
+
+        The runtime does not send the events that were processed there to this process again.
+        """
         return self._record.resumed
 
     @property

@@ -27,9 +27,9 @@ class BrowserStreams:
     """The streams of one client.
 
     All streams of a job share one feed. At most 1,024 jobs are streamed at a time. Their feeds keep
-    8 MiB of events each and 256 MiB together, and are kept for ten minutes after their last reader.
-    A stream ends after 16 MiB, so that a server which does not wait for its readers never holds
-    more than that for a slow one.
+    8 MiB of events each and 256 MiB together, and are kept for ten minutes after their last stream.
+    A stream ends after 16 MiB. So a web server that buffers for slow browsers never holds more than
+    that for one of them.
 
     Args:
         client: finds and watches jobs.

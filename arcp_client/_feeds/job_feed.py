@@ -208,11 +208,11 @@ class JobFeed:
         return isinstance(self.error, errors.JobLost | errors.JobNotFound) and self.ended is None
 
     def resume_point(self, asked: Position | None) -> ResumePoint | None:
-        """Where a reader continues that asks for a position.
+        """Where a reader that asks for a position continues.
 
         The result is ``None`` as long as the event at that position may still arrive: the feed of
-        another process has issued the position, and this one receives the history of the job. Ask
-        again after a change, and after `QUIET` seconds.
+        another process has issued the position, and this feed still receives the history of the
+        job. Ask again after a change, and after `QUIET` seconds.
         """
         oldest = self.first - 1
         if asked is None:
@@ -233,7 +233,7 @@ class JobFeed:
         return not self.over and now < min(self._grew + QUIET, self._began + _HISTORY)
 
     def _mark(self, n: int) -> str:
-        """What identifies the event with this number, from ``first - 1`` to ``last``."""
+        """The mark of the event with this number, from ``first - 1`` to ``last``."""
         if n < self.first:
             return self._mark_before
         return frames.mark_of(self._entries[n - self.first]) or f"~{self.epoch}"

@@ -1,8 +1,9 @@
 """Keeps one feed for each job that browsers follow, over one session with the runtime.
 
-A feed (`JobFeed`) starts with its first viewer. It is kept for a while after its last viewer has
-left, so that a page that is reloaded continues where it was. The number of feeds is limited: a new
-feed replaces the one that has been without viewers for longest.
+A *viewer* is an open stream to a page. A feed (`JobFeed`) starts with its first viewer. It is kept
+for a while after its last viewer has left, so that a page that is reloaded continues where it was.
+The number of feeds is limited: a new feed replaces the one that has been without viewers for
+longest.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class JobSource(Protocol):
 
 
 class FeedUnavailable(Exception):
-    """No feed can be started, since the application is shutting down."""
+    """No feed can be started, because the application or the client ends."""
 
 
 class TooManyFeeds(FeedUnavailable):
-    """No feed can be started, since the maximum number of feeds have viewers."""
+    """No feed can be started, because the maximum number of feeds have viewers."""
 
 
 class _Registered:
@@ -138,8 +139,8 @@ class FeedRegistry:
         """Keep the feeds of these jobs without viewers, and start the missing ones.
 
         Pages have priority: the feeds that they need replace feeds without viewers. If the runtime
-        has refused a job, it is asked again only after a call in which the job was not among
-        ``jobs``.
+        has refused a job, the registry asks for it again only after a call in which the job was not
+        among ``job_ids``.
 
         Returns:
             The jobs that the runtime refused.

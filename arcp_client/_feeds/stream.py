@@ -1,8 +1,8 @@
 """Yields the events of one job as server-sent events, from the position of the reader on.
 
-Each open stream runs one generator. It keeps nothing but a position, so a slow reader costs no
-memory: `JobFeed` holds the events, and whoever iterates over the generator writes them. Nothing
-here knows a web framework.
+Each open stream runs one generator. The generator keeps nothing but a position, so a slow reader
+costs no memory: `JobFeed` holds the events, and the caller that iterates over the generator writes
+them. This module knows no web framework.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class FrameStream:
 
     Args:
         interval: the longest wait in seconds; `connected` is checked after each.
-        limit: bytes after which the stream ends and its reader continues with its next request;
+        limit: bytes after which the stream ends; the reader then continues with its next request;
             ``None`` for no limit.
-        connected: returns whether the reader is still there.
+        connected: returns whether the reader is still connected.
 
     Attributes:
         allowed: returns whether the reader is still authorized.
-        wake: set this when there may be something to send.
+        wake: the event to set when there may be something to send.
     """
 
     def __init__(

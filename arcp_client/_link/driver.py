@@ -1,8 +1,8 @@
 """Carries out the actions of a session: sends frames, sets timers, publishes events.
 
-The driver has the timer and the current link of the session, which the session engine owns. Nothing
-here is awaited: a frame passes from the link through the session to the fan-out in one synchronous
-step.
+The session engine, `_client.engine`, owns the session and its driver. The driver holds the
+session's timer and a reference to its current link. It awaits nothing: a frame passes from the link
+through the session to the fan-out in one synchronous step.
 """
 
 from __future__ import annotations

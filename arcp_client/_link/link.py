@@ -1,7 +1,7 @@
 """Runs the reader and the writer of one connection until it ends, and returns the reason.
 
-The reader awaits neither user code nor the writer. If the other end stops reading, this reader
-continues until the frames to be sent reach the limit of the outbox.
+The reader awaits neither user code nor the writer. If the peer stops reading, the reader of this
+side continues until the frames that wait to be sent reach the limit of the outbox.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Link:
         transport: an open transport, which the link owns and closes.
         driver: runs the session.
         ingress: gets the received frames.
-        outbox: limit in bytes of waiting frames other than requests; above it the reader stops.
+        outbox: limit in bytes of frames that wait to be sent, requests excluded; above the limit
+            the reader stops.
         ended: called with the reason of the link's end, before the transport is closed.
     """
 

@@ -1,6 +1,6 @@
 """Pings the runtime after the machine has slept, because the link may be dead (S12).
 
-Timers use the monotonic clock, which stops while a machine sleeps; the wall clock goes on. If the
+Timers use the monotonic clock, which stops while a machine sleeps; the wall clock does not. If the
 wall clock has advanced further than the monotonic clock, the machine has slept, and the client
 pings at once instead of waiting for two silent heartbeat intervals. A blocked event loop affects
 both clocks alike.
@@ -74,7 +74,7 @@ class SleepDetector:
         return found
 
     def add(self, link: WatchedLink) -> None:
-        """Tell a link, from now on, when the machine has slept."""
+        """From now on, call `WatchedLink.slept` of this link after the machine has slept."""
         self._links.add(link)
         if self._drift is None:
             loop = asyncio.get_running_loop()
@@ -82,7 +82,7 @@ class SleepDetector:
             loop.call_later(LOOK_EVERY, self._look, loop)
 
     def discard(self, link: WatchedLink) -> None:
-        """Tell a link no more."""
+        """Call `WatchedLink.slept` of this link no more."""
         self._links.discard(link)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -100,7 +100,7 @@ class SleepDetector:
 async def probe(
     driver: Driver, *, reading: Callable[[], bool], dead: Callable[[ArcpError], None]
 ) -> None:
-    """Ping the peer, and call it dead if no answer arrives in time.
+    """Ping the peer; call ``dead`` if no answer arrives in time.
 
     Args:
         driver: runs the session.

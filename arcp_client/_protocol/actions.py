@@ -1,7 +1,7 @@
 """Collects the actions that a session asks the layer above, ``_link``, to carry out, in order.
 
-To deliver a public event (`arcp_client.events.Event`) is the most frequent action. For that reason
-the event itself is in the list, without a wrapper.
+The delivery of a public event (`arcp_client.events.Event`) is the most frequent action. For that
+reason the list holds the event itself, without a wrapper.
 """
 
 from __future__ import annotations

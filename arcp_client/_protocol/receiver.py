@@ -37,7 +37,7 @@ from arcp_client.models import Checkpoint
 __all__ = ["Receiver", "rotates"]
 
 ROUNDS: Final = 3
-"""Waits for a silent link without heartbeat."""
+"""Waits after which the replay of a silent link without a heartbeat counts as complete."""
 
 
 class Receiver:

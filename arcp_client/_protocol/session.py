@@ -133,7 +133,7 @@ class Session:
         receiver.holds = self._recovery.holds
         self._obstacle = Obstacle()
         self._silence = Silence(silence, runs=lambda job_id: self.jobs.get(job_id) is not None)
-        self._stepped = False  # over a frame, and no replay has come to its end since
+        self._stepped = False  # a frame was skipped, and no replay has ended since
         self._replaying = False
         self._closes_at: float | None = None
         if checkpoint is not None:

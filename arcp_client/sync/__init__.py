@@ -11,9 +11,9 @@
          ▲                                                  │
          └────────── result, error, batch of events ◀───────┘
 
-`Client`, `Job`, `JobHandle`, `JobView`, `EventIterator` and `Registration` are blocking. `Portal`
-is the loop thread, which clients may share. Every other name is that of `arcp_client`. No other
-part of the package imports this one.
+The methods of `Client`, `Job`, `JobHandle`, `JobView`, `EventIterator` and `Registration` block.
+`Portal` runs the loop thread, which clients may share. Every other name is the same object as in
+`arcp_client`. No other part of the package imports this one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs the code of one client on the loop thread of its portal, or in the caller's thread.
 
-Before the first blocking call, and after the portal has ended, no loop thread runs. Then the
-calling thread runs the code itself: it registers handlers, reads what is known, or fails.
+Before the first blocking call, and after the portal has ended, there is no loop thread. The calling
+thread then runs the code itself: it registers handlers, reads the client's state, or fails.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SLACK = 2.0
 
 
 class LoopAccess:
-    """The way of one client, and of its jobs and iterators, into their loop.
+    """Calls the code of one client, its jobs and its iterators in their event loop.
 
     Args:
-        portal: the portal to use, which others may use as well; ``None`` to make one.
+        portal: the portal to use, which other clients may use as well; ``None`` to make one.
     """
 
     def __init__(self, portal: Portal | None) -> None:
@@ -45,8 +45,8 @@ class LoopAccess:
         """Start the loop thread, if it does not run yet.
 
         Args:
-            client: the client, which is to be closed.
-            leave: ends it at once, if it is open at the end of the program.
+            client: the client.
+            leave: ends the client at once; called if it is still open at the end of the program.
         """
         with self._lock:
             self.portal.start()
@@ -86,11 +86,11 @@ class LoopAccess:
     def leave(
         self, client: object, seconds: float, function: Callable[[], Awaitable[None]]
     ) -> None:
-        """Close the client, and then its portal, if it was made for this client.
+        """Close the client, and then its portal, if the portal was made for this client.
 
         Args:
             client: the client.
-            seconds: the time that the client gives itself.
+            seconds: the limit of the client for its own close.
             function: closes the client.
         """
         if not self.portal.running:
@@ -109,13 +109,13 @@ class LoopAccess:
             self.end(client)
 
     def end(self, client: object, *, timeout: float = PATIENCE) -> None:
-        """End the portal, if it was made for this client, which has ended."""
+        """End the portal of a client that has ended, if the portal was made for this client."""
         self.portal.users.pop(client, None)
         if self._own:
             self.portal.close(timeout=timeout)
 
     def stop(self) -> None:
-        """Begin to end the portal, if it was made for this client. It never blocks."""
+        """Begin to end the portal, if it was made for this client. This method never blocks."""
         if self._own:
             self.portal.stop()
 
@@ -136,9 +136,10 @@ async def _close(source: AsyncIterator[Any]) -> None:
 
 
 def _run_here(awaitable: Awaitable[T]) -> T:
-    """Run to the end in a loop that exists for this call only.
+    """Run an awaitable to its end in a loop that exists for this call only.
 
-    Unlike ``asyncio.run`` it leaves async generators open, which the next call goes on with.
+    Unlike ``asyncio.run``, this function leaves async generators open, so the next call can
+    continue them.
     """
 
     async def run() -> T:

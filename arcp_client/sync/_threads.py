@@ -28,12 +28,12 @@ __all__ = ["HandlerThreads"]
 _log = logging.getLogger("arcp_client.sync")
 
 _Work: TypeAlias = "SimpleQueue[Callable[[], None] | None]"
-"""The work of one thread, which ends at ``None``."""
+"""The functions that one thread is to call; ``None`` ends the thread."""
 
 _AHEAD = 64
 _SLICE = 0.005
 _IDLE = 8
-"""Limit of threads of one registration that wait for work."""
+"""How many threads of one registration may wait for work."""
 
 
 class HandlerThreads:
@@ -60,7 +60,7 @@ class HandlerThreads:
         self.__qualname__ = name_of(handler)  # messages name the user's handler
 
     def __call__(self, event: Event) -> Awaitable[None] | None:
-        """Call the handler with an event; ``None`` if its thread has done so already."""
+        """Call the handler with an event; ``None`` if its thread has called it already."""
         lane = present_lane()
         assert lane is not None
         key = event.job_id if self._by_job else None
@@ -86,7 +86,7 @@ class HandlerThreads:
         function: Callable[..., object],
         args: tuple[object, ...] | None = None,
     ) -> None:
-        """Wait for the end of a call, and make it if its thread has not begun it."""
+        """Wait for the end of a call; begin the call if no thread has begun it."""
         while True:
             run = self._runs.get(key)
             if run is None:
@@ -154,7 +154,7 @@ class HandlerThreads:
 
 
 class _Run:
-    """Successive calls of one lane, which a thread makes without waiting for the loop.
+    """Successive handler calls of one lane, which a thread makes without waiting for the loop.
 
     Args:
         lane: the lane.
@@ -207,11 +207,11 @@ class _Run:
         thread.put(lambda: context.run(self._work, ended))
 
     def has(self, lane: HandlerLane, number: int) -> bool:
-        """Whether the call with that ordinal has ended here."""
+        """Whether the call with that ordinal belongs to this run and has ended."""
         return lane is self._lane and 0 <= number - self._first < len(self._outcomes)
 
     def succeeded(self, lane: HandlerLane, number: int) -> bool:
-        """Whether the call has ended here without a failure; it is read then."""
+        """Whether `has`, without a failure; if so, the outcome counts as read."""
         at, outcomes = number - self._first, self._outcomes
         if lane is not self._lane or not 0 <= at < len(outcomes) or outcomes[at] is not None:
             return False
@@ -219,17 +219,17 @@ class _Run:
         return True
 
     def outcome(self, number: int) -> BaseException | None:
-        """The failure of a call that has ended; it is read then."""
+        """The failure of a call that has ended, if any; the outcome then counts as read."""
         self._read = number - self._first + 1
         return self._outcomes[number - self._first]
 
     def unread(self) -> list[BaseException | None]:
-        """The outcomes that were not read."""
+        """The outcomes that do not count as read."""
         return self._outcomes[self._read :]
 
     @property
     def over(self) -> bool:
-        """Whether the thread has ended, and all outcomes were read."""
+        """Whether the thread has ended, and all outcomes count as read."""
         return self._ended and self._read == len(self._outcomes)
 
     async def wait(self, number: int | None = None) -> None:

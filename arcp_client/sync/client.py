@@ -1,7 +1,7 @@
 """The blocking `Client`: connects to a runtime, submits jobs and delivers events.
 
-It wraps an `arcp_client.Client`, which runs in the loop thread of a `Portal`, and has no state of
-the session of its own. `event_methods` has the methods that receive events.
+It wraps an `arcp_client.Client`, which runs in the loop thread of a `Portal` and holds all state of
+the session. `event_methods` has the methods that receive events.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Client(EventMethods):
     client stays usable, and the job continues. An interrupted `connect` closes the client.
 
     *Forks*: a client that was connected before a fork cannot be used in the child process, and
-    raises LocalProtocolError there. One that was not connected yet can.
+    raises LocalProtocolError there. A client that was not connected yet can be connected there.
 
     Handlers may be registered before `connect`, as at import time. Keep a reference to the client:
-    one that is garbage-collected without `close`, or is open at the end of the program, is ended,
-    with a ResourceWarning (D20).
+    if it is garbage-collected without `close`, or still open at the end of the program, it ends,
+    and a ResourceWarning reports it (D20).
 
     Args:
         target: as for `arcp_client.Client`. An embedded ``Runtime`` runs in the loop thread.
@@ -79,8 +79,7 @@ class Client(EventMethods):
         timeouts: limits on every wait.
         dialect: the runtime's dialect; by default it is recognised from the welcome.
         handler_timeout: seconds that one handler call may take; no limit by default.
-        portal: the portal whose loop thread the client uses; by default the client has one for
-            itself.
+        portal: the portal whose loop thread the client uses; by default the client makes its own.
     """
 
     def __init__(
@@ -183,8 +182,8 @@ class Client(EventMethods):
 
         Handlers process the events that have arrived. Then the client sends the goodbye, and ends
         its tasks and its threads. The method is idempotent and may be called from any thread, also
-        by a handler with ``thread=True``, for which it does not wait. A closed client does not
-        connect again. With a store, the checkpoint is deleted.
+        in a handler with ``thread=True``; it does not wait for that handler. A closed client does
+        not connect again. With a store, the checkpoint is deleted.
 
         Args:
             timeout: seconds that handlers, goodbye and transport share; ``Timeouts.close`` by

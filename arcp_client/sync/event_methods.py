@@ -38,8 +38,9 @@ R = TypeVar("R")
 class Registration:
     """A handler that was registered with ``client.on`` or ``client.subscribe``.
 
-    Its handlers run one at a time (`Order.SESSION`) or one at a time for each job (`Order.JOB`),
-    in arrival order, concurrently with all other registrations that have ``thread=True``.
+    The handler runs for one event at a time (`Order.SESSION`), or for one event of each job at a
+    time (`Order.JOB`), in arrival order. With ``thread=True`` it runs concurrently with the
+    handlers of all other registrations.
 
     Attributes:
         name: the handler's name, for messages.
@@ -396,9 +397,9 @@ class EventMethods:
     def on_error(self, hook: Callable[[HandlerError], Awaitable[Any] | Any]) -> Any:
         """Call this function when a handler raised; usable as a decorator.
 
-        It gets a `HandlerError` with the event and, as ``__cause__``, the exception. Without any
-        hook, failures are logged as errors. It is called in the loop thread, like all hooks: it
-        must not block.
+        The function gets a `HandlerError` with the event and, as ``__cause__``, the exception.
+        Without such a function, the client logs failures as errors. Like all hooks, it is called in
+        the loop thread, so it must not block.
         """
         self._access.call(self._client.on_error, hook)
         return hook
@@ -406,10 +407,10 @@ class EventMethods:
     def on_slow(self, hook: Callable[[Registration, int, float], Awaitable[Any] | Any]) -> Any:
         """Call this function when a registration falls behind; usable as a decorator.
 
-        It gets the registration, the number of its outstanding events, and the seconds for which
-        the oldest one has waited. It is called once for each episode, in the loop thread. An
-        episode begins at ``Buffer.soft`` outstanding events, at which the reader pauses, and ends
-        when the reader may continue.
+        The function gets the registration, the number of its outstanding events, and the seconds
+        for which the oldest one has waited. It is called once for each episode, in the loop thread.
+        An episode begins at ``Buffer.soft`` outstanding events, at which the reader pauses, and
+        ends when the reader may continue.
         """
         check.a_function("the hook of on_slow", hook)
 

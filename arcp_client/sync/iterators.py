@@ -1,7 +1,7 @@
 """Blocking iterators over events, and Observables that any thread may subscribe to.
 
-The reading thread gets events from the loop thread in batches, so that the threads change seldom.
-The loop thread looks every 50 ms how far the reading thread has come.
+The reading thread gets events from the loop thread in batches, because each change between threads
+is slow. The loop thread checks every 50 ms how many events the reading thread has processed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EventIterator(Iterator[E], Generic[E]):
     """An iterator over events. Iterators are independent: each gets every event that matches.
 
     Made by ``events()`` of a client or a job, and by ``for event in job``. Use it in one thread at
-    a time. Requesting the next item marks the previous one as processed; the client takes notice
+    a time. Requesting the next item marks the previous one as processed; the client notices this
     within 50 ms. An iterator over a job begins with the job's replay buffer and ends after its
     terminal event; an iterator over the session begins with the next event. An iterator that is no
     longer referenced ends. After an interruption, as by Ctrl-C, it continues with the next item.

@@ -1,4 +1,4 @@
-"""Runs an event loop in a thread of its own, in which blocking calls of other threads are served.
+"""Runs an event loop in a thread of its own, which serves blocking calls of other threads.
 
 `Client` of `arcp_client.sync` runs an asynchronous client through a portal. The portal knows
 neither clients nor the protocol.
@@ -57,7 +57,8 @@ class Portal:
     All methods may be called from any thread without a running event loop.
 
     Attributes:
-        users: the clients that are connected and not closed, each with what ends it at once.
+        users: the clients that are connected and not closed, each with a function that ends it at
+            once.
     """
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class Portal:
         Called in that thread, it calls the function at once.
 
         Raises:
-            As for `run`, but for WouldDeadlock.
+            ClientClosed, LocalProtocolError, Exception: as for `run`.
         """
         if self.inside:
             return function(*args, **kwargs)
@@ -121,7 +122,7 @@ class Portal:
     def post(self, function: Callable[[], object]) -> bool:
         """Call a function in the loop's thread later; False if that thread does not run.
 
-        It never blocks, so that finalizers may use it in any thread.
+        This method never blocks, so finalizers may use it in any thread.
         """
         loop = self._loop
         if loop is None or self._closed or self.forked:
@@ -133,7 +134,7 @@ class Portal:
         return True
 
     def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
-        """Start an async function in the loop without waiting for it. It never blocks."""
+        """Start an async function in the loop and return at once."""
 
         async def run() -> None:
             await function()
@@ -227,7 +228,7 @@ class Portal:
             self._fail_calls()
 
     def stop(self) -> None:
-        """Begin to end the thread. It never blocks, so that finalizers may use it."""
+        """Begin to end the thread. This method never blocks, so finalizers may use it."""
         if not self.forked:
             self.post(self._stopping.set)
             self._closed = True

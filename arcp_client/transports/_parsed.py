@@ -44,12 +44,12 @@ class ParsedMessages:
         return cls(queue, buffer) if isinstance(buffer, deque) else None
 
     async def take(self, frames: list[bytes], limit: int) -> None:
-        """Append text messages up to the first other one; never suspends.
+        """Append the text messages before the first message of another type; never suspends.
 
         Args:
             frames: the messages so far.
-            limit: the length of the list at which to stop. A message larger than `LARGE` is the
-                last one, too.
+            limit: the length of the list at which to stop. The method also stops after a message
+                larger than `LARGE`.
         """
         buffer = self._buffer
         size = 0

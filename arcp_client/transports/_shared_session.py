@@ -1,7 +1,7 @@
 """Shares one aiohttp session among the WebSocket links of an event loop.
 
-A session and its connector take more memory than the link. They hold nothing of a link: connections
-are neither kept for later requests nor are names cached.
+A session and its connector take more memory than the link. Links can share them, because they hold
+nothing that belongs to one link: they keep no connection for later requests, and cache no names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SharedSession"]
 
 
 class SharedSession:
-    """An aiohttp session with its users; it is closed when the last of them has left.
+    """An aiohttp session that counts the links that use it, and closes after the last one.
 
     Attributes:
         session: the session.
@@ -40,7 +40,7 @@ class SharedSession:
 
     @classmethod
     def enter(cls) -> SharedSession:
-        """Become a user of the running loop's session, which is made for the first one."""
+        """Count one more link for the session of the running loop; make the session if needed."""
         loop = asyncio.get_running_loop()
         known = cls._by_loop.get(loop)
         shared = known() if known is not None else None
@@ -51,7 +51,7 @@ class SharedSession:
         return shared
 
     async def leave(self) -> None:
-        """Cease to be a user."""
+        """Count one link less; close the session after the last one."""
         self._users -= 1
         if not self._users:
             self._by_loop.pop(asyncio.get_running_loop(), None)

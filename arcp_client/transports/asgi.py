@@ -26,7 +26,7 @@ class AsgiTransport:
     Args:
         receive: returns the next message of the server.
         send: passes a message to the server.
-        peer: the name of the other side in messages.
+        peer: the name of the other side, for error messages.
         max_frame: bytes; larger frames are refused in both directions.
         room: bytes that the peer may send before `settle`; no limit by default.
     """

@@ -11,8 +11,8 @@
     async for event in ag_ui(job):                   # events for a front end that uses AG-UI
         ...
 
-`ag_ui` needs the extra ``ag-ui``. The page "A dashboard in the browser" in the
-docs describes who can see the dashboard.
+`ag_ui` needs the extra ``ag-ui``. In the docs, "A dashboard in the browser" describes who can see
+the dashboard, and "Stream jobs to browsers" how to serve streams under other frameworks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serves the dashboard in any ASGI application."""
+"""Serves the dashboard as an ASGI application."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def asgi_app(
         allowed_hosts: further host names of the server; see `add_routes`.
         secrets: values to mask in everything that is shown, such as the client's own token.
         memory: bytes of events that are kept for each job, for pages that are reloaded.
-        linger: seconds for which they are kept after the last page has left the job.
+        linger: seconds for which these events are kept after the last page has left the job.
 
     Raises:
         ValueError: the token is empty.

@@ -1,7 +1,7 @@
 """Yields the job list and its changes as frames for one page.
 
 The generator keeps nothing but positions, so a slow page costs no memory: `JobList` holds the
-frames, and `EventStream` writes them.
+changes, and `EventStream` writes the frames.
 """
 
 from __future__ import annotations

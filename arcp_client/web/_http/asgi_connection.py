@@ -1,8 +1,9 @@
 """Connects one HTTP request of an ASGI server with aiohttp's protocol.
 
-The routes of the dashboard run under both servers. For aiohttp, a request of an ASGI server is a
-connection with one request, whose bytes are written and read here. So each limit, time-out and
-security header of the routes applies as it is.
+aiohttp handles the routes of the dashboard under an ASGI server, too. This module presents each
+request of an ASGI server to aiohttp as a connection of its own: it passes the bytes of the request
+to aiohttp, and reads the bytes of the response. So each limit, time-out and security header of the
+routes applies unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from arcp_client._asgi import AsgiPeer, Message, Receive, Scope, Send
 __all__ = ["AsgiConnection", "request_head"]
 
 _HIGH = 64 * 1024
-"""Unsent bytes from which aiohttp waits."""
+"""Number of unsent bytes at which aiohttp waits."""
 _OWN = frozenset(
     b"connection expect keep-alive proxy-connection te trailer transfer-encoding upgrade".split()
 )
-"""Headers of one connection, which end at the ASGI server."""
+"""Headers that concern only the connection between the ASGI server and its client."""
 _DROPPED = _OWN | {b"date", b"server"}
 
 

@@ -1,7 +1,7 @@
 """Closes connections whose clients stop reading a response.
 
 aiohttp waits without a limit until a client has read a response, and keeps the unread rest in
-memory. `AccessControl` has the connection of each response of the dashboard watched.
+memory. `AccessControl` passes the connection of each response of the dashboard to `WriteTimeout`.
 """
 
 from __future__ import annotations
