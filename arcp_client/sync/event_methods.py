@@ -202,9 +202,9 @@ class EventMethods:
 
         By default the handler runs in the client's loop thread. There it must return quickly,
         because the client does nothing else meanwhile, and must not make blocking calls of the
-        client, which raise WouldDeadlock. It may be a coroutine function. With ``thread=True`` it
-        runs in a thread of the registration, always the same one but under `Order.JOB`, where each
-        job whose handler runs has a thread. It may block, and may use the client.
+        client, which raise WouldDeadlock. It may be a coroutine function. With ``thread=True`` the
+        handler runs in a thread of the registration, where it may block and use the client. The
+        registration has one thread, or under `Order.JOB` one for each job whose handler runs.
 
         Args:
             kinds: event classes; a str selects a vendor kind, which arrives as `Unknown`.
@@ -213,10 +213,12 @@ class EventMethods:
                 default.
             on_error: ``"skip"`` reports to the client's ``on_error`` hooks and continues;
                 ``"stop"`` closes the client with HandlerFailed; a function of event and exception
-                is called, in the same thread, before the next event.
+                is called before the next event, in the thread of the handler, or if it is a
+                coroutine function in the loop thread.
             barrier: whether ``job.result()`` waits for this handler.
             thread: whether the handler runs in a thread of the registration. Such a handler cannot
-                be interrupted: after ``handler_timeout`` it fails, and the next one waits for it.
+                be interrupted: after ``handler_timeout`` it counts as failed, and the next event
+                waits until it has returned.
 
         Returns:
             A decorator that returns the function unchanged.
