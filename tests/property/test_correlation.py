@@ -145,7 +145,7 @@ class Correlation(RuleBasedStateMachine):
 
     def say(self, frame: dict[str, Any]) -> None:
         whole = {"arcp": "1.1", "id": fresh(), "session_id": "sess_1", **frame}
-        self.act(self.session.receive, json.dumps(whole).encode(), self.now)
+        self.act(self.session.receive, (json.dumps(whole).encode(),), self.now)
 
     @property
     def in_order(self) -> bool:

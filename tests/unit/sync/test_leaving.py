@@ -181,8 +181,10 @@ def test_many_clients_leave_no_thread(portal: Portal) -> None:
 
 
 PROGRAM = """
-import os, sys, threading
+import os, signal, sys, threading
 from arcp_client.sync import *
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits SIG_IGN
 
 runtime = Runtime()
 
@@ -198,7 +200,9 @@ client = Client(runtime)
 """
 
 
-def ran(code: str, *, wrong: bool = False, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def ran(
+    code: str, *, wrong: bool = False, timeout: float = 100
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-W", "always::ResourceWarning", "-c", PROGRAM + code],
         capture_output=True,
