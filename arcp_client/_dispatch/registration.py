@@ -33,6 +33,11 @@ __all__ = ["Handler", "HandlerRegistration", "OnError", "Registration"]
 
 _log = logging.getLogger("arcp_client.dispatch")
 
+_SLICE = 0.001
+"""Seconds of handler calls after which a lane yields to the event loop. An event of another lane
+passes several tasks from the socket to its handler, and may wait for this lane at each of them.
+"""
+
 Handler = Callable[[Any], Awaitable[Any] | Any]
 OnError = Literal["skip", "stop"] | Callable[[Any, Exception], Awaitable[None] | None]
 Failure = Callable[["HandlerRegistration", Event, Exception], Awaitable[None] | None]
@@ -214,13 +219,14 @@ class HandlerRegistration(Registration):
 
     def _start(self) -> HandlerSink[Event, Any]:
         sink: HandlerSink[Event, Any]
+        options = Options(
+            self._handler, self._on_error, slice_seconds=_SLICE, item_timeout=self._timeout
+        )
         if self._lane is not None:
-            options = Options(self._handler, self._on_error, item_timeout=self._timeout)
             sink = Serial(options, Downstream(on_error=self._interrupted))
             sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
             self._lane.attach(sink)
         else:
-            options = Options(self._handler, self._on_error, item_timeout=self._timeout)
             down: Downstream[Any] = Downstream(on_error=self._interrupted)
             sink = Keyed(_job_of, options, down, begin=self._begin, end=self._finished)
         # A handler may cancel its own task; the client disposes of the lanes when it ends.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 import pytest
 
@@ -119,6 +120,31 @@ async def test_under_order_job_random_jobs_and_gaps_keep_every_order(seed: int) 
         if isinstance(event, events.Gap):
             assert {one.seq for one in done[:at]} == set(range(1, event.seq or 0))
     assert hub.processed == seq
+
+
+@pytest.mark.parametrize("order", list(Order))
+async def test_a_lane_of_long_calls_yields_to_the_loop_after_a_millisecond(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D5: an event of another lane does not wait for 64 of its calls."""
+    hub = Hub(order=order)
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    done = 0
+    most = 0
+
+    @hub.on()
+    async def handle(event: events.Event) -> None:
+        nonlocal now, done
+        now += 0.0003
+        done += 1
+
+    hub.publish(*[log(seq) for seq in range(1, 41)])
+    while done < 40:
+        before = done
+        await asyncio.sleep(0)
+        most = max(most, done - before)
+    assert most <= 4
 
 
 async def test_a_foreign_cancellation_is_an_error_like_any_other() -> None:
