@@ -78,13 +78,13 @@ def sentence(result: dict[str, Any]) -> str:
     [mine] = [row for row in result["ways"] if row["way"] == "arcp-client, on"]
     times = {base: mine["ratios"][base]["cpu"]["median"] for base in BASES}
     return (
-        f"One event in an `async` handler takes {1 / times['reference']:.2f} times the CPU time"
-        " that the reference client's iterator\ntakes,"
+        "The CPU time of one event in an `async` handler is"
+        f" {1 / times['reference']:.2f} times that of the reference client's\niterator,"
         f" {1 / times['json']:.2f} times that of a bare loop over aiohttp with `json.loads`, and"
         f" {1 / times['typed']:.2f} times that of a\nhandwritten loop that decodes with msgspec and"
-        " awaits a handler, without order, resume or\nacknowledgement: medians of"
-        f" {result['rounds']} interleaved rounds of {result['events']:,} mixed events from one"
-        " socket."
+        " awaits a handler. These loops have no order, resume or\nacknowledgement. The numbers are"
+        f" medians of {result['rounds']} interleaved rounds of {result['events']:,} mixed events"
+        " from one socket."
     )
 
 

@@ -1,9 +1,9 @@
 """Resumes the session from time to time, for runtimes that send stored events only then (§6.3).
 
-Such a runtime stores the events that a job emits after its link was lost. It sends them at the next
-resume, and after that it stores the job's events again. If the runtime lets a session subscribe to
-its own jobs, the client subscribes, which restores delivery. Otherwise, and until the subscription
-is confirmed, the client polls by resuming the session.
+Such a runtime stores the events that a job emits after the link of its client was lost. The runtime
+sends them at the next resume, and after that it stores events again. If the runtime lets a
+session subscribe to its own jobs, the client subscribes, which restores delivery. Otherwise, and
+until the subscription is confirmed, the client polls by resuming the session.
 """
 
 from __future__ import annotations

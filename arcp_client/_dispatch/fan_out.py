@@ -1,4 +1,4 @@
-"""Publishes the events of a session, in arrival order, to every consumer whose filter matches.
+"""Publishes the events of a session, in its order, to every consumer whose filter matches.
 
 A consumer is a registration (`HandlerRegistration`), an iterator, or the observers of
 ``client.notifications``. An event is *outstanding* in a consumer from `Consumer.accept` until the

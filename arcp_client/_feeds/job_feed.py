@@ -7,7 +7,7 @@ which is no longer kept is reset to the oldest event.
 
 A position contains the id of its event besides the number. So it is also valid in the feed of
 another process that has received the event, even if that feed begins with another event. For such a
-reader, the feed shifts its numbers, so that those of the reader continue.
+reader, the feed adds an offset to its numbers, so that the reader gets consecutive ones.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ none above it.
 
 Let N be the parameter ``every``. A reservation ends N events after the last event that the fastest
 consumer has processed, so a slow consumer does not delay it. Later events wait here. After a crash,
-a lane thus handles at most N events again, and at most N events are marked as redelivered that no
-handler has seen.
+all lanes handle the events above the watermark again, which is held back by the slowest consumer.
+Of the events that every consumer had finished with, at most N are handled again. At most N events
+are marked as redelivered that no handler has seen.
 
 The events of a client are in one of four states. In FLOW, an event is published when it arrives. In
 WAIT, events wait for a reservation. In TOKEN, they wait until the resume token of a new welcome is
@@ -33,8 +34,8 @@ TOKEN   saved, and a waiting event is not reserved        WAIT
 any     stopped                                           STOPPED
 ======  ================================================  =======
 
-If a welcome begins another session, all waiting events are first published, because no resume would
-replay them.
+The rule has one exception: if a welcome begins another session, all waiting events are first
+published, because no resume would replay them.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Checkpointer:
         saved: called with every saved checkpoint.
         fenced: called with StoreLocked when another client has taken the lock. Saving then ends.
         publish: publishes reserved events.
-        reorder_block_end: returns the end of the block of numbers that are reserved together.
+        reorder_block_end: returns the end of the block of numbers that are reserved together,
+            because their events may be reordered.
         idle: whether all consumers have processed all published events.
         urgent: whether a running handler waits for a later event. If so, reservations do not depend
             on the progress of handlers.

@@ -34,8 +34,8 @@ class Ingress:
         driver: gets the frames for the session.
         back_pressure: decides when events wait in the file.
         spill: limit of the file in bytes.
-        keep: bytes; if the frames in the file and the unprocessed events take at most twice as
-            many, the frames are kept in memory when the link ends.
+        keep: when the link ends, the frames in the file are kept in memory if they and the
+            unprocessed events take at most twice this many bytes.
 
     Attributes:
         aside: the reader passes frames to `set_aside` and not to the driver.

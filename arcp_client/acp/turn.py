@@ -19,7 +19,7 @@ class Turn:
             ``refusal``, ``cancelled``, or any other value.
         cancel_requested: whether this client requested the cancellation, whatever the agent
             reports.
-        usage: tokens of the turn, if the agent reports them (unstable).
+        usage: tokens of the turn, if the agent reports them (an unstable part of ACP).
         number: the number of the prompt in the session, from 1; equals ``turn`` of its updates.
         meta: the agent's ``_meta``.
     """

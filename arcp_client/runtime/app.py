@@ -61,9 +61,9 @@ class Runtime:
     resume and as a subscriber (§8.3). *Lifetime*: the runtime owns its jobs; a dropped, closed or
     silent connection does not end them (§6.4, §6.7).
 
-    A ``Client`` in the same process takes the runtime itself as its target. Such a runtime needs no
-    ``async with`` if its clients and its jobs have ended and its event log is in memory: it owns
-    no task, socket or file then. A runtime belongs to the first event loop that uses it; calls from
+    A ``Client`` in the same process takes the runtime itself as its target. Such a runtime need
+    not be closed if its clients and its jobs have ended and its event log is in memory: it owns no
+    task, socket or file then. A runtime belongs to the first event loop that uses it; calls from
     other loops are refused. A runtime that is dropped without `close` while it has open jobs, or an
     event log in a file, is reported with a ResourceWarning and closed (D20).
 

@@ -17,8 +17,10 @@ class CheckpointStore(Protocol):
     Attributes:
         durable: whether checkpoints outlive the process.
         every: number of events after which a checkpoint is saved at the latest. Before handlers get
-            events, the client records in the store, in blocks of this size, that they may; this
-            bounds how many events a handler may get again after a crash.
+            events, the client records in the store up to which number they may get them, this many
+            at a time. After a crash, at most this many events are handled again with which all
+            consumers had finished. Events with which a slow consumer had not finished are handled
+            again by all.
         interval: seconds after which a changed checkpoint is saved at the latest.
     """
 

@@ -72,8 +72,8 @@ class SqliteStore:
 
     Args:
         path: the file; created if missing. Its directory must exist.
-        every: events between two checkpoints. With 1, a handler gets at most one event again after
-            a crash.
+        every: events between two checkpoints. With 1 and a single handler, that handler gets at
+            most one event again after a crash.
         interval: seconds between two checkpoints.
     """
 
