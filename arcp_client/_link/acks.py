@@ -18,8 +18,8 @@ class Acknowledger:
     Args:
         driver: runs the session.
         fan_out: provides the watermark.
-        safe: given the watermark, returns how far a store, if there is one, lets it be
-            acknowledged.
+        safe: maps the watermark to the number up to which the store, if there is one, permits an
+            acknowledgement.
     """
 
     def __init__(self, driver: Driver, fan_out: FanOut, *, safe: Callable[[int], int]) -> None:

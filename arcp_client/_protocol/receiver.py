@@ -1,8 +1,9 @@
-"""Turns ordered frames into events and gaps (S1–S4).
+"""Turns frames into events and gaps (S1–S4).
 
-`reassembly` is the layer below and orders the frames. The receiver drops events that a history
-repeats (see `dedup`), a second terminal message of a job, and events that the checkpoint covers. It
-delivers a `Gap` for a frame that cannot be read, and for numbers that `reassembly` has given up.
+The receiver lets `reassembly`, the layer below, put the frames in order. It drops events that a
+history repeats (see `dedup`), a second terminal message of a job, and events that the checkpoint
+covers. It delivers a `Gap` for a frame that cannot be read, and for numbers that `reassembly` has
+given up.
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ class Limits:
             descriptors.
         connections_per_address: the same for the clients of one address.
         handshakes: concurrent connections without a welcome. To accept a further one, the server
-            drops the oldest of the address that has most, if it is older than two seconds. The
-            limit is lowered to a quarter of the file descriptors.
+            drops the oldest such connection of the address with the most of them, if that
+            connection is older than two seconds. The limit is lowered to a quarter of the file
+            descriptors.
         handshakes_per_address: the same for one address.
         handshake_bytes: size limit of the HTTP request, and of ``session.hello``. A larger one
             closes the connection, with HTTP 431 or code 1009.
