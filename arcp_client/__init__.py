@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         SessionInfo,
         Stats,
     )
-    from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
+    from arcp_client.policy import Batch, Buffer, Order, Reconnect, Timeouts
     from arcp_client.runtime import (
         JobContext,
         Limits,
@@ -78,7 +78,7 @@ _HOMES = {
         "SessionInfo",
         "Stats",
     ),
-    "policy": ("Buffer", "Order", "Reconnect", "Timeouts"),
+    "policy": ("Batch", "Buffer", "Order", "Reconnect", "Timeouts"),
     "runtime": (
         "JobContext",
         "Limits",
@@ -101,6 +101,7 @@ _MODULES = ("errors", "events", "rx", "testing")
 __all__ = [
     "AgentInfo",
     "ArcpError",
+    "Batch",
     "Buffer",
     "CheckpointStore",
     "Client",

@@ -647,7 +647,7 @@ class HandlerError(ArcpError):
     The client passes this error to its ``on_error`` hooks.
 
     Attributes:
-        event: the event that was being handled.
+        event: the event that was being handled; of a batch, the first one.
         handler: the handler's qualified name.
     """
 

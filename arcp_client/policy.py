@@ -12,7 +12,7 @@ from tenacity.wait import wait_base
 
 from arcp_client import _arguments as check
 
-__all__ = ["Buffer", "Order", "Reconnect", "Timeouts"]
+__all__ = ["Batch", "Buffer", "Order", "Reconnect", "Timeouts"]
 
 _MIB = 1024 * 1024
 
@@ -25,6 +25,28 @@ class Order(enum.Enum):
 
     JOB = "job"
     """Arrival order within each job; jobs run concurrently."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """How many events one call of a handler gets, and how long they may wait for each other.
+
+    Attributes:
+        count: number of events that one call gets at most. With a store, a call gets at most its
+            ``every`` events.
+        seconds: how long the oldest waiting event may wait until the batch is full. With 0, a call
+            gets the events that wait when the previous call has ended. The wait ends early when
+            ``count`` events or half of ``Buffer.soft`` wait, when a caller awaits one of them with
+            ``job.result()``, ``drain()`` or ``close()``, and when no further event comes before
+            these are handled, because the reader has paused or a checkpoint must be saved.
+    """
+
+    count: int = 256
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        check.a_number("Batch.count", self.count, least=1)
+        check.seconds("Batch.seconds", self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,20 @@ async def with_on(client: Any, events: int, meter: Meter, jobs: int, **options: 
     await client.drain()
 
 
+async def with_batches(client: Any, events: int, meter: Meter, jobs: int) -> None:
+    from arcp_client import Event
+
+    async def handle(batch: list[Event]) -> None:
+        if not meter.count:
+            meter.first()
+        meter.count += len(batch)
+
+    client.on(Event, batch=True)(handle)
+    for job in await submitted(client, events, jobs):
+        await job.result()
+    await client.drain()
+
+
 async def with_order_job(client: Any, events: int, meter: Meter, jobs: int) -> None:
     from arcp_client import Order
 
@@ -191,6 +205,7 @@ WAYS: dict[str, Callable[..., Awaitable[None]]] = {
     "aiohttp + msgspec": typed,
     "reference client": reference,
     "arcp-client, on": ours(with_on),
+    "arcp-client, on(batch=True)": ours(with_batches),
     "arcp-client, async for": ours(with_async_for),
     "arcp-client, Rx pipeline": ours(with_rx),
     "arcp-client, Order.JOB, 100 jobs": ours(with_order_job, JOBS),

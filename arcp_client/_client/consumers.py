@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from arcp_client._client.settings import Settings
@@ -24,7 +25,7 @@ from arcp_client._dispatch.slow_consumers import Episode, SlowConsumers
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
-from arcp_client.policy import Order
+from arcp_client.policy import Batch, Order
 
 __all__ = ["Consumers"]
 
@@ -48,6 +49,7 @@ class Consumers:
         back_pressure: pauses the reader.
         wait_graph: waits for lanes, and detects deadlocks.
         notifications: every event as a hot Observable.
+        order: the default order of registrations.
         errors: the ``on_error`` hooks.
         slow: the ``on_slow`` hooks.
     """
@@ -62,7 +64,8 @@ class Consumers:
         check_loop: Callable[[], None],
         failed: Callable[[ArcpError], None],
     ) -> None:
-        self._order = settings.order
+        self.order = settings.order
+        self._store = settings.store
         self._handler_timeout = settings.handler_timeout
         self._held = held
         self._check_loop = check_loop
@@ -76,7 +79,7 @@ class Consumers:
         slow_consumers = SlowConsumers(settings.buffer.soft, self._registrations, self.slow.emit)
         self.back_pressure = BackPressure(
             settings.buffer,
-            _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog),
+            _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog, held, self._hurry),
             request_pending=request_pending,
             stall=settings.timeouts.stall,
             check_slow=slow_consumers.check,
@@ -102,15 +105,20 @@ class Consumers:
         event_filter: EventFilter,
         *,
         order: Order | None,
+        batch: Batch | None,
         on_error: OnError,
         barrier: bool,
     ) -> HandlerRegistration:
         """Register a handler for the events that match a filter."""
         self._check_loop()
+        if batch is not None and self._store is not None:
+            # A crash repeats a whole batch, and the store bounds what a crash repeats.
+            batch = replace(batch, count=min(batch.count, self._store.every))
         registration = HandlerRegistration(
             handler,
             event_filter,
-            order=order or self._order,
+            order=order or self.order,
+            batch=batch,
             on_error=on_error,
             barrier=barrier,
             timeout=self._handler_timeout,
@@ -126,6 +134,11 @@ class Consumers:
         self.fan_out.detach(registration)
         if registration in self._registrations:
             self._registrations.remove(registration)
+
+    def _hurry(self) -> None:
+        """Let handlers of batches get the events that wait, because no further ones come."""
+        for registration in self._registrations:
+            registration.hurry()
 
     def iterate(self, event_filter: EventFilter) -> EventIterator[Any]:
         """Make an iterator over the events of the session that match a filter."""
@@ -149,17 +162,17 @@ class Consumers:
     # ------------------------------------------------------------------ handlers that fail
 
     def _handler_failed(
-        self, registration: HandlerRegistration, event: Event, error: Exception
+        self, registration: HandlerRegistration, given: Event | list[Event], error: Exception
     ) -> Awaitable[None] | None:
+        events = given if isinstance(given, list) else [given]
         failure = HandlerError(
-            f"handler {registration.name} failed on {type(event).__name__} {event.seq}: "
-            f"{type(error).__name__}",
-            event=event,
+            f"handler {registration.name} failed on {_described(events)}: {type(error).__name__}",
+            event=events[0],
             handler=registration.name,
         )
         failure.__cause__ = error
         if callable(registration.on_error):
-            return registration.on_error(event, error)
+            return registration.on_error(given, error)
         if len(self.errors):
             self.errors.emit(failure)
         else:
@@ -188,8 +201,7 @@ class Consumers:
         call = calling()
         if call is None or not call.lane.registration.barrier:
             return None
-        event = call.lane.running
-        if event is None or event.job_id != job_id or event.terminal:
+        if all(event.job_id != job_id or event.terminal for event in call.lane.current()):
             return None
         if call.direct:
             raise would_deadlock(call, f"the result of job {job_id}")
@@ -236,7 +248,22 @@ class _AllConsumers:
         fan_out: FanOut,
         iterators: Callable[[], Iterator[Iteration[Event]]],
         backlog: Callable[[], int],
+        held: Callable[[], int],
+        hurry: Callable[[], None],
     ) -> None:
         self.iterators = iterators
+        self.held = held
+        self.hurry = hurry
         self.weight = fan_out.weight
         self.backlog = backlog
+
+
+def _described(events: list[Event]) -> str:
+    """The events of one handler call, for a message."""
+    first, last = events[0], events[-1]
+    if len(events) == 1:
+        return f"{type(first).__name__} {first.seq}"
+    return (
+        f"{len(events)} events, from {type(first).__name__} {first.seq}"
+        f" to {type(last).__name__} {last.seq}"
+    )

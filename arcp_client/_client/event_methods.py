@@ -6,7 +6,7 @@ They hold no state: `Consumers` keeps the registrations. Most lines here are typ
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from reactivex import Observable
 
@@ -18,7 +18,7 @@ from arcp_client._dispatch.streams import EventIterator
 from arcp_client.errors import HandlerError
 from arcp_client.events import Event, Unknown
 from arcp_client.job import JobHandle
-from arcp_client.policy import Order
+from arcp_client.policy import Batch, Order
 
 __all__ = ["EventMethods"]
 
@@ -47,9 +47,20 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[Event], R]], Callable[[Event], R]]: ...
+    @overload
+    def on(
+        self,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[list[Event]], R]], Callable[[list[Event]], R]]: ...
     @overload
     def on(
         self,
@@ -58,9 +69,22 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[E1], R]], Callable[[E1], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[list[E1]], R]], Callable[[list[E1]], R]]: ...
     @overload
     def on(
         self,
@@ -70,9 +94,23 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[E1 | E2], R]], Callable[[E1 | E2], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[list[E1 | E2]], R]], Callable[[list[E1 | E2]], R]]: ...
     @overload
     def on(
         self,
@@ -83,9 +121,24 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[E1 | E2 | E3], R]], Callable[[E1 | E2 | E3], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[list[E1 | E2 | E3]], R]], Callable[[list[E1 | E2 | E3]], R]]: ...
     @overload
     def on(
         self,
@@ -97,9 +150,27 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[E1 | E2 | E3 | E4], R]], Callable[[E1 | E2 | E3 | E4], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        k4: type[E4],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[
+        [Callable[[list[E1 | E2 | E3 | E4]], R]], Callable[[list[E1 | E2 | E3 | E4]], R]
+    ]: ...
     @overload
     def on(
         self,
@@ -108,15 +179,29 @@ class EventMethods:
         *kinds: str,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[Unknown], R]], Callable[[Unknown], R]]: ...
     @overload
     def on(
         self,
+        kind: str,
+        /,
+        *kinds: str,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Callable[[Callable[[list[Unknown]], R]], Callable[[list[Unknown]], R]]: ...
+    @overload
+    def on(
+        self,
         *kinds: Kind,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: bool | Batch = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Callable[[Callable[[Any], R]], Callable[[Any], R]]: ...
@@ -125,6 +210,7 @@ class EventMethods:
         *kinds: Any,
         job: JobHandle | str | None = None,
         order: Order | None = None,
+        batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
     ) -> Callable[[Any], Any]:
@@ -145,9 +231,11 @@ class EventMethods:
             job: only the events of this job.
             order: `Order.SESSION`, or `Order.JOB` to handle the events of different jobs
                 concurrently; the client's ``order`` by default.
+            batch: whether each call gets a list of events, in arrival order: ``True``, or a `Batch`
+                with limits. A call that fails has failed for all events of its list (D21).
             on_error: ``"skip"`` reports an exception to the client's ``on_error`` hooks and
                 continues; ``"stop"`` closes the client with HandlerFailed; a function is called
-                with the event and the exception, and awaited, before the next event.
+                with the event (or the list) and the exception, and awaited, before the next event.
             barrier: whether ``job.result()`` waits for this handler.
 
         Returns:
@@ -156,14 +244,23 @@ class EventMethods:
         Raises:
             TypeError: used without parentheses, or a kind is neither an event class nor the name
                 of a vendor kind.
+            ValueError: ``batch`` together with `Order.JOB`.
         """
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
         EventFilter(kinds)
-        self._check(job, order, on_error, barrier)
+        self._check(job, order, batch, on_error, barrier)
 
         def register(handler: Handler) -> Handler:
-            self._register(handler, kinds, job=job, order=order, on_error=on_error, barrier=barrier)
+            self._register(
+                handler,
+                kinds,
+                job=job,
+                order=order,
+                batch=batch,
+                on_error=on_error,
+                barrier=barrier,
+            )
             return handler
 
         return register
@@ -176,6 +273,19 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[Event]], Any],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -188,6 +298,20 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1]], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -201,6 +325,21 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1 | E2]], Any],
+        k1: type[E1],
+        k2: type[E2],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -215,6 +354,22 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1 | E2 | E3]], Any],
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -230,6 +385,23 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1 | E2 | E3 | E4]], Any],
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        k4: type[E4],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -242,6 +414,20 @@ class EventMethods:
         *kinds: str,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[Unknown]], Any],
+        kind: str,
+        /,
+        *kinds: str,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -254,6 +440,7 @@ class EventMethods:
         *kinds: Kind,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: bool | Batch = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -270,6 +457,7 @@ class EventMethods:
         *kinds: Kind,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: bool | Batch = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
     ) -> Registration: ...
@@ -280,6 +468,7 @@ class EventMethods:
         *kinds: Any,
         job: JobHandle | str | None = None,
         order: Order | None = None,
+        batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
     ) -> Registration:
@@ -288,9 +477,16 @@ class EventMethods:
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind, or the
                 handler is not callable.
+            ValueError: ``batch`` together with `Order.JOB`.
         """
         return self._register(
-            handler, kinds, job=job, order=order, on_error=on_error, barrier=barrier
+            handler,
+            kinds,
+            job=job,
+            order=order,
+            batch=batch,
+            on_error=on_error,
+            barrier=barrier,
         )
 
     def _register(
@@ -300,21 +496,34 @@ class EventMethods:
         *,
         job: JobHandle | str | None,
         order: Order | None,
+        batch: bool | Batch,
         on_error: OnError,
         barrier: bool,
     ) -> Registration:
         check.a_function("a handler", handler)
-        self._check(job, order, on_error, barrier)
+        self._check(job, order, batch, on_error, barrier)
         job_id = job.id if isinstance(job, JobHandle) else job
+        limits = batch if isinstance(batch, Batch) else Batch() if batch else None
         return self._consumers.register(
-            handler, EventFilter(kinds, job_id), order=order, on_error=on_error, barrier=barrier
+            handler,
+            EventFilter(kinds, job_id),
+            order=order,
+            batch=limits,
+            on_error=on_error,
+            barrier=barrier,
         )
 
-    def _check(self, job: Any, order: Any, on_error: Any, barrier: Any) -> None:
+    def _check(self, job: Any, order: Any, batch: Any, on_error: Any, barrier: Any) -> None:
         if not isinstance(job, JobHandle):
             check.an_instance("job", job, str, "a job or the id of one", none=True)
             check.a_text("job", job, none=True)
         check.an_instance("order", order, Order, "Order.SESSION or Order.JOB", none=True)
+        check.an_instance("batch", batch, (bool, Batch), "True, False or a Batch")
+        if batch and (order or self._consumers.order) is Order.JOB:
+            raise ValueError(
+                "a handler of batches keeps the order of the session: register it with"
+                " order=Order.SESSION, or without batch"
+            )
         check.a_flag("barrier", barrier)
         if callable(on_error):
             check.a_function("on_error", on_error)

@@ -90,6 +90,12 @@ class AllConsumers(Protocol):
     def weight(self, backlog: int, limit: int) -> int:
         """Outstanding bytes of the slowest consumer; exact only above ``limit``."""
 
+    def held(self) -> int:
+        """The number of events that wait for a checkpoint."""
+
+    def hurry(self) -> None:
+        """Let handlers of batches get the events that wait, because no further ones come."""
+
     def iterators(self) -> Iterable[Slow]:
         """The iterators among the consumers."""
 
@@ -249,6 +255,8 @@ class BackPressure:
 
     def _watch(self) -> None:
         stuck = self.paused is not None or self._full
+        if (stuck or self._stored) and not self.progress_wanted:
+            self._consumers.hurry()
         self.progress_wanted = stuck or self._stored
         self.heavy = self.heavy and self.progress_wanted
         self.watching = self.progress_wanted or self._follower is not None
@@ -267,6 +275,15 @@ class BackPressure:
     def follower(self, follower: Callable[[Event | None], None] | None) -> None:
         self._follower = follower
         self._watch()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether no further event comes before consumers have processed earlier ones."""
+        return self.progress_wanted or self._consumers.held() > 0
+
+    def hold(self) -> None:
+        """Note that events wait for a checkpoint, which may wait for consumers."""
+        self._consumers.hurry()
 
     @property
     def urgent(self) -> bool:

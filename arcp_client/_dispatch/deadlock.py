@@ -8,7 +8,7 @@ call belongs to no call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
 
@@ -56,7 +56,8 @@ class HandlerLane(Protocol):
 
     Attributes:
         registration: the registration that owns the lane.
-        done: number of calls that have ended, and so the ordinal of the running call.
+        done: number of events whose calls have ended, and so the ordinal of the running call, which
+            is that of its first event.
         edges: the waits of the running handler and of its child tasks.
     """
 
@@ -64,12 +65,11 @@ class HandlerLane(Protocol):
     done: int
     edges: list[WaitEdge]
 
-    @property
-    def running(self) -> Event | None:
-        """The event whose handler runs, or runs next; ``None`` if no event is outstanding."""
+    def current(self) -> Sequence[Event]:
+        """The events of the handler call that runs, or runs next; empty if none is outstanding."""
 
     def waiting(self) -> Iterator[Event]:
-        """The outstanding events, that of the running call first."""
+        """The outstanding events, those of the running call first."""
 
     def runs(self, number: int) -> bool:
         """Whether the call with that ordinal has not ended."""

@@ -3,15 +3,16 @@
 Under `Order.SESSION`, a registration has one lane, a `SessionLane`. The Rx operator that calls the
 handlers takes events directly from this lane, which is its `Inbox`. Under `Order.JOB`, there is a
 `JobLane` for each job. There the operator (`Keyed`) has queues of its own, and a `JobLane` only
-tracks which events are processed. An event is outstanding from its arrival in the lane until its
-handler has ended.
+tracks which events are processed. A handler of batches has a `BatchLane`, a `SessionLane` from
+which the operator takes several events at once. An event is outstanding from its arrival in the
+lane until its handler has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,8 +21,9 @@ from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._rx.delivery import Delivery
 from arcp_client._rx.sink import Sink
 from arcp_client.events import Event
+from arcp_client.policy import Batch
 
-__all__ = ["JobLane", "Lane", "SessionLane"]
+__all__ = ["BatchLane", "JobLane", "Lane", "SessionLane"]
 
 
 class Lane:
@@ -58,10 +60,9 @@ class Lane:
         """Drop the outstanding events."""
         raise NotImplementedError
 
-    @property
-    def running(self) -> Event | None:
-        """The event whose handler runs, or runs next; ``None`` if no event is outstanding."""
-        return next(self.waiting(), None)
+    def current(self) -> Sequence[Event]:
+        """The events of the handler call that runs, or runs next; empty if none is outstanding."""
+        return list(islice(self.waiting(), 1))
 
     def runs(self, number: int) -> bool:
         """Whether the handler call with that ordinal is running, or runs next."""
@@ -123,14 +124,13 @@ class SessionLane(Lane):
     the batches are shared by all consumers.
     """
 
-    __slots__ = ("_batches", "_idle", "_sink", "queue", "take")
+    __slots__ = ("_batches", "_idle", "_sink", "queue")
 
     evicts = False
 
     def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         super().__init__(registration, gate)
         self.queue: deque[Event] = deque()
-        self.take: Callable[[], Event] = self.queue.popleft
         self._batches: deque[tuple[int, float, list[Event]]] = deque()
         self._idle = True
         self._sink: Any = None
@@ -159,6 +159,11 @@ class SessionLane(Lane):
         self._batches.clear()
 
     # -- for the operator, as its inbox
+
+    @property
+    def take(self) -> Callable[[], Any]:
+        """Removes and returns the oldest queued event; raises IndexError if there is none."""
+        return self.queue.popleft
 
     @property
     def idle(self) -> bool:
@@ -211,6 +216,97 @@ class SessionLane(Lane):
             for first, _, events in self._batches
             if number - first < len(events)
         )
+
+
+class BatchLane(SessionLane):
+    """The lane of a handler of batches. The operator takes lists of events from it.
+
+    A list may be changed by the handler, so the lane has a copy of its own. While events wait until
+    their batch is full, the lane is *filling*.
+    """
+
+    __slots__ = ("_count", "_current", "_due", "_filling", "_full", "_seconds")
+
+    def __init__(self, registration: LaneOwner, gate: ReaderGate, batch: Batch) -> None:
+        super().__init__(registration, gate)
+        self._count = batch.count
+        self._seconds = batch.seconds
+        self._full = min(batch.count, gate.low)  # so that filling does not pause the reader
+        self._current: list[Event] = []
+        self._due = False
+        self._filling: asyncio.Future[None] | None = None
+
+    def add(self, events: list[Event], now: float) -> None:
+        super().add(events, now)
+        if self.taken - self.done >= self._full:
+            self.hurry()
+
+    def current(self) -> Sequence[Event]:
+        return self._current or super().current()
+
+    def reached(self, count: int) -> asyncio.Future[None]:
+        waiter = super().reached(count)
+        if not waiter.done():
+            self.hurry()
+        return waiter
+
+    def hurry(self) -> None:
+        """End the filling, so that the handler gets the events that wait."""
+        if self._filling is not None and not self._filling.done():
+            self._filling.set_result(None)
+
+    # -- for the operator, as its inbox
+
+    @property
+    def take(self) -> Callable[[], Any]:
+        """Removes and returns the next batch; raises IndexError if none is due."""
+        return self._take
+
+    def _take(self) -> list[Event]:
+        queue = self.queue
+        if not queue or (self._seconds and not self._due and len(queue) < self._full):
+            raise IndexError
+        self._due = False
+        if len(queue) <= self._count:
+            events = list(queue)
+            queue.clear()
+        else:
+            events = [queue.popleft() for _ in range(self._count)]
+        self._current = events.copy()
+        return events
+
+    async def filled(self) -> None:
+        """Wait until the batch of the queued events is due."""
+        since = self.since()
+        if since is not None and not self.waiters and not self.gate.blocked:
+            loop = asyncio.get_running_loop()
+            self._filling = loop.create_future()
+            timer = loop.call_at(since + self._seconds, self.hurry)
+            try:
+                await self._filling
+            finally:
+                timer.cancel()
+                self._filling = None
+        self._due = True
+
+    # -- for the operator, as a delivery
+
+    def release(self, processed: bool = True) -> None:
+        """Count the events of the batch as done. With ``processed=False`` they stay outstanding."""
+        events, self._current = self._current, []
+        if not processed:
+            return
+        self.done = done = min(self.done + len(events), self.taken)
+        number_call(done)
+        if self.waiters:
+            self._resolve_waiters()
+        gate = self.gate
+        if gate.watching:
+            if gate.follower is not None:
+                for event in events:
+                    gate.follower(event)
+            if gate.progress_wanted:
+                gate.progress()
 
 
 class JobLane(Lane):

@@ -31,6 +31,10 @@ class ReaderGate(Protocol):
     follower: Callable[[Event | None], None] | None
 
     @property
+    def blocked(self) -> bool:
+        """Whether no further event comes before consumers have processed earlier ones."""
+
+    @property
     def check_loop(self) -> Callable[[], None]: ...
 
     def progress(self) -> None:

@@ -2,7 +2,8 @@
 
 Under `Order.SESSION` a registration has one lane (`SessionLane`), which the sink of
 ``rx.concat_map_async`` (`Serial`) empties: the next handler call starts after the previous one has
-ended. Under `Order.JOB` it has one lane (`JobLane`) for each job, and the sink is that of
+ended. A handler of batches has a `BatchLane`, and its sink is `Batches`. Under `Order.JOB` a
+registration has one lane (`JobLane`) for each job, and the sink is that of
 ``rx.concat_map_async_by`` (`Keyed`). The registration feeds its events to the sink directly,
 without an Observable.
 """
@@ -18,16 +19,16 @@ from typing import Any, Literal, cast
 
 from arcp_client._dispatch.deadlock import set_lane
 from arcp_client._dispatch.event_filter import EventFilter
-from arcp_client._dispatch.lanes import JobLane, Lane, SessionLane
+from arcp_client._dispatch.lanes import BatchLane, JobLane, Lane, SessionLane
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._rx.buffer import Inbox
 from arcp_client._rx.handling import HandlerSink, Options, name_of
 from arcp_client._rx.keyed import Keyed
-from arcp_client._rx.serial import Serial
+from arcp_client._rx.serial import Batches, Serial
 from arcp_client._rx.sink import Downstream
 from arcp_client.errors import ArcpError
 from arcp_client.events import Event, Gap
-from arcp_client.policy import Order
+from arcp_client.policy import Batch, Order
 
 __all__ = ["Handler", "HandlerRegistration", "OnError", "Registration"]
 
@@ -40,14 +41,15 @@ passes several tasks from the socket to its handler, and may wait for this lane 
 
 Handler = Callable[[Any], Awaitable[Any] | Any]
 OnError = Literal["skip", "stop"] | Callable[[Any, Exception], Awaitable[None] | None]
-Failure = Callable[["HandlerRegistration", Event, Exception], Awaitable[None] | None]
+Failure = Callable[["HandlerRegistration", Event | list[Event], Exception], Awaitable[None] | None]
 
 
 class Registration:
     """A handler that was registered with ``client.on`` or ``client.subscribe``.
 
-    The handler is called for one event at a time (`Order.SESSION`), or for one event of each job at
-    a time (`Order.JOB`), in arrival order. Registrations do not wait for each other.
+    The handler is called for one event at a time (`Order.SESSION`), for one event of each job at a
+    time (`Order.JOB`), or for one `Batch` of events at a time, in arrival order. Registrations do
+    not wait for each other.
 
     Attributes:
         name: the handler's name, for messages.
@@ -81,6 +83,7 @@ class HandlerRegistration(Registration):
         event_filter: EventFilter,
         *,
         order: Order = Order.SESSION,
+        batch: Batch | None = None,
         on_error: OnError = "skip",
         barrier: bool = True,
         timeout: float | None = None,
@@ -106,7 +109,12 @@ class HandlerRegistration(Registration):
         self._disposed = False
         self._frozen = False
         self.failure: ArcpError | None = None
-        self._lane = SessionLane(self, gate) if order is Order.SESSION else None
+        self._lane: SessionLane | None = None
+        self._batches: BatchLane | None = None
+        if batch is not None:
+            self._lane = self._batches = BatchLane(self, gate, batch)
+        elif order is Order.SESSION:
+            self._lane = SessionLane(self, gate)
         self._by_job: dict[str | None, JobLane] = {}
         self._taken = 0
         self._done = 0
@@ -144,6 +152,11 @@ class HandlerRegistration(Registration):
     def _halt(self) -> None:
         if self._sink is not None:
             self._sink.dispose()
+
+    def hurry(self) -> None:
+        """Let a handler of batches get the events that wait."""
+        if self._batches is not None:
+            self._batches.hurry()
 
     # -- for the fan-out
 
@@ -223,7 +236,8 @@ class HandlerRegistration(Registration):
             self._handler, self._on_error, slice_seconds=_SLICE, item_timeout=self._timeout
         )
         if self._lane is not None:
-            sink = Serial(options, Downstream(on_error=self._interrupted))
+            operator: type[Serial[Event, Any]] = Batches if self._batches is not None else Serial
+            sink = operator(options, Downstream(on_error=self._interrupted))
             sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
             self._lane.attach(sink)
         else:
@@ -234,7 +248,8 @@ class HandlerRegistration(Registration):
         return sink
 
     async def _on_error(self, event: Event, error: Exception) -> None:
-        outcome = self._failed(self, event, error)
+        batch = self._batches
+        outcome = self._failed(self, event if batch is None else [*batch.current()], error)
         if outcome is not None:
             await outcome
         if self._frozen:

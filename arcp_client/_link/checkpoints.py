@@ -76,6 +76,8 @@ class Checkpointer:
         saved: called with every saved checkpoint.
         fenced: called with StoreLocked when another client has taken the lock. Saving then ends.
         publish: publishes reserved events.
+        held_back: called when events wait for a reservation, which may depend on the progress of
+            handlers.
         reorder_block_end: returns the end of the block of numbers that are reserved together,
             because their events may be reordered.
         idle: whether all consumers have processed all published events.
@@ -97,6 +99,7 @@ class Checkpointer:
         urgent: Callable[[], bool],
         every: int,
         interval: float,
+        held_back: Callable[[], None] = lambda: None,
         fenced: Callable[[StoreLocked], None] = lambda _error: None,
     ) -> None:
         self._save_to = save
@@ -104,6 +107,7 @@ class Checkpointer:
         self._saved_hook = saved
         self._fenced = fenced
         self._publish = publish
+        self._held_back = held_back
         self._reorder_block_end = reorder_block_end
         self._idle = idle
         self._urgent = urgent
@@ -298,6 +302,7 @@ class Checkpointer:
         self._pass(ready)
         if self._held:
             self._request_reservation()
+            self._held_back()
 
     def _pass(self, events: list[Event]) -> None:
         if not events:

@@ -142,6 +142,7 @@ class Durability:
             saved=self._on_saved,
             fenced=self._on_fenced,
             publish=self._publish,
+            held_back=self._back_pressure.hold,
             reorder_block_end=driver.session.reorder_block_end,
             idle=lambda: self._fan_out.backlog == 0,
             urgent=lambda: self._back_pressure.urgent,

@@ -368,10 +368,10 @@ class HandlerSink(Emitter[T, R]):
             log.error("an observer failed after it had ended", exc_info=error)
         self.finish(error)
 
-    async def pause(self) -> None:
-        """Yield to the event loop between two items."""
+    async def pause(self, wait: Coroutine[Any, Any, None] | None = None) -> None:
+        """Yield to the event loop between two items, or wait for what the next one needs."""
         try:
-            await asyncio.sleep(0)
+            await (asyncio.sleep(0) if wait is None else wait)
         except asyncio.CancelledError as cancelled:
             if self.pending() and not await self._survives_cancel():
                 self.interrupted(None, cancelled)

@@ -8,12 +8,13 @@ buffer.
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from arcp_client._rx.handling import HandlerSink, Options
 from arcp_client._rx.sink import Downstream
+from arcp_client.errors import HandlerError
 
-__all__ = ["Serial"]
+__all__ = ["Batches", "Serial"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,3 +57,20 @@ class Serial(HandlerSink[T, R]):
             self._sleep()
         self._task = None
         return False
+
+
+class Batches(Serial[Any, R]):
+    """Handles lists of items. Its inbox joins the items into lists, and says when one is due."""
+
+    inbox: Any
+
+    async def _dry(self) -> bool:
+        if self.ended or not self.pending():
+            return await super()._dry()
+        await self.pause(self.inbox.filled())
+        return True
+
+    def _wrapped(self, how: str, item: Any, cause: BaseException) -> HandlerError:
+        failure = super()._wrapped(how, item, cause)
+        failure.event = next(iter(self.inbox.current()), None)  # one item, as documented
+        return failure

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from arcp_client import (
         AgentInfo,
         ArcpError,
+        Batch,
         Buffer,
         CheckpointStore,
         ClientInfo,
@@ -87,6 +88,7 @@ _HOME_OF = {
 __all__ = [
     "AgentInfo",
     "ArcpError",
+    "Batch",
     "Buffer",
     "CheckpointStore",
     "Client",

@@ -2,7 +2,8 @@
 
 A change of threads costs more than most handlers. So a thread gets several events at once, and runs
 ahead of the loop. It stops after a failure, after 64 events, or at the end of the call during which
-5 ms are over. The loop then counts the ended calls in order, as if it had made them itself.
+5 ms are over. The loop then counts the ended calls in order, as if it had made them itself. For a
+handler of batches, a thread makes one call at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any, TypeAlias
 
 from arcp_client._dispatch.deadlock import HandlerLane, number_call, present_lane
 from arcp_client._rx.handling import name_of
-from arcp_client.events import Event
 from arcp_client.policy import Order
 
 __all__ = ["HandlerThreads"]
@@ -48,21 +48,27 @@ class HandlerThreads:
     Args:
         handler: the function to call in a thread.
         order: the order of the registration.
+        batch: whether the handler gets lists of events.
     """
 
-    def __init__(self, handler: Callable[[Any], object], order: Order) -> None:
+    def __init__(
+        self, handler: Callable[[Any], object], order: Order, *, batch: bool = False
+    ) -> None:
         self._handler = handler
-        self._by_job = order is Order.JOB
+        self._by_job = order is Order.JOB and not batch
+        self._batch = batch
         self._threads: list[_Work] = []
         self._idle: list[_Work] = []
         self._runs: dict[str | None, _Run] = {}
         self._closed = False
         self.__qualname__ = name_of(handler)  # messages name the user's handler
 
-    def __call__(self, event: Event) -> Awaitable[None] | None:
-        """Call the handler with an event; ``None`` if its thread has called it already."""
+    def __call__(self, event: Any) -> Awaitable[None] | None:
+        """Call the handler with an event or a batch; ``None`` if its thread has done so already."""
         lane = present_lane()
         assert lane is not None
+        if self._batch:
+            return self._ended(None, lane, lane.done, self._handler, (event,))
         key = event.job_id if self._by_job else None
         run = self._runs.get(key)
         if run is not None and run.succeeded(lane, lane.done):
@@ -71,7 +77,7 @@ class HandlerThreads:
             return None
         return self._ended(key, lane, lane.done, self._handler)
 
-    async def run(self, event: Event, function: Callable[..., object], *args: object) -> None:
+    async def run(self, event: Any, function: Callable[..., object], *args: object) -> None:
         """Call another function in the thread of the event's lane, as part of its handler call."""
         lane = present_lane()
         assert lane is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from reactivex import Observable
 
@@ -19,7 +19,7 @@ from arcp_client._dispatch.registration import Handler, OnError
 from arcp_client.client import Client as AsyncClient
 from arcp_client.errors import HandlerError
 from arcp_client.events import Event, Unknown
-from arcp_client.policy import Order
+from arcp_client.policy import Batch, Order
 from arcp_client.state import LinkState
 from arcp_client.sync._access import LoopAccess
 from arcp_client.sync._threads import HandlerThreads
@@ -38,9 +38,9 @@ R = TypeVar("R")
 class Registration:
     """A handler that was registered with ``client.on`` or ``client.subscribe``.
 
-    The handler runs for one event at a time (`Order.SESSION`), or for one event of each job at a
-    time (`Order.JOB`), in arrival order. With ``thread=True`` it runs concurrently with the
-    handlers of all other registrations.
+    The handler runs for one event at a time (`Order.SESSION`), for one event of each job at a time
+    (`Order.JOB`), or for one `Batch` of events at a time, in arrival order. With ``thread=True`` it
+    runs concurrently with the handlers of all other registrations.
 
     Attributes:
         name: the handler's name, for messages.
@@ -99,10 +99,22 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Callable[[Callable[[Event], R]], Callable[[Event], R]]: ...
+    @overload
+    def on(
+        self,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[list[Event]], R]], Callable[[list[Event]], R]]: ...
     @overload
     def on(
         self,
@@ -111,10 +123,24 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Callable[[Callable[[E1], R]], Callable[[E1], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[list[E1]], R]], Callable[[list[E1]], R]]: ...
     @overload
     def on(
         self,
@@ -124,10 +150,25 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Callable[[Callable[[E1 | E2], R]], Callable[[E1 | E2], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[list[E1 | E2]], R]], Callable[[list[E1 | E2]], R]]: ...
     @overload
     def on(
         self,
@@ -138,10 +179,26 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Callable[[Callable[[E1 | E2 | E3], R]], Callable[[E1 | E2 | E3], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[list[E1 | E2 | E3]], R]], Callable[[list[E1 | E2 | E3]], R]]: ...
     @overload
     def on(
         self,
@@ -153,10 +210,29 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
     ) -> Callable[[Callable[[E1 | E2 | E3 | E4], R]], Callable[[E1 | E2 | E3 | E4], R]]: ...
+    @overload
+    def on(
+        self,
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        k4: type[E4],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Callable[
+        [Callable[[list[E1 | E2 | E3 | E4]], R]], Callable[[list[E1 | E2 | E3 | E4]], R]
+    ]: ...
     @overload
     def on(
         self,
@@ -165,6 +241,7 @@ class EventMethods:
         *kinds: str,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -172,9 +249,23 @@ class EventMethods:
     @overload
     def on(
         self,
+        kind: str,
+        /,
+        *kinds: str,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Callable[[Callable[[list[Unknown]], R]], Callable[[list[Unknown]], R]]: ...
+    @overload
+    def on(
+        self,
         *kinds: Kind,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: bool | Batch = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -184,6 +275,7 @@ class EventMethods:
         *kinds: Any,
         job: JobHandle | str | None = None,
         order: Order | None = None,
+        batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
         thread: bool = False,
@@ -211,10 +303,12 @@ class EventMethods:
             job: only the events of this job.
             order: `Order.SESSION`, or `Order.JOB` to handle jobs concurrently; the client's by
                 default.
+            batch: whether each call gets a list of events, in arrival order: ``True``, or a `Batch`
+                with limits. A call that fails has failed for all events of its list (D21).
             on_error: ``"skip"`` reports to the client's ``on_error`` hooks and continues;
-                ``"stop"`` closes the client with HandlerFailed; a function of event and exception
-                is called before the next event, in the thread of the handler, or if it is a
-                coroutine function in the loop thread.
+                ``"stop"`` closes the client with HandlerFailed; a function of event (or list) and
+                exception is called before the next event, in the thread of the handler, or if it is
+                a coroutine function in the loop thread.
             barrier: whether ``job.result()`` waits for this handler.
             thread: whether the handler runs in a thread of the registration. Such a handler cannot
                 be interrupted: after ``handler_timeout`` it counts as failed, and the next event
@@ -226,13 +320,20 @@ class EventMethods:
         Raises:
             TypeError: used without parentheses, or a kind is neither an event class nor the name
                 of a vendor kind, or a coroutine function is to run in a thread.
+            ValueError: ``batch`` together with `Order.JOB`.
             LocalProtocolError: this thread runs an event loop.
         """
         if len(kinds) == 1 and callable(kinds[0]) and not isinstance(kinds[0], type):
             raise TypeError("write @client.on() or @client.on(events.Log), with parentheses")
         EventFilter(kinds)
         check.a_flag("thread", thread)
-        options = {"job": _id_of(job), "order": order, "on_error": on_error, "barrier": barrier}
+        options = {
+            "job": _id_of(job),
+            "order": order,
+            "batch": batch,
+            "on_error": on_error,
+            "barrier": barrier,
+        }
         self._client.on(*kinds, **options)  # checks them
 
         def register(handler: Any) -> Any:
@@ -249,6 +350,20 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[Event]], Any],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -262,6 +377,21 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1]], Any],
+        k1: type[E1],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -276,6 +406,22 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1 | E2]], Any],
+        k1: type[E1],
+        k2: type[E2],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -291,6 +437,23 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1 | E2 | E3]], Any],
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -307,6 +470,24 @@ class EventMethods:
         *,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[E1 | E2 | E3 | E4]], Any],
+        k1: type[E1],
+        k2: type[E2],
+        k3: type[E3],
+        k4: type[E4],
+        /,
+        *,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -320,6 +501,21 @@ class EventMethods:
         *kinds: str,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: Literal[False] = ...,
+        on_error: OnError = ...,
+        barrier: bool = ...,
+        thread: bool = ...,
+    ) -> Registration: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[list[Unknown]], Any],
+        kind: str,
+        /,
+        *kinds: str,
+        job: JobHandle | str | None = ...,
+        order: Order | None = ...,
+        batch: Literal[True] | Batch,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -333,6 +529,7 @@ class EventMethods:
         *kinds: Kind,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: bool | Batch = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -350,6 +547,7 @@ class EventMethods:
         *kinds: Kind,
         job: JobHandle | str | None = ...,
         order: Order | None = ...,
+        batch: bool | Batch = ...,
         on_error: OnError = ...,
         barrier: bool = ...,
         thread: bool = ...,
@@ -361,6 +559,7 @@ class EventMethods:
         *kinds: Any,
         job: JobHandle | str | None = None,
         order: Order | None = None,
+        batch: bool | Batch = False,
         on_error: OnError = "skip",
         barrier: bool = True,
         thread: bool = False,
@@ -370,10 +569,17 @@ class EventMethods:
         Raises:
             TypeError: a kind is neither an event class nor the name of a vendor kind, or the
                 handler is not callable, or a coroutine function is to run in a thread.
+            ValueError: ``batch`` together with `Order.JOB`.
             LocalProtocolError: this thread runs an event loop.
         """
         check.a_flag("thread", thread)
-        options = {"job": _id_of(job), "order": order, "on_error": on_error, "barrier": barrier}
+        options = {
+            "job": _id_of(job),
+            "order": order,
+            "batch": batch,
+            "on_error": on_error,
+            "barrier": barrier,
+        }
         return self._register(handler, kinds, options, thread)
 
     def _register(
@@ -382,7 +588,9 @@ class EventMethods:
         threads = None
         if thread:
             check.a_function("a handler with thread=True", handler, sync=True)
-            threads = HandlerThreads(handler, options["order"] or self._order)
+            threads = HandlerThreads(
+                handler, options["order"] or self._order, batch=bool(options["batch"])
+            )
             on_error = options["on_error"]
             if callable(on_error) and not check.is_coroutine_function(on_error):
                 options = {**options, "on_error": partial(_failed, threads, on_error)}
@@ -481,6 +689,9 @@ def _id_of(job: Any) -> Any:
 
 
 async def _failed(
-    threads: HandlerThreads, on_error: Callable[..., object], event: Event, error: Exception
+    threads: HandlerThreads,
+    on_error: Callable[..., object],
+    given: Event | list[Event],
+    error: Exception,
 ) -> None:
-    await threads.run(event, on_error, event, error)
+    await threads.run(given, on_error, given, error)

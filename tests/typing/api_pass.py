@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_type
 
 from reactivex import Observable
 from reactivex import operators as ops
 
-from arcp_client import Client, Event, Job, JobHandle, JobView, Order, Registration, Runtime, events
+from arcp_client import (
+    Batch,
+    Client,
+    Event,
+    Job,
+    JobHandle,
+    JobView,
+    Order,
+    Registration,
+    Runtime,
+    events,
+)
 from arcp_client.models import JobStatus, JobSummary, Result, Stats
 from arcp_client.rx import concat_map_async, stream
 
@@ -67,6 +79,49 @@ def subscriptions(job: Job) -> None:
     assert_type(client.subscribe(two, events.ToolCall, events.ToolResult), Registration)
     assert_type(client.subscribe(vendor, "acme.thing"), Registration)
     assert_type(client.subscribe(lambda event: print(event.message), events.Log).lag, int)
+
+
+# -- handlers of batches: a list of events of the types of the kinds
+
+
+@client.on(batch=True)
+async def batch_of_everything(batch: list[Event]) -> None: ...
+
+
+@client.on(events.Log, batch=Batch(count=10, seconds=0.5))
+async def batch_of_one(batch: list[events.Log]) -> None: ...
+
+
+@client.on(events.Log, batch=True)
+async def batch_as_sequence(batch: Sequence[Event]) -> None: ...
+
+
+@client.on(events.ToolCall, events.ToolResult, batch=True)
+async def batch_of_two(batch: list[events.ToolCall | events.ToolResult]) -> None: ...
+
+
+@client.on(events.Log, events.Thought, events.Status, batch=True)
+async def batch_of_three(batch: list[events.Log | events.Thought | events.Status]) -> None: ...
+
+
+@client.on(events.Log, events.Thought, events.Status, events.Metric, batch=True)
+async def batch_of_four(
+    batch: list[events.Log | events.Thought | events.Status | events.Metric],
+) -> None: ...
+
+
+@client.on("acme.thing", batch=True)
+async def batch_of_vendor(batch: list[events.Unknown]) -> None: ...
+
+
+def batch_subscriptions(flag: bool) -> None:
+    assert_type(client.subscribe(batch_of_one, events.Log, batch=True), Registration)
+    assert_type(client.subscribe(batch_of_everything, batch=Batch()), Registration)
+    two = client.subscribe(batch_of_two, events.ToolCall, events.ToolResult, batch=True)
+    assert_type(two, Registration)
+    assert_type(client.subscribe(batch_of_vendor, "acme.thing", batch=True), Registration)
+    client.subscribe(one, events.Log, batch=False)
+    client.on(events.Log, batch=flag)
 
 
 # -- hooks

@@ -21,6 +21,19 @@ def kinds_and_handlers_that_do_not_fit() -> None:
     client.on(events.Log)(two_arguments)  # type: ignore[arg-type]
 
 
+def of_logs(batch: list[events.Log]) -> None: ...
+
+
+def batches_and_handlers_that_do_not_fit() -> None:
+    client.on(events.Log, batch=True)(of_log)  # type: ignore[arg-type]
+    client.on(events.Log)(of_logs)  # type: ignore[arg-type]
+    client.on(events.Progress, batch=True)(of_logs)  # type: ignore[arg-type]
+    client.on(batch=True)(of_logs)  # type: ignore[arg-type]
+    client.on(events.Log, batch=3)  # type: ignore[call-overload]
+    client.subscribe(of_logs, events.Log, batch=False)  # type: ignore[call-overload]
+    client.subscribe(of_log, events.Log, batch=True)  # type: ignore[call-overload]
+
+
 def arguments_that_do_not_exist() -> None:
     client.on(events.Log, thread="yes")  # type: ignore[call-overload]
     client.on(of_log)  # type: ignore[call-overload]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_type
 
 from reactivex import Observable
 
 from arcp_client.models import JobStatus, JobSummary, Result, Stats
 from arcp_client.sync import (
+    Batch,
     Client,
     Event,
     EventIterator,
@@ -54,6 +56,49 @@ def subscriptions(job: Job) -> None:
     assert_type(client.subscribe(everything), Registration)
     assert_type(client.subscribe(vendor, "acme.thing").lag, int)
     client.subscribe(one, events.Log).dispose()
+
+
+# -- handlers of batches: a list of events of the types of the kinds
+
+
+@client.on(batch=True)
+def batch_of_everything(batch: list[Event]) -> None: ...
+
+
+@client.on(events.Log, batch=Batch(count=10, seconds=0.5), thread=True)
+def batch_of_one(batch: list[events.Log]) -> None: ...
+
+
+@client.on(events.Log, batch=True)
+def batch_as_sequence(batch: Sequence[Event]) -> None: ...
+
+
+@client.on(events.ToolCall, events.ToolResult, batch=True, thread=True)
+def batch_of_two(batch: list[events.ToolCall | events.ToolResult]) -> None: ...
+
+
+@client.on(events.Log, events.Thought, events.Status, batch=True)
+def batch_of_three(batch: list[events.Log | events.Thought | events.Status]) -> None: ...
+
+
+@client.on(events.Log, events.Thought, events.Status, events.Metric, batch=True)
+def batch_of_four(
+    batch: list[events.Log | events.Thought | events.Status | events.Metric],
+) -> None: ...
+
+
+@client.on("acme.thing", batch=True)
+def batch_of_vendor(batch: list[events.Unknown]) -> None: ...
+
+
+def batch_subscriptions(flag: bool) -> None:
+    assert_type(client.subscribe(batch_of_one, events.Log, batch=True, thread=True), Registration)
+    assert_type(client.subscribe(batch_of_everything, batch=Batch()), Registration)
+    two = client.subscribe(batch_of_two, events.ToolCall, events.ToolResult, batch=True)
+    assert_type(two, Registration)
+    assert_type(client.subscribe(batch_of_vendor, "acme.thing", batch=True), Registration)
+    client.subscribe(one, events.Log, batch=False)
+    client.on(events.Log, batch=flag)
 
 
 @client.on_error

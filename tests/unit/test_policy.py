@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import tenacity
 
-from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
+from arcp_client.policy import Batch, Buffer, Order, Reconnect, Timeouts
 
 NAN = float("nan")
 
 
-@pytest.mark.parametrize("policy", [Buffer(), Timeouts(), Reconnect()])
+@pytest.mark.parametrize("policy", [Batch(), Buffer(), Timeouts(), Reconnect()])
 def test_a_policy_is_frozen_and_its_fields_are_named(policy: Any) -> None:
     for field in dataclasses.fields(policy):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -26,13 +26,14 @@ def test_a_policy_is_frozen_and_its_fields_are_named(policy: Any) -> None:
         type(policy)(unknown=1)
 
 
-@pytest.mark.parametrize("policy", [Buffer(soft=2), Timeouts(open=3), Order.JOB])
+@pytest.mark.parametrize("policy", [Batch(count=2), Buffer(soft=2), Timeouts(open=3), Order.JOB])
 def test_a_policy_survives_pickle_and_copy(policy: Any) -> None:
     assert pickle.loads(pickle.dumps(policy)) == policy
     assert copy.deepcopy(policy) == policy
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
+    assert dataclasses.astuple(Batch()) == (256, 0.0)
     assert dataclasses.astuple(Buffer()) == (1024, 8192, 32 * 2**20, 256 * 2**20)
     assert dataclasses.asdict(Timeouts()) == {
         "connect": 10,
@@ -45,6 +46,24 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "silence": 300,
     }
     assert [order.value for order in Order] == ["session", "job"]
+
+
+def test_the_bounds_of_a_batch_are_inclusive() -> None:
+    assert Batch(count=1, seconds=0)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"count": 0}, {"count": -1}, {"seconds": -0.1}, {"seconds": NAN}], ids=str
+)
+def test_a_batch_without_events_or_of_no_length_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Batch\.(count|seconds) must be "):
+        Batch(**fields)
+
+
+@pytest.mark.parametrize("fields", [{"count": 2.0}, {"count": True}, {"seconds": "1"}], ids=str)
+def test_a_batch_of_other_types_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"Batch\.(count|seconds) must be "):
+        Batch(**fields)
 
 
 def test_the_bounds_of_a_buffer_are_inclusive() -> None:

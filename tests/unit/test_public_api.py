@@ -51,7 +51,7 @@ CALLS: dict[Any, dict[str, str]] = {
         "job": "(job_id)",
         "jobs": "aiter (*, status=(), agent=None, created_after=None, timeout=None)",
         "notifications": "property",
-        "on": "(*kinds, job=None, order=None, on_error='skip', barrier=True)",
+        "on": "(*kinds, job=None, order=None, batch=False, on_error='skip', barrier=True)",
         "on_error": "(hook)",
         "on_slow": "(hook)",
         "on_state": "(hook)",
@@ -65,7 +65,8 @@ CALLS: dict[Any, dict[str, str]] = {
         "stats": "()",
         "submit": "async (agent, input=None, *, lease=None, expires_at=None,"
         " idempotency_key=None, max_runtime=None, trace_id=None, parent=None, timeout=None)",
-        "subscribe": "(handler, /, *kinds, job=None, order=None, on_error='skip', barrier=True)",
+        "subscribe": "(handler, /, *kinds, job=None, order=None, batch=False, on_error='skip',"
+        " barrier=True)",
         "watch": "async (job_id, *, history=False, from_seq=None, timeout=None)",
     },
     arcp_client.JobHandle: {

@@ -28,6 +28,7 @@ class Hub(EventMethods):
         timeouts: Timeouts = Timeouts(),  # noqa: B008
         handler_timeout: float | None = None,
         request_pending: Callable[[], bool] = lambda: False,
+        held: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(
             Consumers(
@@ -45,7 +46,7 @@ class Hub(EventMethods):
                     handler_timeout=handler_timeout,
                 ),
                 request_pending=request_pending,
-                held=lambda: 0,
+                held=held,
                 active=lambda: None,
                 check_loop=lambda: None,
                 failed=self._failed,

@@ -28,6 +28,11 @@ class Behind:
     def weight(self, backlog: int, limit: int) -> int:
         return 0
 
+    def held(self) -> int:
+        return 0
+
+    def hurry(self) -> None: ...
+
     def iterators(self) -> tuple[()]:
         return ()
 

@@ -11,6 +11,7 @@ import pytest
 
 from arcp_client._dispatch import deadlock
 from arcp_client.sync import (
+    Batch,
     Buffer,
     Client,
     Closed,
@@ -487,3 +488,59 @@ def test_close_ends_the_waits_of_other_threads(portal: Portal, runtime: Runtime)
     calls = [Waiting(job.result), Waiting(lambda: next(iterator)), Waiting(client.close)]
     client.close()
     assert [type(call.error()) for call in calls] == [errors.ClientClosed] * 2 + [type(None)]
+
+
+def test_a_handler_of_batches_runs_in_its_thread_one_call_at_a_time(client: Client) -> None:
+    """D21: the list is handled as a whole; nothing runs ahead."""
+    calls: list[list[int | float]] = []
+    pings: list[float] = []
+    threads: set[str] = set()
+
+    @client.on(events.Progress, batch=Batch(count=7), thread=True)
+    def handle(batch: list[events.Progress]) -> None:
+        threads.add(threading.current_thread().name)
+        calls.append([event.current for event in batch])
+        pings.append(client.ping())  # it may use the client
+
+    client.submit("say", 50).result(timeout=LIMIT)
+    assert [number for call in calls for number in call] == list(range(50))
+    assert max(map(len, calls)) <= 7
+    assert len(pings) == len(calls)
+    [name] = threads
+    assert "handle" in name
+
+
+def test_a_batch_that_fails_in_its_thread_goes_to_on_error_as_a_list(client: Client) -> None:
+    got: list[Any] = []
+    threads: set[str] = set()
+
+    def on_error(batch: list[events.Progress], error: Exception) -> None:
+        threads.add(threading.current_thread().name)
+        got.append(([event.current for event in batch], str(error)))
+
+    @client.on(events.Progress, batch=Batch(count=2), thread=True, on_error=on_error)
+    def handle(batch: list[events.Progress]) -> None:
+        if batch[0].current == 0:
+            raise ValueError("bad")
+        got.append(len(batch))
+
+    client.submit("say", 1).result(timeout=LIMIT)
+    client.submit("say", 1).result(timeout=LIMIT)
+    assert got == [([0], "bad"), ([0], "bad")]
+    assert all("handle" in name for name in threads)
+
+
+def test_a_handler_of_batches_in_the_loop_thread_gets_lists(client: Client) -> None:
+    got: list[int | float] = []
+
+    @client.on(events.Progress, batch=True)
+    async def handle(batch: list[events.Progress]) -> None:
+        got.extend(event.current for event in batch)
+
+    client.submit("say", 5).result(timeout=LIMIT)
+    assert got == [0, 1, 2, 3, 4]
+
+
+def test_batches_of_order_job_are_refused_at_the_decorator(client: Client) -> None:
+    with pytest.raises(ValueError, match=r"order=Order\.SESSION"):
+        client.on(batch=True, order=Order.JOB, thread=True)

@@ -1,0 +1,39 @@
+"""A handler that stores many events in one transaction."""
+
+import asyncio
+import sqlite3
+from typing import Any
+
+from arcp_client import Batch, Client, JobContext, Runtime, events
+
+runtime = Runtime()
+
+
+@runtime.agent("talker")
+async def talker(input: Any, job: JobContext) -> str:
+    for n in range(1000):
+        await job.log(f"line {n}")
+    return "said"
+
+
+client = Client(runtime)
+database = sqlite3.connect(":memory:")
+database.execute("CREATE TABLE log (job TEXT, id TEXT, message TEXT, PRIMARY KEY (job, id))")
+
+
+@client.on(events.Log, batch=Batch(count=500, seconds=0.5))
+async def store(batch: list[events.Log]) -> None:
+    rows = [(event.job_id, event.id, event.message) for event in batch]
+    with database:  # one transaction
+        database.executemany("INSERT OR IGNORE INTO log VALUES (?, ?, ?)", rows)
+
+
+async def main() -> None:
+    async with client:
+        job = await client.submit("talker")
+        print((await job.result()).value)  # waits for the batch with the job's last event
+    print(*database.execute("SELECT count(*) FROM log").fetchone(), "lines")
+
+
+asyncio.run(main())
+database.close()
