@@ -2,7 +2,7 @@
 
 `checkpoints` decides when a checkpoint is written, and up to which event. A `Durability` is OUT
 while it does not have the store's lock, HOLDING once it has the lock, SAVING while the session
-runs, and FROZEN once the session has ended. The session engine calls its methods, which change the
+runs, and FROZEN once the client ends. The session engine calls its methods, which change the
 state:
 
 =======  ======  =======

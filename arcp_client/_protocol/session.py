@@ -79,8 +79,8 @@ class Session:
         state: the state of the session.
         requests: the pending requests.
         jobs: the jobs of the session.
-        peer: the runtime.
-        view: the part of the session that the peer sees.
+        peer: the adapter for the dialect of the runtime.
+        view: what the peer may use of the session.
     """
 
     def __init__(

@@ -63,10 +63,10 @@ class AcpClient(Listening):
             session = await agent.new_session()
 
     Malformed output of an agent cannot end or block the connection. Text that is not strict JSON is
-    read with replacements. A line that is not a message is reported to `on_strange` and skipped. If
-    its id can still be read, a request is answered with an error, and for an answer the call raises
-    RemoteProtocolError. If the agent exits, every pending call raises LinkLost at once, with the
-    exit code and the end of the agent's standard error.
+    read with replacements. A malformed line is reported to `on_strange` and skipped. If its id can
+    be read, a malformed request is answered with an error, and for a malformed answer the call
+    raises RemoteProtocolError. If the agent exits, every pending call raises LinkLost at once, with
+    the exit code and the end of the agent's standard error.
 
     The agent leads a process group. Closing ends all processes in the group; a process that has
     left the group (``setsid``, a daemon, a container) keeps running. Without process groups

@@ -82,14 +82,14 @@ class Runtime:
             submitted a job may (§14).
         provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
             clients only with a durable event log, and over TLS, stdio or in this process.
-        dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from the
-            specification in three points: the counters of an acceptance are sent as strings (§7.1);
-            the status of ``job.error`` is always ``error``, and its code distinguishes a
-            cancellation and a time-out (§7.4); an empty ``lease_request``, which these clients
-            always send, gets ``Limits.default_lease``. ``go`` also serves clients of the Go SDK,
-            which read an inline result only from ``output``. The result is sent under both
-            ``output`` and ``result``, so it counts twice towards the 1 MiB that such a client reads
-            in one frame.
+        dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from
+            the specification in three points: the amounts of the budget in ``job.accepted`` are
+            sent as strings (§7.1); the status of ``job.error`` is always ``error``, and its code
+            distinguishes a cancellation and a time-out (§7.4); an empty ``lease_request``, which
+            these clients always send, gets ``Limits.default_lease``. ``go`` also serves clients of
+            the Go SDK, which read an inline result only from ``output``. The result is sent under
+            both ``output`` and ``result``, so it counts twice towards the 1 MiB that such a client
+            reads in one frame.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class ScriptedRuntime:
 
     Args:
         dialect: the runtime to play, by its name in ``SessionInfo.dialect``; ``spec`` for the
-            specification; ``legacy`` for the older family, which opens no session of this protocol.
+            specification; ``legacy`` for a runtime of an older protocol, which rejects the session.
         agents: the script of each agent, by name.
         answers: by message type, the answers to the first requests of that type, in order. ``None``
             stands for the usual answer, which later requests get too.
