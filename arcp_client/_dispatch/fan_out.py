@@ -151,7 +151,7 @@ class FanOut:
         at_most = weight + (self.published - published) * self._heaviest
         if at_most < limit:
             return at_most
-        weight = max((sum(sizes(one.waiting())) for one in self._consumers), default=0)
+        weight = max((_bytes_of(one.waiting()) for one in self._consumers), default=0)
         self._weighed = (weight, self.published)
         return weight
 
@@ -196,6 +196,11 @@ class FanOut:
         for consumer in self._consumers:
             if consumer.outstanding:
                 yield from consumer.waiting()
+
+
+def _bytes_of(events: Iterator[Event]) -> int:
+    """Bytes of events. One that waits in several iterators of a consumer counts once."""
+    return sum(sizes({id(event): event for event in events}.values()))
 
 
 def _description(gap: Gap) -> str:

@@ -396,3 +396,13 @@ async def test_envelopes_and_events_count_by_the_same_bytes() -> None:
     assert list(as_events.replay("job_1")) == list(as_envelopes.replay("job_1"))
     assert as_events.drop(700) == as_envelopes.drop(700)
     assert list(as_events.replay("job_1")) == list(as_envelopes.replay("job_1"))
+
+
+async def test_an_event_that_waits_in_two_iterators_takes_its_bytes_once() -> None:
+    """D6: what counts against ``Buffer.bytes`` is the memory that the events take."""
+    hub = Hub()
+    iterators = [hub.events() for _ in range(2)]
+    hub.publish(sized(1, 1000), sized(2, 500))
+    assert hub.fan_out.weight(2, 0) == 1500
+    assert [(await anext(iterators[0])).seq for _ in range(2)] == [1, 2]
+    assert hub.fan_out.weight(2, 0) == 1500

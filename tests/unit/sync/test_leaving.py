@@ -204,7 +204,7 @@ def ran(
     code: str, *, wrong: bool = False, timeout: float = 100
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-W", "always::ResourceWarning", "-c", PROGRAM + code],
+        [sys.executable, "-u", "-W", "always::ResourceWarning", "-c", PROGRAM + code],
         capture_output=True,
         text=True,
         timeout=timeout,
