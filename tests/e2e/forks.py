@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import pkgutil
+import signal
 import socket
 import subprocess
 import sys
@@ -166,6 +167,8 @@ def become(asked: dict[str, Any], fds: list[int]) -> None:
     """Be the process that was asked for."""
     if asked["tty"]:
         os.setsid()
+        # As a terminal starts it; where the tests run as a background job, SIGINT is ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         fcntl.ioctl(fds[0], termios.TIOCSCTTY, 0)
     for number, (fd, name) in enumerate(zip(fds, ("stdin", "stdout", "stderr"), strict=True)):
         os.dup2(fd, number)
