@@ -52,7 +52,7 @@ class ShutdownWatch:
             if not _watches:
                 _restore()
 
-    def told(self) -> None:
+    def notify(self) -> None:
         """Call the function. The signal handler calls this, in the event loop."""
         if self._entered:
             self._call()
@@ -80,7 +80,7 @@ def _restore() -> None:
 def _received(number: int, frame: FrameType | None) -> None:
     for watch, loop in tuple(_watches.items()):
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(watch.told)
+            loop.call_soon_threadsafe(watch.notify)
     handler = _previous.get(number)
     if handler is not None:
         handler(number, frame)

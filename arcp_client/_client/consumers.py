@@ -79,7 +79,9 @@ class Consumers:
         slow_consumers = SlowConsumers(settings.buffer.soft, self._registrations, self.slow.emit)
         self.back_pressure = BackPressure(
             settings.buffer,
-            _AllConsumers(self.fan_out, self._iterators, lambda: self.backlog, held, self._hurry),
+            _AllConsumers(
+                self.fan_out, self._iterators, lambda: self.backlog, held, self._flush_batches
+            ),
             request_pending=request_pending,
             stall=settings.timeouts.stall,
             check_slow=slow_consumers.check,
@@ -135,10 +137,10 @@ class Consumers:
         if registration in self._registrations:
             self._registrations.remove(registration)
 
-    def _hurry(self) -> None:
+    def _flush_batches(self) -> None:
         """Let handlers of batches get the events that wait, because no further ones come."""
         for registration in self._registrations:
-            registration.hurry()
+            registration.flush_batches()
 
     def iterate(self, event_filter: EventFilter) -> EventIterator[Any]:
         """Make an iterator over the events of the session that match a filter."""
@@ -249,11 +251,11 @@ class _AllConsumers:
         iterators: Callable[[], Iterator[Iteration[Event]]],
         backlog: Callable[[], int],
         held: Callable[[], int],
-        hurry: Callable[[], None],
+        flush_batches: Callable[[], None],
     ) -> None:
         self.iterators = iterators
         self.held = held
-        self.hurry = hurry
+        self.flush_batches = flush_batches
         self.weight = fan_out.weight
         self.backlog = backlog
 

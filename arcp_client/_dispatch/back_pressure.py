@@ -94,7 +94,7 @@ class AllConsumers(Protocol):
     def held(self) -> int:
         """The number of events that wait for a checkpoint."""
 
-    def hurry(self) -> None:
+    def flush_batches(self) -> None:
         """Let handlers of batches get the events that wait, because no further ones come."""
 
     def iterators(self) -> Iterable[Slow]:
@@ -257,7 +257,7 @@ class BackPressure:
     def _watch(self) -> None:
         stuck = self.paused is not None or self._full
         if (stuck or self._stored) and not self.progress_wanted:
-            self._consumers.hurry()
+            self._consumers.flush_batches()
         self.progress_wanted = stuck or self._stored
         self.heavy = self.heavy and self.progress_wanted
         self.watching = self.progress_wanted or self._follower is not None
@@ -284,7 +284,7 @@ class BackPressure:
 
     def hold(self) -> None:
         """Note that events wait for a checkpoint, which may wait for consumers."""
-        self._consumers.hurry()
+        self._consumers.flush_batches()
 
     @property
     def urgent(self) -> bool:

@@ -239,7 +239,7 @@ class BatchLane(SessionLane):
     def add(self, events: list[Event], now: float) -> None:
         super().add(events, now)
         if self.taken - self.done >= self._full:
-            self.hurry()
+            self.flush()
 
     def current(self) -> Sequence[Event]:
         return self._current or super().current()
@@ -247,10 +247,10 @@ class BatchLane(SessionLane):
     def reached(self, count: int) -> asyncio.Future[None]:
         waiter = super().reached(count)
         if not waiter.done():
-            self.hurry()
+            self.flush()
         return waiter
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """End the filling, so that the handler gets the events that wait."""
         if self._filling is not None and not self._filling.done():
             self._filling.set_result(None)
@@ -281,7 +281,7 @@ class BatchLane(SessionLane):
         if since is not None and not self.waiters and not self.gate.blocked:
             loop = asyncio.get_running_loop()
             self._filling = loop.create_future()
-            timer = loop.call_at(since + self._seconds, self.hurry)
+            timer = loop.call_at(since + self._seconds, self.flush)
             try:
                 await self._filling
             finally:

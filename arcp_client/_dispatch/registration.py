@@ -153,10 +153,10 @@ class HandlerRegistration(Registration):
         if self._sink is not None:
             self._sink.dispose()
 
-    def hurry(self) -> None:
+    def flush_batches(self) -> None:
         """Let a handler of batches get the events that wait."""
         if self._batches is not None:
-            self._batches.hurry()
+            self._batches.flush()
 
     # -- for the fan-out
 

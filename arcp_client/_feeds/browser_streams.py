@@ -73,8 +73,8 @@ class BrowserStreams:
         self._shutdown.enter()
         try:
             asked = frames.position(last_event_id)
-            async with aclosing(viewed(stream, self._feeds, feed, asked)) as told:
-                async for frame in told:
+            async with aclosing(viewed(stream, self._feeds, feed, asked)) as source:
+                async for frame in source:
                     yield frame
         finally:
             self._open.pop(stream, None)

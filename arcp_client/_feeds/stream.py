@@ -184,6 +184,6 @@ async def viewed(
     """
     with feeds.viewing(feed) as kept:
         if kept:
-            async with aclosing(job_frames(stream, feed, asked, link=link)) as told:
-                async for frame in told:
+            async with aclosing(job_frames(stream, feed, asked, link=link)) as source:
+                async for frame in source:
                     yield frame

@@ -15,7 +15,7 @@ from typing import Any
 
 from arcp_client._tasks import TaskOwner
 
-__all__ = ["Writes"]
+__all__ = ["Writes", "settle"]
 
 _Queue = deque[tuple[Coroutine[Any, Any, None], asyncio.Future[None]]]
 
@@ -73,9 +73,9 @@ class Writes:
                 try:
                     await write
                 except Exception as error:  # noqa: BLE001 - it is the sender's
-                    _settle(done, error)
+                    settle(done, error)
                 else:
-                    _settle(done, None)
+                    settle(done, None)
         finally:
             self._queue = None
             while queue:  # only while the loop shuts down
@@ -85,7 +85,8 @@ class Writes:
         self._on_room()
 
 
-def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
+def settle(done: asyncio.Future[None], error: Exception | None) -> None:
+    """Complete the future of a write, with the error if it failed."""
     if done.done():  # the sender was cancelled
         return
     if error is None:

@@ -10,6 +10,7 @@ from arcp_client._asgi import Message, Receive, Send
 from arcp_client._tasks import TaskOwner
 from arcp_client.errors import LinkLost, LocalProtocolError
 from arcp_client.transports._ending import Ending, again, closed_here
+from arcp_client.transports._writes import settle
 from arcp_client.transports.base import MAX_FRAME
 
 __all__ = ["AsgiTransport"]
@@ -161,13 +162,13 @@ class AsgiTransport:
                     # Only this call fails: the reader gets the frames that arrived, then LinkLost.
                     lost = LinkLost(f"the link to {self._peer} is broken: a frame was not written")
                     lost.__cause__ = error
-                    _settle(sent, lost)
+                    settle(sent, lost)
                 else:
-                    _settle(sent, None)
+                    settle(sent, None)
         finally:
             self._writer = None
             while self._queue:
-                _settle(self._queue.popleft()[1], closed_here(self._peer))
+                settle(self._queue.popleft()[1], closed_here(self._peer))
 
     async def _close(self, _timeout: float) -> None:
         if self._writer is not None:
@@ -192,16 +193,6 @@ class AsgiTransport:
 
 async def _awaited(call: Callable[[], Awaitable[Message]]) -> Message:
     return await call()
-
-
-def _settle(sent: asyncio.Future[None], error: LinkLost | None) -> None:
-    if sent.done():  # the sender was cancelled
-        return
-    if error is None:
-        sent.set_result(None)
-    else:
-        sent.set_exception(error)
-        sent.exception()  # a sender that is cancelled now does not retrieve it
 
 
 def _ignore(_: BaseException) -> None:

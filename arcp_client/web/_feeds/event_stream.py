@@ -141,8 +141,8 @@ class EventStream(web.StreamResponse):
             streams = OpenStreams.of(request.app)
             streams.add(self)
             try:
-                async with aclosing(self._play(self._stream, request)) as told:
-                    async for frame in told:
+                async with aclosing(self._play(self._stream, request)) as source:
+                    async for frame in source:
                         await self._send(frame)
                 if not self._connected():
                     return

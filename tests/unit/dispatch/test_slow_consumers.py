@@ -31,7 +31,7 @@ class Behind:
     def held(self) -> int:
         return 0
 
-    def hurry(self) -> None: ...
+    def flush_batches(self) -> None: ...
 
     def iterators(self) -> tuple[()]:
         return ()
