@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from arcp_client.events import Event, Gap
     from arcp_client.job import Job, JobHandle, JobView
     from arcp_client.models import (
+        AgentDeclaration,
         AgentInfo,
         ClientInfo,
         Credential,
@@ -67,6 +68,7 @@ _HOMES = {
     "_dispatch.registration": ("Registration",),
     "_dispatch.streams": ("EventIterator",),
     "models": (
+        "AgentDeclaration",
         "AgentInfo",
         "ClientInfo",
         "Credential",
@@ -99,6 +101,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("errors", "events", "rx", "testing")
 
 __all__ = [
+    "AgentDeclaration",
     "AgentInfo",
     "ArcpError",
     "Batch",

@@ -22,7 +22,9 @@
     │   └── WouldDeadlock         the wait would close a cycle of waits
     ├── RequestError              the runtime refused one request; see ``code`` (§12)
     │   ├── PermissionDenied · AgentNotFound · AgentVersionNotFound · DuplicateKey
-    │   ├── JobNotFound · InvalidRequest · LeaseSubsetViolation
+    │   ├── JobNotFound · LeaseSubsetViolation
+    │   ├── InvalidRequest        the runtime found the request malformed
+    │   │   └── InvalidInput      the input does not match the agent's schema; see ``fields``
     │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
     │   ├── FeatureNotNegotiated  the runtime does not offer a required feature (§6.2)
     │   └── UnknownCode           any other code, kept verbatim
@@ -62,6 +64,7 @@ __all__ = [
     "HandlerFailed",
     "HandshakeTimeout",
     "HeartbeatLost",
+    "InvalidInput",
     "InvalidRequest",
     "JobCancelled",
     "JobError",
@@ -437,6 +440,26 @@ class InvalidRequest(RequestError):
     default_code = "INVALID_REQUEST"
 
 
+class InvalidInput(InvalidRequest):
+    """The input of a submit does not match the schema that the agent declares.
+
+    No job was started. The message names the first invalid field, ``fields`` all of them.
+    """
+
+    remedy: ClassVar[str] = (
+        "Change the fields that ``fields`` names. ``arcp-client run AGENT --help`` and "
+        "``client.session.agents`` show the schema."
+    )
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What is wrong, by the position in the input, such as ``files[2].name``.
+
+        The position ``""`` is the input as a whole.
+        """
+        return _input_fields(self.details)
+
+
 class LeaseSubsetViolation(RequestError):
     """A delegated lease asked for more than its parent holds (§9.4)."""
 
@@ -699,7 +722,16 @@ def request_error(
 ) -> RequestError:
     """The error class for a refused request with that code; UnknownCode keeps the code verbatim."""
     cls = _REQUEST_ERRORS.get(code, UnknownCode)
+    if cls is InvalidRequest and _input_fields(details):
+        cls = InvalidInput
     return cls(message, code=code, retryable=retryable, details=details)
+
+
+def _input_fields(details: Any) -> dict[str, str]:
+    named = details.get("input_fields") if isinstance(details, Mapping) else None
+    if not isinstance(named, Mapping):
+        return {}
+    return {str(field): str(text) for field, text in named.items()}
 
 
 def job_error(

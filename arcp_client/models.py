@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_validator
 
 __all__ = [
+    "AgentDeclaration",
     "AgentInfo",
     "Budget",
     "Checkpoint",
@@ -132,12 +133,46 @@ class Credential(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentDeclaration:
+    """What an agent says of itself, in one version. An extension: many runtimes do not send it.
+
+    Attributes:
+        version: the version; ``None`` for an agent without versions.
+        description: what the agent does, for people and models.
+        input_schema: the JSON Schema of its input; treat it as read-only.
+    """
+
+    version: str | None = None
+    description: str | None = None
+    input_schema: Mapping[str, Any] | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """One entry of the runtime's agent inventory (§7.5)."""
+    """One entry of the runtime's agent inventory (§7.5).
+
+    Attributes:
+        name: the agent's name.
+        versions: its versions; none for an agent without versions.
+        default: the version that the bare name selects, if the runtime states it.
+        declarations: what its versions say of themselves; see `declaration`.
+    """
 
     name: str
     versions: tuple[str, ...] = ()
     default: str | None = None
+    declarations: tuple[AgentDeclaration, ...] = ()
+
+    def declaration(self, version: str | None = None) -> AgentDeclaration:
+        """What a version says of itself, by default the version that the bare name selects.
+
+        Empty if the runtime sent nothing about that version.
+        """
+        wanted = self.default if version is None else version
+        for each in self.declarations:
+            if each.version == wanted:
+                return each
+        return AgentDeclaration(wanted)
 
 
 @dataclass(frozen=True, slots=True)

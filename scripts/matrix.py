@@ -31,6 +31,7 @@ IMPORTS = {
     "cli": "arcp_client.cli.app",
     "ag-ui": "arcp_client.web.exports.agui",
     "keyring": "keyring",
+    "schema": "jsonschema, referencing",
 }
 """What is importable of an installation with an extra and nothing else."""
 

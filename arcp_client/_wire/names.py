@@ -77,6 +77,16 @@ FEATURES: Final = (
     AGENT_VERSIONS,
 )
 
+DECLARATIONS: Final = "x-vendor.arcp-client.declarations"
+"""The member of an entry of the agent inventory with descriptions and input schemas.
+
+The specification has none. Its value is a list of objects, one for each version that declares
+something, with ``version`` (absent for an agent without versions), ``description`` and
+``input_schema``. Other clients ignore it.
+"""
+INPUT_FIELDS: Final = "input_fields"
+"""The member of the details of INVALID_REQUEST that names the invalid fields of an input."""
+
 # -- error codes (§12) -----------------------------------------------------------------------
 PERMISSION_DENIED: Final = "PERMISSION_DENIED"
 LEASE_SUBSET_VIOLATION: Final = "LEASE_SUBSET_VIOLATION"

@@ -24,6 +24,7 @@ from arcp_client._wire.ids import in_utc, parse_time
 from arcp_client._wire.names import first, first_text
 from arcp_client._wire.names import text_of as _text
 from arcp_client.models import (
+    AgentDeclaration,
     AgentInfo,
     Budget,
     Credential,
@@ -316,8 +317,24 @@ def _agents(value: Any) -> tuple[AgentInfo, ...]:
         elif isinstance(entry, Mapping) and _text(entry.get("name")):
             versions = tuple(_strings(entry.get("versions")))
             name = _text(entry["name"]) or ""
-            agents.append(AgentInfo(name, versions, _text(entry.get("default"))))
+            declared = _declarations(entry.get(names.DECLARATIONS))
+            agents.append(AgentInfo(name, versions, _text(entry.get("default")), declared))
     return tuple(agents)
+
+
+def _declarations(value: Any) -> tuple[AgentDeclaration, ...]:
+    return tuple(
+        AgentDeclaration(
+            _text(entry.get("version")), _text(entry.get("description")), _schema(entry)
+        )
+        for entry in _items(value)
+        if isinstance(entry, Mapping)
+    )
+
+
+def _schema(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    schema = entry.get("input_schema")
+    return schema if isinstance(schema, Mapping) else None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

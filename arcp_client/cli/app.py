@@ -96,6 +96,28 @@ class _Command(_AsTyped, TyperCommand):
         return re.sub(r" <(?:str|path|int|float|list\[str\])>", "", super().get_help(ctx))
 
 
+class _RunCommand(_Command):
+    """``run``, whose help for an agent shows what the agent declares."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and {"-h", "--help"}.intersection(args):
+            try:
+                ctx.obj = self.make_parser(ctx).parse_args(args=list(args))[0]
+            except Exception:  # noqa: BLE001 - the parser below raises it again, and reports it
+                ctx.obj = None
+        return super().parse_args(ctx, args)
+
+    def get_help(self, ctx: Any) -> str:
+        text = super().get_help(ctx)
+        given = ctx.obj if isinstance(ctx.obj, dict) else {}
+        agent = given.get("agent")
+        if not isinstance(agent, str) or given.get("resume"):
+            return text
+        from arcp_client.cli.actions.agent_help import agent_help
+
+        return f"{text}\n\n{agent_help(agent, given)}"
+
+
 def _callback(command: Command) -> Callable[..., None]:
     """Make the function that typer calls for a command.
 
@@ -136,7 +158,8 @@ def _register(to: typer.Typer, commands: tuple[Command, ...], line: str | None) 
     for command in commands:
         name = command.__name__
         foreign = {"ignore_unknown_options": True} if command in TAKES_FOREIGN_OPTIONS else None
-        declare = to.command(name, cls=_Command, help=command.__doc__, context_settings=foreign)
+        kind = _RunCommand if command is run_ else _Command
+        declare = to.command(name, cls=kind, help=command.__doc__, context_settings=foreign)
         declare(_callback(command) if line is None or name in line else _not_typed)
 
 

@@ -31,6 +31,7 @@ from arcp_client._security import AllowedHosts
 from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import JobNotFound
 from arcp_client.models import Credential
+from arcp_client.runtime._agents.input_schema import input_schema as read_schema
 from arcp_client.runtime._connection.authentication import Authentication, Gate
 from arcp_client.runtime._connection.connection import Arrival, Connection
 from arcp_client.runtime._connection.handshake import Identity
@@ -162,7 +163,13 @@ class Runtime:
     # ------------------------------------------------------------------------ agents
 
     def agent(
-        self, name: str, version: str | None = None, default: bool = False
+        self,
+        name: str,
+        version: str | None = None,
+        default: bool = False,
+        *,
+        input_schema: Any = None,
+        description: str | None = None,
     ) -> Callable[[F], F]:
         """Register an agent; the decorated function is returned unchanged.
 
@@ -171,6 +178,11 @@ class Runtime:
         generator of ``str`` or ``bytes``; a coroutine function that returns an async iterator of
         ``str`` or ``bytes``. The items of a generator or iterator are sent as the chunks of a
         streamed result (§8.4).
+
+        With an ``input_schema``, each submit and each delegation is validated before a job exists:
+        an input that does not match is refused with `InvalidInput`, which names the fields. Schema
+        and description are sent to clients in the agent inventory of the welcome, as an extension
+        that other clients ignore.
 
         An exception ends the job with INTERNAL_ERROR, retryable; its text and its traceback are not
         sent to the client. To fail a job deliberately, raise ``JobFailed`` with your own code and
@@ -181,22 +193,34 @@ class Runtime:
             version: any version string, or ``None`` for an agent without versions.
             default: whether a submit without a version selects this one. If no version is the
                 default, it selects the version that was registered first.
+            input_schema: a pydantic model, or another type that pydantic validates: the function
+                then gets its first argument as that type, while ``job.input`` stays the JSON value.
+                Or a JSON Schema as a mapping, which needs the extra ``schema``; the function then
+                gets the JSON value.
+            description: what the agent does, for people and for models that choose tools.
 
         Raises:
-            ValueError: the name or version is invalid, or already registered.
-            TypeError: the name or version is not a string, or the decorated object is not a
-                function.
+            ValueError: the name or version is invalid, or already registered; the schema is no
+                valid JSON Schema or refers to another document; the declarations of all agents
+                take more than 256 KiB.
+            TypeError: the name or version is not a string, the schema is neither a type nor a
+                mapping, or the decorated object is not a function.
+            ModuleNotFoundError: the schema is a JSON Schema, and jsonschema is not installed.
         """
         if callable(name):
             raise TypeError('write @runtime.agent("name"), with the name of the agent')
         check.a_text("name", name)
         check.a_text("version", version, none=True)
         check.a_flag("default", default)
+        check.a_text("description", description, none=True)
+        schema = None if input_schema is None else read_schema(input_schema)
         parse_agent(name if version is None else f"{name}@{version}")
 
         def register(function: F) -> F:
             check.a_function("an agent", function, streams=True)
-            self._core.agents.add(name, version, function, default)
+            self._core.agents.add(
+                name, version, function, default, schema=schema, description=description
+            )
             return function
 
         return register

@@ -25,6 +25,7 @@ import arcp_client
 
 if TYPE_CHECKING:
     from arcp_client import (
+        AgentDeclaration,
         AgentInfo,
         ArcpError,
         Batch,
@@ -86,6 +87,7 @@ _HOME_OF = {
 }
 
 __all__ = [
+    "AgentDeclaration",
     "AgentInfo",
     "ArcpError",
     "Batch",

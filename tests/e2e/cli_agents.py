@@ -6,11 +6,24 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
 
 from arcp_client import JobContext, Runtime
 from arcp_client.errors import JobFailed
 from arcp_client.runtime import EventLog
+
+
+class Author(BaseModel):
+    name: str
+
+
+class Report(BaseModel):
+    title: str = Field(min_length=3, description="The first line.")
+    pages: int = Field(default=1, ge=1)
+    kind: Literal["draft", "final"] | None = None
+    authors: list[Author] = []
 
 
 def make(auth: Any = None, event_log: EventLog | None = None) -> Runtime:
@@ -20,6 +33,10 @@ def make(auth: Any = None, event_log: EventLog | None = None) -> Runtime:
     async def echo(input: Any, job: JobContext) -> Any:
         await job.log("echoing")
         return input
+
+    @runtime.agent("report", "2", input_schema=Report, description="Writes a report.")
+    async def report(input: Report, job: JobContext) -> str:
+        return f"{input.title}: {input.pages} pages"
 
     @runtime.agent("fails")
     async def fails(input: Any, job: JobContext) -> None:

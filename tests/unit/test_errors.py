@@ -148,6 +148,7 @@ SAMPLES: list[ArcpError] = [
     errors.DuplicateKey("m"),
     errors.JobNotFound("m"),
     errors.InvalidRequest("m"),
+    errors.InvalidInput("input.a: m", details={"input_fields": {"a": "m"}}),
     errors.LeaseSubsetViolation("m"),
     errors.RequestTimeout("m"),
     errors.FeatureNotNegotiated("m"),

@@ -13,6 +13,7 @@ from pydantic import SecretStr, ValidationError
 
 from arcp_client import models
 from arcp_client.models import (
+    AgentDeclaration,
     AgentInfo,
     Checkpoint,
     ClientInfo,
@@ -37,7 +38,8 @@ VALUES: list[Any] = [
     Lease({"fs.read": ("/src/**",), "cost.budget": ("USD:5.00",)}),
     LeaseConstraints(expires_at=MOMENT),
     Credential(id="c", value=SecretStr(CANARY), endpoint="https://e", constraints={"a": 1}),
-    AgentInfo("a", ("1", "2"), "2"),
+    AgentDeclaration("1", "does it", {"type": "object"}),
+    AgentInfo("a", ("1", "2"), "2", (AgentDeclaration("1", "does it", {"type": "object"}),)),
     RuntimeInfo("r", "1"),
     SessionInfo("s", features=frozenset({"ack"}), agents=(AgentInfo("a"),)),
     JobSummary("j", lease=Lease({"fs.read": ("/a",)}), created_at=MOMENT),

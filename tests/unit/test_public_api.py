@@ -98,7 +98,7 @@ CALLS: dict[Any, dict[str, str]] = {
         " heartbeat_interval=30.0, resume_window=600.0, limits=None, policy=None,"
         " provisioner=None, dialect='specification')",
         "add_routes": "(app, path='/arcp', *, allowed_hosts=())",
-        "agent": "(name, version=None, default=False)",
+        "agent": "(name, version=None, default=False, *, input_schema=None, description=None)",
         "asgi": "(*, allowed_hosts=())",
         "close": "async (*, timeout=0.0)",
         "connect": "async ()",
@@ -434,6 +434,7 @@ ArcpError
   RequestError: PermissionDenied AgentNotFound AgentVersionNotFound DuplicateKey JobNotFound
     InvalidRequest LeaseSubsetViolation RequestTimeout(TimeoutError) FeatureNotNegotiated
     UnknownCode
+  InvalidRequest: InvalidInput
   JobError: JobFailed JobLost ResultIncomplete ResultUnavailable
   JobFailed: JobCancelled JobTimedOut LeaseExpired BudgetExhausted
   StorageError(ValueError) TranscriptError HandlerError HandlerFailed

@@ -61,6 +61,8 @@ def run(
 ) -> int:
     """Submit a job and follow it to its result.
 
+    With the name of an agent, --help also shows the input that the agent declares.
+
     Events go to stderr, the result to stdout; with --output json or jsonl both go to stdout.
     Ctrl-C leaves the job running, and prints the command with which you continue the run; a second
     Ctrl-C cancels the job. After a crash or a reboot, continue with arcp-client run --resume.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from arcp_client._wire import names
 from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
@@ -37,6 +37,17 @@ class Delegation:
     delegate_id: str | None = None
 
 
+class AdmittedAgent(Protocol):
+    """An agent, as the admission sees it."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The agent's function."""
+
+    def check(self, input: bytes) -> None:
+        """Raise InvalidInput if the agent does not take this input, given as JSON."""
+
+
 class Acceptance:
     """The payload of an acceptance, and the job if it is new and must be started."""
 
@@ -55,7 +66,7 @@ class Admission:
     """Decides which submits and delegations become jobs.
 
     Args:
-        resolve: returns the full reference and the function for an agent reference.
+        resolve: returns the full reference and the agent for an agent reference.
         jobs: the registry of jobs.
         limits: the default lease.
         keys: the idempotency keys.
@@ -65,7 +76,7 @@ class Admission:
 
     def __init__(
         self,
-        resolve: Callable[[str], tuple[str, Callable[..., Any]]],
+        resolve: Callable[[str], tuple[str, AdmittedAgent]],
         jobs: JobRegistry,
         limits: Limits,
         keys: IdempotencyKeys,
@@ -146,7 +157,7 @@ class Admission:
     def _accept(
         self, session: ServerSession, submit: Submit, trace_id: str | None
     ) -> Acceptance | Awaitable[Acceptance]:
-        agent, function = self._resolve(submit.agent)
+        reference, agent = self._resolve(submit.agent)
         parent = self._parent(session, submit)
         requested: Mapping[str, Any] | None = self._compat.lease(submit.lease_request)
         if requested is None:
@@ -155,11 +166,13 @@ class Admission:
         _check_features(submit, grant, session.features)
         if parent is not None:
             grant = parent.grant.derive(grant, parent.budget)
-        size = _input_size(submit.input)
+        given = _input_json(submit.input)
+        agent.check(given)
+        size = 0 if submit.input is None else len(given)
         self._jobs.check_room(session.principal, size)
         request = JobRequest(
-            agent=agent,
-            function=function,
+            agent=reference,
+            function=agent.function,
             input=submit.input,
             grant=grant,
             trace_id=_trace(trace_id) or (parent.trace_id if parent else new_trace_id()),
@@ -229,18 +242,20 @@ class Admission:
         Raises:
             AgentNotFound: no agent has that name.
             AgentVersionNotFound: the agent is not registered in that version.
+            InvalidInput: the input does not match the schema that the agent declares.
             InvalidRequest: the lease is malformed.
             LeaseSubsetViolation: the lease exceeds the parent's (§9.4).
         """
-        agent, function = self._resolve(wish.agent)
+        reference, agent = self._resolve(wish.agent)
+        agent.check(_input_json(wish.input))
         requested = _inherited(parent.lease) if wish.lease is None else _plain(wish.lease)
         constraints = None if wish.expires_at is None else {"expires_at": _moment(wish.expires_at)}
         asked = self._grant(requested, constraints)
         grant = parent.grant.derive(asked, parent.budget)
         self._jobs.check_room(parent.principal)
         request = JobRequest(
-            agent=agent,
-            function=function,
+            agent=reference,
+            function=agent.function,
             input=wish.input,
             grant=grant,
             trace_id=parent.trace_id,
@@ -256,9 +271,9 @@ class Admission:
         return accepted.job
 
 
-def _input_size(value: Any) -> int:
-    """Return the size of an input as JSON, in bytes."""
-    return 0 if value is None else len(payload_bytes({"": value})) - len('{"":}')
+def _input_json(value: Any) -> bytes:
+    """Return an input as JSON."""
+    return b"null" if value is None else payload_bytes({"": value})[len('{"":') : -1]
 
 
 def _inherited(lease: Lease) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ from arcp_client._wire.replies import (
     read_welcome,
     reply_to,
 )
-from arcp_client.models import AgentInfo, JobSummary, Lease, LeaseConstraints
+from arcp_client.models import AgentDeclaration, AgentInfo, JobSummary, Lease, LeaseConstraints
 from tests.interop.rules import rule
 from tests.unit.wire.frames import CANARY, control
 
@@ -53,6 +53,15 @@ def test_a_welcome_of_the_specification_is_read() -> None:
                     {"name": "b"},
                     "c",
                     {"name": "d", "versions": None, "default": None},
+                    {
+                        "name": "e",
+                        "x-vendor.arcp-client.declarations": [
+                            {"description": "E", "input_schema": {"type": "object"}},
+                            {"version": 1, "description": 2, "input_schema": "x"},
+                            "f",
+                        ],
+                    },
+                    {"name": "f", "x-vendor.arcp-client.declarations": "g"},
                     {"version": "1"},
                     {"name": ""},
                     5,
@@ -73,6 +82,11 @@ def test_a_welcome_of_the_specification_is_read() -> None:
         AgentInfo("b"),
         AgentInfo("c"),
         AgentInfo("d"),
+        AgentInfo(
+            "e",
+            declarations=(AgentDeclaration(None, "E", {"type": "object"}), AgentDeclaration()),
+        ),
+        AgentInfo("f"),
     )
     assert read.resume_token.get_secret_value() == CANARY
     assert CANARY not in repr(read)
