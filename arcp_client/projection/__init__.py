@@ -9,14 +9,35 @@ constant memory::
         view.apply(event)
         print(view.phase, view.progress, view.meters)
 
+A `JobRow` is one line of a list of many jobs, with the reason why a job needs a look, if it does::
+
+    row = JobRow.of(view, datetime.now(UTC))
+    print(row.label, row.last, row.reason and row.reason.words(datetime.now(UTC)))
+
 No function here waits or reads a clock. Unexpected events do not raise; they are counted.
 """
 
 from __future__ import annotations
 
 from arcp_client._wire.names import ENDED
+from arcp_client.projection.activity import Activity
+from arcp_client.projection.attention import Reason, reason_of
 from arcp_client.projection.fold import JobProjection
 from arcp_client.projection.money import Meter
+from arcp_client.projection.row import JobRow
 from arcp_client.projection.values import Bar, Call, Child, Fault, Hole
 
-__all__ = ["ENDED", "Bar", "Call", "Child", "Fault", "Hole", "JobProjection", "Meter"]
+__all__ = [
+    "ENDED",
+    "Activity",
+    "Bar",
+    "Call",
+    "Child",
+    "Fault",
+    "Hole",
+    "JobProjection",
+    "JobRow",
+    "Meter",
+    "Reason",
+    "reason_of",
+]

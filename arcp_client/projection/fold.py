@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from arcp_client import _digits as digits
 from arcp_client._wire.names import ENDED
 from arcp_client.events import (
     Completed,
@@ -22,6 +23,7 @@ from arcp_client.events import (
     ToolResult,
 )
 from arcp_client.models import Budget, Lease, LeaseConstraints
+from arcp_client.projection.activity import Activity
 from arcp_client.projection.money import WINDOW, Account, Meter, amount_of, budgeted
 from arcp_client.projection.values import (
     Bar,
@@ -89,6 +91,7 @@ class JobProjection:
         streamed: number of bytes in these pieces.
         began_at: the timestamp of its first event, by the runtime's clock.
         last_at: the timestamp of its newest event.
+        activity: what it did last, in words.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class JobProjection:
         self.streamed = 0
         self.began_at: datetime | None = None
         self.last_at: datetime | None = None
+        self.activity = Activity()
         self._bars: dict[str, tuple[int, Bar]] = {}
         self._calls: dict[str, Call] = {}
         self._accounts: dict[str, Account] = {}
@@ -179,7 +183,12 @@ class JobProjection:
             kind = OTHER
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.events += 1
+        self.activity.apply(event, self._tool_of)
         self._fold(event)
+
+    def _tool_of(self, call_id: str) -> str:
+        call = self._calls.get(short(call_id))
+        return "" if call is None else call.tool
 
     def _fold(self, event: Event) -> None:
         match event:
@@ -294,7 +303,7 @@ class JobProjection:
     def _metric(self, event: Metric) -> None:
         if not event.name.startswith(_COST) or not event.unit:
             return
-        amount = amount_of(event.value)
+        amount = amount_of(digits.value_of(event, "value"))
         if amount is None:
             return
         account = self._account(short(event.unit), left=None)

@@ -112,8 +112,11 @@ def budgeted(lease: Lease) -> Iterable[tuple[str, Decimal]]:
             continue
 
 
-def amount_of(value: float) -> Decimal | None:
-    """Convert a metric's value through text, so that 0.1 becomes exactly one tenth."""
+def amount_of(value: float | Decimal) -> Decimal | None:
+    """Convert a metric's value through text, so that 0.1 becomes exactly one tenth.
+
+    A `Decimal` has the digits that the agent sent, and keeps them.
+    """
     if isinstance(value, bool) or not abs(value) <= _MOST:
         return None
-    return Decimal(str(value))
+    return Decimal(value if isinstance(value, Decimal) else str(value))

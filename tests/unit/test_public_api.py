@@ -358,12 +358,19 @@ SEEN = {
     "Child": ["job_id", "agent"],
     "Fault": ["code", "message", "retryable"],
     "Hole": ["first", "last", "reason"],
+    "JobRow": [
+        "job_id", "label", "agent", "version", "status", "parent_job_id", "phase", "current",
+        "total", "units", "done", "seconds_left", "last", "last_at", "meters", "tokens",
+        "created_at", "ended_at", "error", "reason",
+    ],
     "Meter": ["currency", "granted", "left", "spent", "rate", "seconds_left"],
-}
+    "Reason": ["code", "level", "text", "since", "until"],
+}  # fmt: skip
 
 
 def test_what_is_seen_of_a_job() -> None:
-    assert set(projection.__all__) == {*SEEN, "ENDED", "JobProjection"}
+    others = {"Activity", "ENDED", "JobProjection", "reason_of"}
+    assert set(projection.__all__) == {*SEEN, *others}
     assert {name: fields(getattr(projection, name)) for name in SEEN} == SEEN
     assert sorted(projection.ENDED) == ["cancelled", "error", "success", "timed_out"]
 

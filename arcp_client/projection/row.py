@@ -1,0 +1,176 @@
+"""`JobRow`: one job in a line, for lists that show many jobs at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from arcp_client._wire.names import ENDED
+from arcp_client.projection.activity import Number
+from arcp_client.projection.attention import SILENCE, Reason, reason_of
+from arcp_client.projection.money import Meter
+from arcp_client.projection.values import in_utc, iso, plain, short
+
+if TYPE_CHECKING:
+    from arcp_client.models import JobSummary
+    from arcp_client.projection.fold import JobProjection
+
+__all__ = ["JobRow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """The state of a job as one line of a list. Numbers have the digits that the agent sent.
+
+    Attributes:
+        job_id: the job.
+        label: what to call it: a given label, else the text of its first status; ``None`` if
+            neither is known.
+        agent: the name of the agent.
+        version: the version of the agent.
+        status: ``pending``, ``running``, ``lost`` or the final status.
+        parent_job_id: the job that delegated it.
+        phase: the latest phase.
+        current: the newest progress; ``None`` without progress.
+        total: where the progress ends, if that is known.
+        units: what the progress counts.
+        done: the progress as a share from 0 to 1.
+        seconds_left: until the progress reaches its total, at the speed so far.
+        last: the newest event, in words.
+        last_at: the time of the newest event.
+        meters: money, one meter for each currency.
+        tokens: how many tokens were counted; ``None`` if the agent reports none.
+        created_at: when the job was accepted, or its first event.
+        ended_at: when it ended; ``None`` while it runs or if it is unknown.
+        error: how it failed, as code and message.
+        reason: why it needs a look; ``None`` if it needs none.
+    """
+
+    job_id: str
+    label: str | None = None
+    agent: str = ""
+    version: str | None = None
+    status: str = "pending"
+    parent_job_id: str | None = None
+    phase: str | None = None
+    current: Number | None = None
+    total: Number | None = None
+    units: str | None = None
+    done: float | None = None
+    seconds_left: float | None = None
+    last: str = ""
+    last_at: datetime | None = None
+    meters: tuple[Meter, ...] = ()
+    tokens: Decimal | None = None
+    created_at: datetime | None = None
+    ended_at: datetime | None = None
+    error: str | None = None
+    reason: Reason | None = None
+
+    @classmethod
+    def of(
+        cls,
+        seen: JobProjection,
+        now: datetime,
+        *,
+        summary: JobSummary | None = None,
+        status: str = "",
+        label: str | None = None,
+        silence: float = SILENCE,
+        waits: Reason | None = None,
+    ) -> JobRow:
+        """Make the row of a job from its events.
+
+        Args:
+            seen: the events of the job so far.
+            now: the time, by the runtime's clock.
+            summary: the entry of the job in the runtime's listing.
+            status: the status, if it is known better than from the events.
+            label: a label that counts more than the first status, such as that of the input.
+            silence: see `reason_of`.
+            waits: see `reason_of`.
+        """
+        now = in_utc(now) or now
+        status = status or seen.status
+        over = status in ENDED
+        name, _, version = (seen.agent or (summary.agent if summary else "")).partition("@")
+        progress = seen.activity.progress
+        current, total, units = progress if progress is not None else (None, None, None)
+        bars = [bar for bar in seen.progress if bar.units == units]
+        created = in_utc(summary.created_at if summary else None) or seen.began_at
+        error = None if seen.error is None else f"{seen.error.code}: {seen.error.message}"
+        return cls(
+            job_id=seen.job_id,
+            label=short(label) if label else seen.activity.label,
+            agent=name,
+            version=version or None,
+            status=status,
+            parent_job_id=summary.parent_job_id if summary else None,
+            phase=seen.phase,
+            current=current,
+            total=total,
+            units=units,
+            done=bars[0].share if bars else None,
+            seconds_left=None if over else seen.activity.seconds_left(now),
+            last=seen.activity.words,
+            last_at=seen.activity.at,
+            meters=tuple(seen.meters_at(seen.last_at if over else now)),
+            tokens=seen.activity.tokens,
+            created_at=created,
+            ended_at=seen.last_at if seen.ended else None,
+            error=error,
+            reason=reason_of(
+                seen, now, status=status, created_at=created, silence=silence, waits=waits
+            ),
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.status in ENDED or self.status == "lost"
+
+    def seconds(self, now: datetime) -> float | None:
+        """How long the job has run, or ran; ``None`` if that is unknown."""
+        until = self.ended_at if self.ended else in_utc(now)
+        if self.created_at is None or until is None:
+            return None
+        return max((until - self.created_at).total_seconds(), 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values in JSON form: times in ISO 8601, amounts of money as strings.
+
+        Progress has the agent's digits: a `Decimal` stands for a number that a float would change.
+        """
+        reason = self.reason
+        return {
+            "job_id": self.job_id,
+            "label": self.label,
+            "agent": self.agent,
+            "version": self.version,
+            "status": self.status,
+            "parent_job_id": self.parent_job_id,
+            "phase": self.phase,
+            "progress": None
+            if self.current is None
+            else {"current": self.current, "total": self.total, "units": self.units},
+            "done": self.done,
+            "seconds_left": None if self.seconds_left is None else round(self.seconds_left, 1),
+            "last": self.last,
+            "last_at": iso(self.last_at),
+            "meters": [plain(meter) for meter in self.meters],
+            "tokens": None if self.tokens is None else format(self.tokens, "f"),
+            "created_at": iso(self.created_at),
+            "ended_at": iso(self.ended_at),
+            "error": self.error,
+            "reason": None
+            if reason is None
+            else {
+                "code": reason.code,
+                "level": reason.level,
+                "text": reason.text,
+                "since": iso(reason.since),
+                "until": iso(reason.until),
+            },
+        }
