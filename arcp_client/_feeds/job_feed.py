@@ -17,6 +17,7 @@ import secrets as random
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -29,12 +30,19 @@ from arcp_client._feeds.signals import SharedFrame, Signal
 from arcp_client.events import Event, Gap
 from arcp_client.job import JobHandle
 from arcp_client.models import JobSummary
-from arcp_client.projection import JobProjection
+from arcp_client.projection import JobProjection, JobRow
+from arcp_client.projection.attention import SILENCE
 from arcp_client.transcripts import Scrubber
 
 __all__ = ["BATCH_BYTES", "BATCH_EVENTS", "MEMORY", "QUIET", "JobFeed", "Reset", "ResumePoint"]
 
 Reset = Literal["start", "expired", "restarted"]
+
+_LISTED = (
+    "agent", "version", "status", "parent_job_id", "created_at", "ended_at", "label", "last",
+    "tokens", "failure", "reason", "due_at",
+)  # fmt: skip
+"""Values of the row that the state of a job has, too."""
 
 MEMORY = 8 << 20
 """Bytes of events that are kept for each job."""
@@ -338,17 +346,28 @@ class JobFeed:
         names = state.pop("credentials")  # ids; the scrubber would mask any value of this name
         shown: dict[str, Any] = self.scrubber(state)
         bars = shown["progress"]
-        return {**shown, **self.row(), "progress": bars, "credentials": names}
+        for bar in bars:
+            told = self.projection.activity.digits_of(bar["units"])
+            if told is not None and told[0] == bar["current"]:
+                bar["current"], bar["total"] = told
+        row = self.scrubber(self.row().to_dict())
+        listed = {name: row[name] for name in _LISTED}
+        return {**shown, **listed, "credentials": names}
 
-    def row(self) -> dict[str, Any]:
-        """The row of the job in the job list, with secrets masked."""
-        row: dict[str, Any] = self.scrubber(
-            rows.row(
-                self.job.id,
-                summary=self.summary,
-                handle=self.job,
-                seen=self.projection,
-                lost=self.lost or self.unlisted,
-            )
+    def row(self, *, label: str | None = None, silence: float = SILENCE) -> JobRow:
+        """The row of the job in the job list.
+
+        Args:
+            label: the label of the job's input.
+            silence: seconds without an event after which the job counts as silent.
+        """
+        return rows.row(
+            self.job.id,
+            datetime.now(UTC),
+            summary=self.summary,
+            handle=self.job,
+            seen=self.projection,
+            lost=self.lost or self.unlisted,
+            label=label,
+            silence=silence,
         )
-        return row

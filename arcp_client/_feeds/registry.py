@@ -29,8 +29,10 @@ __all__ = ["LINGER", "FeedRegistry", "FeedUnavailable", "JobSource", "TooManyFee
 LINGER = 60.0
 """Seconds for which the events of a job are kept after its last viewer has left."""
 _YIELD_EVERY = 64
-_RESERVED = 8
-"""Feeds that only pages can start; the job list may use the others."""
+_LIGHT = 16 * 1024
+"""Bytes of events that a feed keeps that only the job list follows."""
+FOLLOWED = 256
+"""The maximum number of such feeds; they do not count to the limit of the others."""
 _REMEMBERED = 1024
 _CLOSE_TIMEOUT = 1.0
 
@@ -58,9 +60,10 @@ class TooManyFeeds(FeedUnavailable):
 class _Registered:
     """A feed with its viewers, the task that reads the job, and the timer that drops it."""
 
-    def __init__(self, feed: JobFeed, *, owned: bool) -> None:
+    def __init__(self, feed: JobFeed, *, owned: bool, light: bool = False) -> None:
         self.feed = feed
         self.owned = owned
+        self.light = light
         self.viewers = 0
         self.viewed = False
         self.reader: asyncio.Task[None] | None = None
@@ -73,7 +76,7 @@ class FeedRegistry:
     Args:
         client: watches jobs; ``None`` if feeds are only made by `adopt`.
         secrets: values to mask.
-        limit: the maximum number of feeds.
+        limit: the maximum number of feeds, besides those that `follow` starts.
         memory: bytes of events that each feed keeps.
         total: bytes of events that all feeds keep together: with many feeds, each keeps an equal
             share. By default ``limit`` times ``memory``.
@@ -103,6 +106,7 @@ class FeedRegistry:
         self._unsubscribed: OrderedDict[str, None] = OrderedDict()
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._opening: dict[str, asyncio.Task[JobFeed]] = {}
+        self._starting: set[str] = set()
         self._followed: frozenset[str] = frozenset()
         self._refused: set[str] = set()
         self._owner = TaskOwner("arcp_client.web", on_failure=_failed)
@@ -130,6 +134,7 @@ class FeedRegistry:
         if found is not None:
             return found.feed
         opening = self._opening.get(job_id)
+        self._starting.discard(job_id)  # the feed that starts is for a page
         if opening is None:
             # A separate task: several pages wait for it, and the first one may leave.
             opening = self._opening[job_id] = self._begin(job_id)
@@ -138,9 +143,9 @@ class FeedRegistry:
     def follow(self, job_ids: Sequence[str]) -> frozenset[str]:
         """Keep the feeds of these jobs without viewers, and start the missing ones.
 
-        Pages have priority: the feeds that they need replace feeds without viewers. If the runtime
-        has refused a job, the registry asks for it again only after a call in which the job was not
-        among ``job_ids``.
+        These feeds keep few events. A page that opens one of them gets a feed that begins with the
+        first event again. If the runtime has refused a job, the registry asks for it again only
+        after a call in which the job was not among ``job_ids``. At most 256 jobs are followed.
 
         Returns:
             The jobs that the runtime refused.
@@ -161,20 +166,26 @@ class FeedRegistry:
             if found.timer is not None and not found.feed.over:
                 found.timer.cancel()
                 found.timer = None
-        room = self._limit - _RESERVED - len(self._feeds) - len(self._opening)
+        room = FOLLOWED - sum(found.light for found in self._feeds.values()) - len(self._starting)
         for job_id in job_ids:
             if job_id in self._feeds or job_id in self._opening or job_id in self._refused:
                 continue
             if room <= 0 or self._closed:
                 break
             room -= 1
-            self._opening[job_id] = self._begin(job_id)
+            self._starting.add(job_id)
+            self._opening[job_id] = self._begin(job_id, light=True)
             self._owner.spawn(self._try(job_id, self._opening[job_id]), name="follow")
         return frozenset(self._refused)
 
-    def _begin(self, job_id: str) -> asyncio.Task[JobFeed]:
-        opening = self._owner.spawn(self._watch(job_id), name="watch")
-        opening.add_done_callback(lambda _: self._opening.pop(job_id, None))
+    def _begin(self, job_id: str, *, light: bool = False) -> asyncio.Task[JobFeed]:
+        opening = self._owner.spawn(self._watch(job_id, light=light), name="watch")
+
+        def done(_: object) -> None:
+            self._opening.pop(job_id, None)
+            self._starting.discard(job_id)
+
+        opening.add_done_callback(done)
         return opening
 
     async def _try(self, job_id: str, opening: asyncio.Task[JobFeed]) -> None:
@@ -186,24 +197,27 @@ class FeedRegistry:
         except (ArcpError, FeedUnavailable) as error:
             _log.debug("job %s is not followed now: %s", job_id, error)
 
-    def adopt(self, job: JobHandle, *, owned: bool = False) -> JobFeed:
+    def adopt(self, job: JobHandle, *, owned: bool = False, light: bool = False) -> JobFeed:
         """Return the feed of a job whose handle exists; start it if there is none.
 
         Args:
             job: the job.
             owned: the registry subscribed to the job, and unsubscribes when it drops the feed.
+            light: the feed keeps few events, until a page opens it.
 
         Raises:
             FeedUnavailable: no feed can be started.
         """
-        found = self._usable(job.id)
+        found = self._usable(job.id, light=light)
         if found is not None:
             return found.feed
-        self._make_room()
-        share = min(self._memory, self._total // (len(self._feeds) + 1))
-        feed = JobFeed(job, secrets=self._secrets, memory=share)
-        found = self._feeds[job.id] = _Registered(feed, owned=owned)
-        for each in self._feeds.values():
+        full = [each for each in self._feeds.values() if not each.light]
+        if not light:
+            self._make_room(full)
+        share = min(self._memory, self._total // (len(full) + 1))
+        feed = JobFeed(job, secrets=self._secrets, memory=min(_LIGHT, share) if light else share)
+        found = self._feeds[job.id] = _Registered(feed, owned=owned, light=light)
+        for each in () if light else full:
             each.feed.limit(share)
         found.reader = self._owner.spawn(self._read(found), name=f"feed {job.id}")
         self._start_timer(found)
@@ -243,20 +257,30 @@ class FeedRegistry:
 
     # ------------------------------------------------------------------
 
-    def _usable(self, job_id: str) -> _Registered | None:
+    def _usable(self, job_id: str, *, light: bool = False) -> _Registered | None:
         if self._closed:
             raise FeedUnavailable("the streams of jobs have ended")
         found = self._feeds.get(job_id)
         if found is not None and found.feed.error is not None and not found.viewers:
             self._drop(found)  # a new subscription may succeed
             return None
+        if found is not None and found.light and not light:
+            if found.feed.first > 1:  # a page needs the first events, which it has dropped
+                self._drop(found)
+                return None
+            full = sum(not each.light for each in self._feeds.values())
+            if full >= self._limit:
+                self._make_room([each for each in self._feeds.values() if not each.light])
+                full -= 1
+            found.light = False
+            found.feed.limit(min(self._memory, self._total // (full + 1)))
         if found is not None and found.timer is not None:  # a viewer is about to come
             found.timer.cancel()
             found.timer = None
             self._start_timer(found)
         return found
 
-    async def _watch(self, job_id: str) -> JobFeed:
+    async def _watch(self, job_id: str, *, light: bool) -> JobFeed:
         assert self._client is not None
         ending = self._ending.get(job_id)
         if ending is not None:  # its unsubscription must not follow the new subscription
@@ -265,7 +289,7 @@ class FeedRegistry:
         owned = self._client.job(job_id) is None or job_id in self._unsubscribed
         view = await self._client.watch(job_id, history=True)
         self._unsubscribed.pop(job_id, None)
-        return self.adopt(view, owned=owned)
+        return self.adopt(view, owned=owned, light=light and job_id in self._starting)
 
     async def _read(self, found: _Registered) -> None:
         """Add the events of the job to its feed."""
@@ -293,10 +317,10 @@ class FeedRegistry:
             loop = asyncio.get_running_loop()
             found.timer = loop.call_later(self._linger, self._drop, found)
 
-    def _make_room(self) -> None:
-        if len(self._feeds) < self._limit:
+    def _make_room(self, full: Sequence[_Registered]) -> None:
+        if len(full) < self._limit:
             return
-        for found in self._feeds.values():
+        for found in full:
             if found.viewers == 0:
                 self._drop(found)
                 return

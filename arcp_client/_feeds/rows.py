@@ -1,100 +1,94 @@
-"""Builds the row of a job in the job list from its events, its handle and the runtime's listing."""
+"""Builds the row of a job in a list, from its events, its handle and the runtime's listing."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import replace
+from datetime import datetime
 
-from arcp_client.events import Progress
+from arcp_client import _digits as digits
 from arcp_client.job import JobHandle
 from arcp_client.models import JobSummary
-from arcp_client.projection import ENDED, JobProjection
+from arcp_client.projection import ENDED, Bar, JobProjection, JobRow, Reason
+from arcp_client.projection.attention import SILENCE
+from arcp_client.projection.values import in_utc, number, short
 
-__all__ = ["LOST", "Outcome", "row"]
+__all__ = ["LOST", "row"]
 
 LOST = "lost"
 """The status of a job that the runtime no longer lists and whose end is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a job ended, for its row after its events were dropped.
-
-    Attributes:
-        status: the final status.
-        began_at: the time of the first event, by the runtime's clock, in ISO 8601.
-        ended_at: the time of the terminal event.
-        error: the code and the message, if the job failed.
-        progress: the last progress report.
-    """
-
-    status: str
-    began_at: str | None = None
-    ended_at: str | None = None
-    error: str | None = None
-    progress: dict[str, Any] | None = None
-
-    @classmethod
-    def of(cls, seen: JobProjection) -> Outcome:
-        """The state of a job according to its events so far."""
-        bars = seen.progress
-        began, last = seen.began_at, seen.last_at
-        return cls(
-            status=seen.status,
-            began_at=began.isoformat() if began is not None else None,
-            ended_at=last.isoformat() if last is not None and seen.ended else None,
-            error=None if seen.error is None else f"{seen.error.code}: {seen.error.message}",
-            progress=asdict(bars[-1]) if bars else None,
-        )
-
-
 def row(
     job_id: str,
+    now: datetime,
     *,
     summary: JobSummary | None = None,
     handle: JobHandle | None = None,
     seen: JobProjection | None = None,
-    outcome: Outcome | None = None,
+    outcome: JobRow | None = None,
     lost: bool = False,
-) -> dict[str, Any]:
+    label: str | None = None,
+    silence: float = SILENCE,
+) -> JobRow:
     """The row of a job: from its events if possible, else from the handle, else from the listing.
 
     Args:
         job_id: the id of the job.
+        now: the time, by the runtime's clock.
         summary: the entry in the runtime's listing.
         handle: the handle of the job, if this session has one.
-        seen: the state according to its events, if the dashboard follows them.
-        outcome: how the job ended, if the dashboard followed it to the end.
+        seen: the state according to its events, if they are followed.
+        outcome: the row of the job at its end, if its events were followed to the end.
         lost: whether the runtime no longer lists the job.
+        label: the label of the job's input, if it is known.
+        silence: seconds without an event after which a job counts as silent.
     """
+    followed = seen if seen is not None else outcome
+    status = _status(summary, handle, followed.status if followed is not None else None, lost)
     if seen is not None:
-        outcome = Outcome.of(seen)
+        made = JobRow.of(seen, now, summary=summary, status=status, label=label, silence=silence)
+        return made if made.agent or handle is None else _with_agent(made, handle.agent)
+    made = outcome if outcome is not None else _unfollowed(job_id, handle)
     agent = (handle.agent if handle is not None else "") or (summary.agent if summary else "")
-    name, _, version = agent.partition("@")
-    reported = [each.status for each in (outcome, handle, summary) if each is not None]
+    if agent:
+        made = _with_agent(made, agent)
+    if summary is not None:
+        created = in_utc(summary.created_at) or made.created_at
+        made = replace(made, created_at=created, parent_job_id=summary.parent_job_id)
+    if status == LOST:
+        reason: Reason | None = Reason("lost", "alert", "the runtime no longer knows it")
+    else:
+        reason = made.reason
+    return replace(made, status=status, label=label or made.label, reason=reason)
+
+
+def _status(
+    summary: JobSummary | None, handle: JobHandle | None, seen: str | None, lost: bool
+) -> str:
+    listed = summary.status if summary is not None else None
+    reported = [seen, handle.status if handle is not None else None, listed]
     # A final status wins: the status of a job that is no longer watched is out of date.
     ended = [status for status in reported if status in ENDED]
     known = [status for status in reversed(reported) if status and status != "pending"]
-    status = next(iter([*ended, *([LOST] if lost else known)]), "pending")
-    created = summary.created_at if summary is not None else None
-    began = outcome.began_at if outcome is not None else None
-    bar = handle.progress if handle is not None else None
-    return {
-        "job_id": job_id,
-        "agent": name,
-        "version": version or None,
-        "status": status,
-        "created_at": created.isoformat() if created is not None else began,
-        "ended_at": outcome.ended_at if outcome is not None else None,
-        "reason": outcome.error if outcome is not None else None,
-        "parent_job_id": summary.parent_job_id if summary is not None else None,
-        "progress": outcome.progress if bar is None and outcome is not None else _progress(bar),
-        "phase": seen.phase if seen is not None else None,
-        "last_event_seq": summary.last_event_seq if summary is not None else None,
-    }
+    return next(iter([*ended, *([LOST] if lost else known)]), "pending") or "pending"
 
 
-def _progress(bar: Progress | None) -> dict[str, Any] | None:
-    if bar is None:
-        return None
-    return {name: getattr(bar, name) for name in ("current", "total", "units", "message")}
+def _with_agent(made: JobRow, agent: str) -> JobRow:
+    name, _, version = agent.partition("@")
+    return replace(made, agent=name, version=version or None)
+
+
+def _unfollowed(job_id: str, handle: JobHandle | None) -> JobRow:
+    """What is known of a job whose events nothing reads: the progress that its handle keeps."""
+    event = handle.progress if handle is not None else None
+    current = number(event.current) if event is not None else None
+    if event is None or current is None:
+        return JobRow(job_id=job_id)
+    total = number(event.total)
+    return JobRow(
+        job_id=job_id,
+        current=digits.value_of(event, "current"),
+        total=None if total is None else digits.value_of(event, "total"),
+        units=event.units and short(event.units),
+        done=Bar(current, total).share,
+    )

@@ -21,10 +21,11 @@ class Signal:
 
     Attributes:
         revision: a number that grows with each wake-up.
+        interval: as above; a change counts from the next wake-up on.
     """
 
     def __init__(self, interval: float = 0.0) -> None:
-        self._interval = interval
+        self.interval = interval
         self._listeners: set[asyncio.Event] = set()
         self._last = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -49,7 +50,7 @@ class Signal:
         if self._timer is not None:
             return
         loop = asyncio.get_running_loop()
-        wait = self._last + self._interval - loop.time()
+        wait = self._last + self.interval - loop.time()
         if wait <= 0:
             self.notify_now()
         else:

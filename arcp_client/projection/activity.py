@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Context, Decimal
 
 from arcp_client import _digits as digits
@@ -38,7 +38,7 @@ _ARGS = 60
 _UNITS = 8
 _EXACT = Context(prec=64)
 _MOST = 10**15
-_SHORTEST = 1.0  # seconds: progress over a shorter time gives no rate
+_SHORTEST = 5.0  # seconds: progress over a shorter time gives no rate
 
 
 @dataclass(slots=True)
@@ -103,10 +103,11 @@ class Activity:
         pace = self._paces[self._newest]
         return pace.current, pace.total, self._newest or None
 
-    def seconds_left(self, now: datetime | None = None) -> float | None:
-        """Seconds until the newest progress reaches its total, at the speed so far.
+    @property
+    def due_at(self) -> datetime | None:
+        """When the newest progress reaches its total, at the speed so far.
 
-        ``None`` if the total or the speed is unknown. 0 once the time is over.
+        ``None`` if the total or the speed is unknown, or that time is out of range.
         """
         pace = self._paces.get(self._newest) if self._newest is not None else None
         if pace is None or pace.total is None or pace.at is None:
@@ -117,7 +118,15 @@ class Activity:
             return None
         left = max(float(pace.total) - float(pace.current), 0.0)
         due = pace.at + left * (pace.at - began) / moved
-        return max(due - (seconds(now) or pace.at), 0.0)
+        try:
+            return datetime.fromtimestamp(due, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def digits_of(self, units: str | None) -> tuple[Number, Number | None] | None:
+        """``current`` and ``total`` of the newest report in these units, with their digits."""
+        pace = self._paces.get(units or "")
+        return None if pace is None else (pace.current, pace.total)
 
     # ------------------------------------------------------------------------- one kind each
 

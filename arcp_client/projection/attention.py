@@ -110,8 +110,8 @@ def _failure(seen: JobProjection, status: str) -> Reason | None:
         return None
     error = seen.error
     words = "timed out" if status == "timed_out" else "failed"
-    text = f"{error.code}: {error.message}".rstrip(": ") if error is not None else words
-    return Reason("failed", "alert", text)
+    told = f"{error.code}: {error.message}".strip(": ") if error is not None else ""
+    return Reason("failed", "alert", told or words)
 
 
 def _money(seen: JobProjection, now: datetime, budget: float, lease: float) -> Reason | None:

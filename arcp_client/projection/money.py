@@ -117,6 +117,7 @@ def amount_of(value: float | Decimal) -> Decimal | None:
 
     A `Decimal` has the digits that the agent sent, and keeps them.
     """
-    if isinstance(value, bool) or not abs(value) <= _MOST:
+    if isinstance(value, bool):
         return None
-    return Decimal(value if isinstance(value, Decimal) else str(value))
+    amount = Decimal(value if isinstance(value, Decimal) else str(value))
+    return amount if amount.is_finite() and abs(amount) <= _MOST else None

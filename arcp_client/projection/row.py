@@ -7,11 +7,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from arcp_client import _digits as digits
 from arcp_client._wire.names import ENDED
 from arcp_client.projection.activity import Number
 from arcp_client.projection.attention import SILENCE, Reason, reason_of
 from arcp_client.projection.money import Meter
-from arcp_client.projection.values import in_utc, iso, plain, short
+from arcp_client.projection.values import in_utc, iso, short
 
 if TYPE_CHECKING:
     from arcp_client.models import JobSummary
@@ -37,14 +38,14 @@ class JobRow:
         total: where the progress ends, if that is known.
         units: what the progress counts.
         done: the progress as a share from 0 to 1.
-        seconds_left: until the progress reaches its total, at the speed so far.
+        due_at: when the progress reaches its total, at the speed so far.
         last: the newest event, in words.
         last_at: the time of the newest event.
         meters: money, one meter for each currency.
         tokens: how many tokens were counted; ``None`` if the agent reports none.
         created_at: when the job was accepted, or its first event.
         ended_at: when it ended; ``None`` while it runs or if it is unknown.
-        error: how it failed, as code and message.
+        failure: how it failed, as code and message.
         reason: why it needs a look; ``None`` if it needs none.
     """
 
@@ -59,14 +60,14 @@ class JobRow:
     total: Number | None = None
     units: str | None = None
     done: float | None = None
-    seconds_left: float | None = None
+    due_at: datetime | None = None
     last: str = ""
     last_at: datetime | None = None
     meters: tuple[Meter, ...] = ()
     tokens: Decimal | None = None
     created_at: datetime | None = None
     ended_at: datetime | None = None
-    error: str | None = None
+    failure: str | None = None
     reason: Reason | None = None
 
     @classmethod
@@ -113,14 +114,14 @@ class JobRow:
             total=total,
             units=units,
             done=bars[0].share if bars else None,
-            seconds_left=None if over else seen.activity.seconds_left(now),
+            due_at=None if over else seen.activity.due_at,
             last=seen.activity.words,
             last_at=seen.activity.at,
             meters=tuple(seen.meters_at(seen.last_at if over else now)),
             tokens=seen.activity.tokens,
             created_at=created,
             ended_at=seen.last_at if seen.ended else None,
-            error=error,
+            failure=error,
             reason=reason_of(
                 seen, now, status=status, created_at=created, silence=silence, waits=waits
             ),
@@ -138,10 +139,16 @@ class JobRow:
             return None
         return max((until - self.created_at).total_seconds(), 0.0)
 
+    def seconds_left(self, now: datetime) -> float | None:
+        """Seconds until the progress reaches its total; 0 once that time is over."""
+        now = in_utc(now) or now
+        return None if self.due_at is None else max((self.due_at - now).total_seconds(), 0.0)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all values in JSON form: times in ISO 8601, amounts of money as strings.
 
-        Progress has the agent's digits: a `Decimal` stands for a number that a float would change.
+        Progress and tokens have the agent's digits: a `Decimal` stands for a number that a float
+        would change.
         """
         reason = self.reason
         return {
@@ -156,14 +163,14 @@ class JobRow:
             if self.current is None
             else {"current": self.current, "total": self.total, "units": self.units},
             "done": self.done,
-            "seconds_left": None if self.seconds_left is None else round(self.seconds_left, 1),
+            "due_at": iso(self.due_at),
             "last": self.last,
             "last_at": iso(self.last_at),
-            "meters": [plain(meter) for meter in self.meters],
-            "tokens": None if self.tokens is None else format(self.tokens, "f"),
+            "meters": [_money(meter) for meter in self.meters],
+            "tokens": None if self.tokens is None else _whole(self.tokens),
             "created_at": iso(self.created_at),
             "ended_at": iso(self.ended_at),
-            "error": self.error,
+            "failure": self.failure,
             "reason": None
             if reason is None
             else {
@@ -174,3 +181,14 @@ class JobRow:
                 "until": iso(reason.until),
             },
         }
+
+
+def _whole(amount: Decimal) -> Number:
+    return int(amount) if amount == int(amount) else digits.Digits(format(amount, "f"))
+
+
+def _money(meter: Meter) -> dict[str, str | None]:
+    """The amounts of a meter. Rates are left out: they change with the time alone."""
+    amounts = {"granted": meter.granted, "left": meter.left, "spent": meter.spent}
+    shown = {name: None if one is None else format(one, "f") for name, one in amounts.items()}
+    return {"currency": meter.currency, **shown}

@@ -26,6 +26,7 @@ from arcp_client._feeds.stream import viewed
 from arcp_client.transcripts import Scrubber
 from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
 from arcp_client.web._feeds.job_list import JobList
+from arcp_client.web._feeds.kept_inputs import KeptInputs
 from arcp_client.web._feeds.link_status import LinkStatus
 from arcp_client.web._feeds.page_streams import overview_frames
 from arcp_client.web._http import bodies, downloads
@@ -163,7 +164,9 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     route("logout", dashboard.logout, "POST", public=True, changes=True)
     route("api/overview", dashboard.overview, "GET")
     route("api/overview/stream", dashboard.overview_stream, "GET")
+    route("api/visible", dashboard.visible, "POST", changes=True)
     route("api/jobs", dashboard.submit, "POST", changes=True)
+    route("api/jobs/{id}/input", dashboard.input, "GET")
     route("api/jobs/{id}/stream", dashboard.job_stream, "GET")
     route("api/jobs/{id}/transcript", dashboard.transcript, "GET")
     route("api/jobs/{id}/result", dashboard.result, "GET")
@@ -208,6 +211,7 @@ class _Dashboard:
         self._access = access
         self._control = options.allow_control
         self._scrubber = Scrubber(secrets)
+        self._inputs = KeptInputs()
         self.feeds = FeedRegistry(
             client,
             secrets=secrets,
@@ -304,6 +308,24 @@ class _Dashboard:
         """``GET ./api/jobs/{id}/result``."""
         return await downloads.result(await self._feed(request))
 
+    async def input(self, request: web.Request) -> web.StreamResponse:
+        """``GET ./api/jobs/{id}/input``."""
+        given = self._inputs.get(_job_id(request))
+        if given is None:
+            raise Problem(
+                404,
+                "INPUT_UNKNOWN",
+                "the dashboard does not have the input of this job",
+                "it has the input of jobs that it has submitted itself; runtimes do not tell it",
+            )
+        return web.Response(body=given, content_type="application/json")
+
+    async def visible(self, request: web.Request) -> web.StreamResponse:
+        """``POST ./api/visible``."""
+        body = await bodies.read(request, bodies.VisibleBody)
+        self.job_list.show(body.jobs)
+        return web.Response(status=202, body=b"{}", content_type="application/json")
+
     async def _refresh(self) -> None:
         if isinstance(self._client.state, Live):
             try:
@@ -355,12 +377,26 @@ class _Dashboard:
             deep = isinstance(error, RecursionError)
             why = "the input is nested too deeply" if deep else str(error)
             raise Problem(400, "INVALID_REQUEST", why) from None
+        self._inputs.add(job.id, self._scrubbed(body))
+        label = bodies.label_of(body.input)
+        if label is not None:
+            self.job_list.label(job.id, self._scrubber.text(label))
         self._changed(self.feeds.adopt(job))
         return web.Response(
             status=201,
             body=frames.encoded({"job_id": job.id}),
             content_type="application/json",
         )
+
+    def _scrubbed(self, body: bodies.SubmitBody) -> bytes:
+        """What was submitted, with secrets masked."""
+        given = {
+            "agent": body.agent,
+            "input": frames.decoded(bytes(body.input)),
+            "lease": body.lease,
+            "max_runtime": body.max_runtime,
+        }
+        return frames.exact(self._scrubber(given))
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         """``POST ./api/jobs/{id}/cancel``."""

@@ -360,8 +360,8 @@ SEEN = {
     "Hole": ["first", "last", "reason"],
     "JobRow": [
         "job_id", "label", "agent", "version", "status", "parent_job_id", "phase", "current",
-        "total", "units", "done", "seconds_left", "last", "last_at", "meters", "tokens",
-        "created_at", "ended_at", "error", "reason",
+        "total", "units", "done", "due_at", "last", "last_at", "meters", "tokens",
+        "created_at", "ended_at", "failure", "reason",
     ],
     "Meter": ["currency", "granted", "left", "spent", "rate", "seconds_left"],
     "Reason": ["code", "level", "text", "since", "until"],

@@ -1,9 +1,9 @@
 """Keeps the job list that pages show, and the changes of its rows.
 
 While a page shows the list, `JobList` asks the runtime for its jobs every few seconds. It also
-follows the events of the newest running jobs, so that their rows change at once, and looks up once
-when and why the newest ended jobs ended. A job counts as lost if two listings in a row lack it and
-how it ended is unknown.
+follows the events of running jobs, so that their rows change at once: those that pages show first,
+then the newest. It looks up once when and why the newest ended jobs ended. A job counts as lost if
+two listings in a row lack it and how it ended is unknown.
 
 The latest changes are kept and numbered. For each page there is only the number of the last change
 that it was sent. A page that is too far behind gets the whole list again.
@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from arcp_client import ArcpError, Client, JobSummary, errors
@@ -25,7 +27,8 @@ from arcp_client._feeds import frames, rows
 from arcp_client._feeds.job_feed import JobFeed
 from arcp_client._feeds.signals import Signal
 from arcp_client._tasks import TaskOwner
-from arcp_client.projection import ENDED
+from arcp_client.projection import ENDED, JobRow
+from arcp_client.projection.attention import SILENCE
 from arcp_client.transcripts import Scrubber
 
 __all__ = ["JobList"]
@@ -36,14 +39,23 @@ _CHANGE_INTERVAL = 0.25
 _LIST_INTERVAL = 2.0
 _CHANGES = 512
 _ROWS = 2000
-_FOLLOWED = 20
+_FOLLOWED = 250
 """Running jobs whose events are followed; the rows of the others come from the listing alone."""
+_VISIBLE = 100
+"""Jobs that a page may name as visible; those are followed first."""
+_VISIBLE_SECONDS = 30.0
+_MANY = 50
+_SLOW_INTERVAL = 0.6
+"""Seconds between two updates while many rows change."""
 _LOOKUPS = 4
 """Ended jobs that are followed at a time."""
 _ENDED_SHOWN = 200
 """Newest ended jobs whose end times and errors are looked up."""
 _LIST_SHARE = 20
 """A slow listing is requested less often, so that it takes at most a 20th of the time."""
+
+
+_OVER = ENDED | {rows.LOST}
 
 
 class JobList:
@@ -73,7 +85,9 @@ class JobList:
         self._feeds = feeds
         self._scrubber = scrubber
         self._follow = follow
-        self._outcomes: dict[str, rows.Outcome] = {}
+        self._outcomes: dict[str, JobRow] = {}
+        self._labels: OrderedDict[str, str] = OrderedDict()
+        self._visible: dict[str, float] = {}
         self._absent: frozenset[str] = frozenset()
         self._lost: frozenset[str] = frozenset()
         self._rows: dict[str, dict[str, Any]] = {}
@@ -108,6 +122,23 @@ class JobList:
         if not self._changes or self._changes[0][0] > seen + 1:
             return None
         return self.last, b"".join(each for n, each in self._changes if n > seen)
+
+    def label(self, job_id: str, label: str) -> None:
+        """Name a job by the label of its input."""
+        self._labels[job_id] = label
+        while len(self._labels) > _ROWS:
+            self._labels.popitem(last=False)
+
+    def show(self, job_ids: Iterable[str]) -> None:
+        """Follow these jobs first for the next half minute: a page shows them."""
+        now = time.monotonic()
+        for job_id in islice(job_ids, _VISIBLE):
+            self._visible[job_id] = now
+        self._visible = {
+            each: at for each, at in self._visible.items() if now - at < _VISIBLE_SECONDS
+        }
+        if self._viewers:
+            self._choose()
 
     def touch(self, feed: JobFeed) -> None:
         """Update the row of a job after an event."""
@@ -157,6 +188,11 @@ class JobList:
         while True:
             await self.refresh()
             self._choose()
+            # Whether a job needs a look changes with the time, too.
+            self._touched |= {
+                job_id for job_id, row in self._rows.items() if row["status"] not in _OVER
+            }
+            self.changed.notify()
             took = self._took if self._lists else 0.0
             await asyncio.sleep(max(_LIST_INTERVAL, _LIST_SHARE * took))
 
@@ -192,6 +228,7 @@ class JobList:
         """Compute the changed rows."""
         touched, self._touched = self._touched, set()
         touched |= {job.id for job in self._client.open_jobs()} - set(self._rows)
+        self.changed.interval = _SLOW_INTERVAL if len(touched) > _MANY else _CHANGE_INTERVAL
         for job_id in touched:
             row = self._row(job_id)
             if row is None:
@@ -207,19 +244,31 @@ class JobList:
         if feed is not None:
             feed.summary = summary or feed.summary
             feed.unlisted = lost
-            return feed.row()
+            told = feed.row(label=self._labels.get(job_id), silence=self._silence())
+            shown: dict[str, Any] = feed.scrubber(told.to_dict())
+            return {**shown, "followed": not feed.over}
         handle = self._client.job(job_id)
         if summary is None and (handle is None or (self._lists and handle.status in ENDED)):
             return None  # the runtime has dropped the job
         made = rows.row(
             job_id,
+            datetime.now(UTC),
             summary=summary,
             handle=handle,
             outcome=self._outcomes.get(job_id),
             lost=lost,
+            label=self._labels.get(job_id),
         )
-        row: dict[str, Any] = self._scrubber(made)
-        return row
+        row: dict[str, Any] = self._scrubber(made.to_dict())
+        return {**row, "followed": False}
+
+    def _silence(self) -> float:
+        """Seconds without an event after which a job counts as silent: two heartbeats."""
+        try:
+            interval = self._client.session.heartbeat_interval
+        except ArcpError:  # not connected yet
+            interval = None
+        return 2 * interval if interval else SILENCE
 
     def _open(self, job_id: str) -> bool:
         """Whether this session has the job and has not received its end."""
@@ -231,16 +280,19 @@ class JobList:
         newest = sorted(self._summaries.values(), key=_created, reverse=True)
         gone = self._absent
         running = [s.job_id for s in newest if s.status not in ENDED and s.job_id not in gone]
+        now = time.monotonic()
+        shown = {each for each, at in self._visible.items() if now - at < _VISIBLE_SECONDS}
+        running.sort(key=lambda job_id: job_id not in shown)
         ended = [s.job_id for s in newest if s.status in ENDED][:_ENDED_SHOWN]
         unseen = [job_id for job_id in ended if job_id not in self._outcomes]
         refused = self._follow((*running[:_FOLLOWED], *unseen[:_LOOKUPS]))
         for job_id in refused.intersection(unseen):
-            self._outcomes[job_id] = rows.Outcome(self._summaries[job_id].status)
+            self._outcomes[job_id] = JobRow(job_id=job_id, status=self._summaries[job_id].status)
 
     def _settle(self, feed: JobFeed) -> None:
         """Store how a job ended, and look up the next one."""
         summary = self._summaries.get(feed.job.id)
-        outcome = rows.Outcome.of(feed.projection)
+        outcome = feed.row(label=self._labels.get(feed.job.id))
         if feed.ended is None and summary is not None and summary.status in ENDED:
             outcome = replace(outcome, status=summary.status)
         if outcome.status not in ENDED:

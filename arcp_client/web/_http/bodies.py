@@ -11,7 +11,7 @@ from aiohttp.http import HttpProcessingError
 
 from arcp_client.web._http.problems import LAST, Problem
 
-__all__ = ["CancelBody", "LoginBody", "SubmitBody", "read"]
+__all__ = ["CancelBody", "LoginBody", "SubmitBody", "VisibleBody", "label_of", "read"]
 
 _BYTES = 1 << 20
 _SECONDS = 15.0
@@ -42,6 +42,25 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of ``POST api/jobs/{id}/cancel``."""
 
     reason: str | None = None
+
+
+class VisibleBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST api/visible``."""
+
+    jobs: list[str]
+
+
+class _Labelled(msgspec.Struct):
+    label: str = ""
+
+
+def label_of(given: msgspec.Raw) -> str | None:
+    """The label in the input of a job; ``None`` if the input has none."""
+    try:
+        label = msgspec.json.decode(bytes(given), type=_Labelled).label.strip()
+    except (ValueError, RecursionError):  # the input is no object, or its label no text
+        return None
+    return label or None
 
 
 async def read(request: web.Request, kind: type[T], *, empty: bool = False) -> T:

@@ -178,7 +178,7 @@ setInterval(drawHead, 250);
 router = startRouter({
   main: at('main'),
   views: {
-    jobs: gated((_route, given) => jobsView(given)),
+    jobs: gated((route, given) => jobsView(route, given)),
     job: gated((route, given) => jobView(route, given)),
     submit: gated((_route, given) => submitView(given)),
     replay: gated((_route, given) => replayView(given)),

@@ -2,7 +2,7 @@
 
 import { bars } from './bars.js';
 import { el, icon, put, show } from './dom.js';
-import { splitAgent } from './jobsview.js';
+import { splitAgent } from './jobrow.js';
 import { remedyFor } from './remedies.js';
 import { jobHref } from './router.js';
 import { fraction } from './rows.js';

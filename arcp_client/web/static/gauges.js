@@ -2,6 +2,7 @@
 
 import { bars } from './bars.js';
 import { el, icon, put, set, show } from './dom.js';
+import { amounts, numeric } from './money.js';
 import { num } from './numbers.js';
 import { count, duration, millis, oneLine } from './text.js';
 
@@ -68,23 +69,6 @@ function meterLook(meter) {
   const of = granted === null ? '' : ` of ${amount(meter.granted)}`;
   const state = left <= 0 ? 'spent: ' : tone === 'warn' ? 'low: ' : '';
   return { share, title: currency, words: `${state}${amount(meter.left)}${of} left`, more, tone };
-}
-
-function numeric(text) {
-  if (text === null || text === undefined || text === '') return null;
-  const value = Number(text);
-  return Number.isFinite(value) ? value : null;
-}
-
-/** How to write amounts that stand together: as money if one of them has decimals. */
-function amounts(values) {
-  const whole = values.every((value) => value === null || Number.isInteger(value));
-  const format = new Intl.NumberFormat('en', { minimumFractionDigits: whole ? 0 : 2, maximumFractionDigits: 4 });
-  return (text) => {
-    const value = numeric(text);
-    if (value === null) return '?';
-    return value !== 0 && Math.abs(value) < 0.0001 ? String(text).slice(0, 24) : format.format(String(text));
-  };
 }
 
 function rate(told) {

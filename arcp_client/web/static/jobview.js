@@ -5,6 +5,7 @@ import { el, put, show } from './dom.js';
 import { JobState } from './jobstate.js';
 import { jobPanel } from './jobpanel.js';
 import { ENDED } from './status.js';
+import { listHref } from './router.js';
 import { follow, send } from './stream.js';
 import { clip, oneLine } from './text.js';
 import { everySecond } from './ticker.js';
@@ -25,7 +26,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
   const cancel = el('button', { type: 'button', class: 'button danger', hidden: true, on: { click: ask } }, 'Cancel job');
   const restarted = el('p', { class: 'note', hidden: true });
   const element = el('div', { class: 'page' },
-    el('p', { class: 'back' }, el('a', { href: '#/' }, '← All jobs')),
+    el('p', { class: 'back' }, el('a', { href: listHref() }, '← All jobs')),
     el('div', { class: 'page-head' }, el('h1', { class: 'job foreign' }, oneLine(id, 160)), el('span', { class: 'grow' }),
       el('a', { class: 'button', href: transcript, download: true }, 'Download transcript'), cancel),
     failure, restarted, panel.element);

@@ -39,9 +39,10 @@ export function reduce(state, action) {
     }
     case 'link':
       return { ...state, link: action.data };
-    case 'job': {
+    case 'job':
+    case 'jobs': {
       const jobs = new Map(state.jobs);
-      jobs.set(action.data.job_id, action.data);
+      for (const row of action.type === 'job' ? [action.data] : action.data) jobs.set(row.job_id, row);
       return { ...state, jobs };
     }
     case 'gone': {
@@ -67,18 +68,32 @@ export function reduce(state, action) {
 export function createStore(state = initial, schedule = (run) => requestAnimationFrame(run)) {
   const listeners = new Set();
   let waiting = false;
+  let rows = [];                             // of many messages: one copy of the table for all of them
+  const settle = () => {
+    if (!rows.length) return;
+    const data = rows;
+    rows = [];
+    state = reduce(state, { type: 'jobs', data });
+  };
   return {
     get state() {
+      settle();
       return state;
     },
     dispatch(action) {
-      const next = reduce(state, action);
-      if (next === state) return;
-      state = next;
+      if (action.type === 'job') {
+        rows.push(action.data);
+      } else {
+        settle();
+        const next = reduce(state, action);
+        if (next === state) return;
+        state = next;
+      }
       if (waiting) return;
       waiting = true;
       schedule(() => {
         waiting = false;
+        settle();
         for (const listener of [...listeners]) listener(state);
       });
     },

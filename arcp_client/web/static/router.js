@@ -1,16 +1,35 @@
 /** Shows the view that the hash of the URL names, and moves the focus to its heading. */
 
-/** `#/job/abc` → `{name: 'job', id: 'abc'}`; what is unknown is the list of jobs. */
+const PAGES = new Set(['submit', 'replay', 'overview', 'compare']);
+
+/**
+ * `#/job/abc?at=5` → `{name: 'job', id: 'abc', query}`; what is unknown is the list of jobs. The query
+ * is a URLSearchParams.
+ */
 export function parse(hash) {
-  const [, name = '', ...rest] = hash.replace(/^#/, '').split('/');
+  const [path, ...after] = hash.replace(/^#/, '').split('?');
+  const query = new URLSearchParams(after.join('?'));
+  const [, name = '', ...rest] = path.split('/');
   if (name === 'job' && rest.length) {
     try {
       const id = decodeURIComponent(rest.join('/'));
-      if (id) return { name: 'job', id };
+      if (id) return { name: 'job', id, query };
     } catch { /* no such address */ }
   }
-  if (name === 'submit' || name === 'replay') return { name };
-  return { name: 'jobs' };
+  if (PAGES.has(name)) return { name, query };
+  return { name: 'jobs', query };
+}
+
+let list = '#/';
+
+/** Remember the address of the job list with its filters, for the way back to it. */
+export function keepListHref(hash) {
+  list = hash.startsWith('#/') ? hash : '#/';
+}
+
+/** The address of the job list as it was left. */
+export function listHref() {
+  return list;
 }
 
 /** The address of a job's page. */

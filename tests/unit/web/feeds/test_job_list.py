@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,8 @@ from arcp_client.projection import JobProjection
 from arcp_client.transcripts import Scrubber
 from arcp_client.web._feeds.job_list import JobList
 from tests.unit.web.kit import SOON, Gates, agents, site
+
+NOW = datetime(2026, 5, 13, 19, 42, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -166,7 +169,8 @@ def test_w2_an_unlisted_job_is_lost_unless_its_end_is_known(
     held: str, seen: str | None, shown: str
 ) -> None:
     projection = JobProjection("job_1", status=seen) if seen is not None else None
-    assert row("job_1", handle=handle(held), seen=projection, lost=True)["status"] == shown
+    made = row("job_1", NOW, handle=handle(held), seen=projection, lost=True)
+    assert made.status == shown
 
 
 def handle(status: str) -> Any:
@@ -192,11 +196,12 @@ def test_a_final_status_wins_over_other_statuses(
     projection = JobProjection("job_1", status=seen) if seen is not None else None
     made = row(
         "job_1",
+        NOW,
         summary=JobSummary("job_1", status=listed) if listed is not None else None,
         handle=handle(held) if held is not None else None,
         seen=projection,
     )
-    assert made["status"] == shown
+    assert made.status == shown
 
 
 class TestFollowing:
@@ -215,19 +220,56 @@ class TestFollowing:
                 await asyncio.sleep(0.01)
 
     async def test_jobs_are_followed_as_long_as_there_is_room(
-        self, client: Client, other: Client, gates: Gates
+        self, client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("arcp_client._feeds.registry.FOLLOWED", 20)
         for _ in range(30):
             await other.submit("gated", "one")
         feeds, job_list = self.made(client, limit=12)
         with job_list.viewing():
-            await self.until(lambda: len(list(feeds)) == 4)
-            assert len([row for row in job_list.rows if row["phase"] == "waiting"]) <= 4
+            await self.until(lambda: len(list(feeds)) == 20)
+            assert len([row for row in job_list.rows if row["phase"] == "waiting"]) <= 20
             with contextlib.ExitStack() as pages:
-                for row in job_list.rows[:12]:  # pages take the room of what nobody looks at
+                for row in job_list.rows[:12]:  # pages do not take the room of the list
                     pages.enter_context(feeds.viewing(await feeds.open(row["job_id"])))
-                assert len(list(feeds)) == 12
+                assert len(list(feeds)) >= 20
         gates["one"].set()
+        await job_list.close()
+        await feeds.close()
+
+    async def test_jobs_that_a_page_shows_are_followed_first(
+        self, client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("arcp_client.web._feeds.job_list._FOLLOWED", 2)
+        jobs = [await other.submit("gated", "one") for _ in range(6)]
+        feeds, job_list = self.made(client, linger=0.01)
+        with job_list.viewing():
+            await self.until(lambda: len(list(feeds)) == 2)
+            shown = {jobs[0].id, jobs[1].id}  # the oldest ones
+            job_list.show(shown)
+            await self.until(lambda: {feed.job.id for feed in feeds} == shown)
+            followed = {row["job_id"] for row in job_list.rows if row["followed"]}
+            assert followed == shown
+        gates["one"].set()
+        await job_list.close()
+        await feeds.close()
+
+    async def test_a_page_of_a_followed_job_begins_with_its_first_event(
+        self, client: Client, other: Client, gates: Gates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("arcp_client._feeds.registry._LIGHT", 2000)
+        job = await other.submit("say", {"lines": 100, "gate": "half"})
+        feeds, job_list = self.made(client)
+        with job_list.viewing():
+            await self.until(lambda: [feed for feed in feeds if feed.last >= 50])
+            [light] = feeds
+            assert light.first > 1, "the list keeps few events"
+            feed = await feeds.open(job.id)
+            with feeds.viewing(feed):
+                await self.until(lambda: feed.last >= 50)
+                assert feed.first == 1
+                assert feed is feeds.get(job.id)
+        gates["half"].set()
         await job_list.close()
         await feeds.close()
 
@@ -245,7 +287,7 @@ class TestFollowing:
                 nonlocal most
                 most = max(most, len(list(feeds)))
                 rows = job_list.rows
-                return len(rows) == 12 and all(row["reason"] and row["ended_at"] for row in rows)
+                return len(rows) == 12 and all(row["failure"] and row["ended_at"] for row in rows)
 
             await self.until(told)
         assert most <= 5
