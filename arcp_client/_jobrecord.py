@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,7 @@ from arcp_client._dispatch.deadlock import HandlerCall, WaitGraph
 from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
 from arcp_client._dispatch.reader_gate import ReaderGate
-from arcp_client._dispatch.replay_buffer import Kept, ReplayMemory
+from arcp_client._dispatch.replay_buffer import ReplayMemory
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError, job_error
 from arcp_client.events import (
@@ -145,25 +145,6 @@ class JobRecord(JobStream):
         elif self.status == "pending":
             self.status = "running"
 
-    def extend(
-        self, events: list[Event], now: float, largest: int, kept: Kept | None = None
-    ) -> None:
-        """Update the record from a batch of events, and deliver the events to the iterators."""
-        classes: Collection[type[Event]] = (
-            (type(events[0]),) if len(events) == 1 else set(map(type, events))
-        )
-        if any(map(_OBSERVERS.__contains__, classes)):
-            for event in events:
-                if type(event) in _OBSERVERS:
-                    _OBSERVERS[type(event)](self, event)
-        if Metric in classes:
-            for event in events:
-                if type(event) is Metric and event.name == _REMAINING:
-                    self.measured(event)
-        if Progress in classes:
-            self.progress = next(one for one in reversed(events) if type(one) is Progress)
-        super().extend(events, now, largest, kept)
-
     def rotate(self, credential_id: str, value: SecretStr) -> None:
         """Store the new value of a credential."""
         known = self.credentials.get(credential_id, Credential(id=credential_id))
@@ -204,7 +185,7 @@ class JobRecord(JobStream):
         self.assembler.restore(chunks)
         self.replay_buffer.extend([event], event.size)
         self.replay_buffer.incomplete()
-        _OBSERVERS[type(event)](self, event)
+        self.observers[type(event)](self, event)
         self.tap.end()
 
     def gap(self, event: Gap) -> None:
@@ -221,8 +202,14 @@ class JobRecord(JobStream):
         if event.kind == _CHUNK:
             self.assembler.mark_lossy()
 
+    def progressed(self, event: Progress) -> None:
+        """Store the progress."""
+        self.progress = event
+
     def measured(self, event: Metric) -> None:
-        """Store the remaining budget that a metric reports."""
+        """Store the remaining budget, if the metric reports one."""
+        if event.name != _REMAINING:
+            return
         known = event.unit in self.budget
         if event.unit is not None and (known or len(self.budget) < _CURRENCIES):
             self.budget[event.unit] = Decimal(str(event.value))
@@ -312,10 +299,12 @@ class JobRecord(JobStream):
         )
 
 
-_OBSERVERS: dict[type[Event], Callable[[JobRecord, Any], None]] = {
+JobRecord.observers = {
     Completed: JobRecord.completed,
     Failed: JobRecord.failed,
     Gap: JobRecord.gap,
+    Metric: JobRecord.measured,
+    Progress: JobRecord.progressed,
     ResultChunk: JobRecord.chunk,
     Unknown: JobRecord.unknown,
 }

@@ -18,7 +18,7 @@
     │   ├── ClientClosed          this client was closed
     │   ├── StoreLocked           another client holds this checkpoint
     │   ├── BufferFull            a request inside a handler while every buffer is full
-    │   ├── TooManyStreams        browsers already follow as many jobs as a client streams
+    │   ├── TooManyStreams        browsers already follow the most jobs that a client streams
     │   └── WouldDeadlock         the wait would close a cycle of waits
     ├── RequestError              the runtime refused one request; see ``code`` (§12)
     │   ├── PermissionDenied · AgentNotFound · AgentVersionNotFound · DuplicateKey
@@ -39,8 +39,9 @@
     ├── HandlerError              a handler raised; given to ``on_error`` hooks
     └── HandlerFailed             a handler with ``on_error="stop"`` raised and closed the client
 
-Apart from these, public functions raise only ``TypeError`` and ``ValueError`` for invalid
-arguments, and ``asyncio.CancelledError`` when the caller is cancelled.
+Apart from these, public functions raise ``TypeError`` and ``ValueError`` for invalid arguments,
+``TimeoutError`` where a parameter sets the time, ``RuntimeError`` when two tasks await one iterator
+or transport at the same time, and ``asyncio.CancelledError`` when the caller is cancelled.
 """
 
 from __future__ import annotations
@@ -330,7 +331,7 @@ class BufferFull(SessionError):
 
 
 class TooManyStreams(SessionError):
-    """Browsers already follow as many jobs of this client as it streams at a time."""
+    """Browsers already follow the maximum number of jobs that one client streams at a time."""
 
     remedy: ClassVar[str] = (
         "Let pages close the streams of jobs that they no longer show, or stream further jobs with"
@@ -612,7 +613,7 @@ class ResultIncomplete(JobError):
 
 
 class ResultUnavailable(JobError):
-    """The job succeeded before this session received its end; its value is no longer available."""
+    """The job succeeded, but its result was not received while the runtime still had the value."""
 
     remedy: ClassVar[str] = "The job succeeded. Submit it again only if you need the value."
 
@@ -720,7 +721,7 @@ _JOB_ERRORS: Mapping[str, type[JobFailed]] = {
 def request_error(
     code: str, message: str = "", *, retryable: bool = False, details: Any = None
 ) -> RequestError:
-    """The error class for a refused request with that code; UnknownCode keeps the code verbatim."""
+    """The error for a refused request with that code; UnknownCode keeps the code verbatim."""
     cls = _REQUEST_ERRORS.get(code, UnknownCode)
     if cls is InvalidRequest and _input_fields(details):
         cls = InvalidInput

@@ -1,8 +1,8 @@
 """Finds the handler call that running code belongs to, and detects deadlocks between calls (D10).
 
-Two context variables hold the lane of the current handler call and the call's ordinal in the lane.
-Tasks that a handler starts, its *child tasks*, inherit both variables. A task that outlives the
-call belongs to no call.
+A context variable holds the lane of the current handler call and the call's ordinal in the lane.
+Tasks that a handler starts, its *child tasks*, inherit the variable. A task that outlives the call
+belongs to no call.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ __all__ = [
     "WaitEdge",
     "WaitGraph",
     "calling",
-    "number_call",
-    "numbered",
     "own_turn",
     "present_lane",
-    "set_lane",
+    "set_call",
+    "set_first_call",
     "would_deadlock",
 ]
 
@@ -78,23 +77,17 @@ class HandlerLane(Protocol):
         """A future that resolves when `done` has reached the count, or the lane has stopped."""
 
 
-_lane: ContextVar[HandlerLane | None] = ContextVar("arcp_client_lane", default=None)
-_number: ContextVar[int] = ContextVar("arcp_client_call", default=-1)
+_call: ContextVar[tuple[HandlerLane, int] | None] = ContextVar("arcp_client_call", default=None)
 
-number_call = _number.set
-"""Set the ordinal of the present task's handler call. Called for every event, so bound once."""
-
-
-def numbered(context: Context, lane: HandlerLane, number: int) -> None:
-    """Set the lane and the ordinal of the first handler call in a context."""
-    context.run(_lane.set, lane)
-    context.run(_number.set, number)
+set_call = _call.set
+"""Set the present task's handler call: its lane, and its ordinal in the lane. Called for every
+event, so bound once.
+"""
 
 
-def set_lane(lane: HandlerLane) -> None:
-    """Set the present task's handler call to the next one of this lane."""
-    _lane.set(lane)
-    _number.set(lane.done)
+def set_first_call(context: Context, lane: HandlerLane, number: int) -> None:
+    """Set the handler call in a context, from which tasks are started."""
+    context.run(_call.set, (lane, number))
 
 
 class HandlerCall(msgspec.Struct, frozen=True):
@@ -118,10 +111,10 @@ class HandlerCall(msgspec.Struct, frozen=True):
 
 def calling() -> HandlerCall | None:
     """The handler call that this code belongs to, directly or as a child task; else ``None``."""
-    lane = _lane.get()
-    if lane is None:
+    call = _call.get()
+    if call is None:
         return None
-    number = _number.get()
+    lane, number = call
     if not lane.runs(number):
         return None
     return HandlerCall(lane, number, lane.registration.drains(asyncio.current_task()))
@@ -129,14 +122,17 @@ def calling() -> HandlerCall | None:
 
 def present_lane() -> HandlerLane | None:
     """The lane of the handler call whose context this code has; the call may have ended."""
-    return _lane.get()
+    call = _call.get()
+    return None if call is None else call[0]
 
 
 async def own_turn() -> None:
     """Wait until the calling handler's turn has come, if its thread runs ahead of its lane."""
-    lane = _lane.get()
-    if lane is not None and lane.done < _number.get():
-        await lane.reached(_number.get())
+    call = _call.get()
+    if call is not None:
+        lane, number = call
+        if lane.done < number:
+            await lane.reached(number)
 
 
 class WaitEdge(msgspec.Struct, frozen=True, eq=False):

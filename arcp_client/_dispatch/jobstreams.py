@@ -5,7 +5,8 @@ A stream exists from the first event of its job on, even if the job is not accep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from arcp_client._dispatch.event_filter import EventFilter
 from arcp_client._dispatch.reader_gate import ReaderGate
@@ -24,6 +25,8 @@ class JobStream:
         replay_buffer: the job's last events, for late iterators.
         tap: the job's iterators.
         ended: the terminal event was delivered.
+        observers: for classes of events, the methods that update the stream from such an event,
+            before the event is delivered.
 
     Args:
         job_id: the job's id.
@@ -32,6 +35,8 @@ class JobStream:
     """
 
     __slots__ = ("_memory", "ended", "gate", "job_id", "replay_buffer", "tap")
+
+    observers: ClassVar[Mapping[type[Event], Callable[[Any, Any], None]]] = {}
 
     def __init__(self, job_id: str, gate: ReaderGate, memory: ReplayMemory) -> None:
         self.job_id = job_id
@@ -53,6 +58,12 @@ class JobStream:
             kept: for each event, the form in which the replay buffer keeps it; the event itself
                 by default.
         """
+        observers = self.observers
+        if not observers.keys().isdisjoint(map(type, events)):
+            for event in events:
+                observer = observers.get(type(event))
+                if observer is not None:
+                    observer(self, event)
         self.replay_buffer.extend(events, largest, kept)
         if self.tap.has_iterators:
             self.tap.accept(events, now)
@@ -108,18 +119,22 @@ class JobStreams:
             if events.one_job:
                 self._deliver(events[0].job_id, events, now, largest, envelopes)
                 return
-        kept = events if envelopes is None else envelopes
-        start, at = 0, events[0].job_id
-        for end, event in enumerate(events):
-            if event.job_id != at:
-                self._deliver(at, events[start:end], now, largest, kept[start:end])
-                start, at = end, event.job_id
-        self._deliver(at, events[start:], now, largest, kept[start:])
+        streams, with_iterators = self._open, self.memory.with_iterators
+        kept: Kept = events if envelopes is None else envelopes
+        for event, item in zip(events, kept, strict=True):
+            stream = streams.get(event.job_id)  # type: ignore[arg-type]  # None is no job's id
+            if stream is None or event.terminal or stream in with_iterators:
+                self._deliver(event.job_id, [event], now, largest, (item,))
+                continue
+            observer = stream.observers.get(type(event))
+            if observer is not None:
+                observer(stream, event)
+            stream.replay_buffer.append(event, largest, item)
 
     def _deliver(
         self, job_id: str | None, events: list[Event], now: float, largest: int, kept: Kept | None
     ) -> None:
-        """Deliver successive events of one job, or of the session."""
+        """Deliver events of one job, or of the session."""
         if job_id is None:
             gaps: list[Event] = [event for event in events if type(event) is Gap]
             if gaps:  # a gap of the session concerns every open job

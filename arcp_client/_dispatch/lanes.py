@@ -2,10 +2,9 @@
 
 Under `Order.SESSION`, a registration has one lane, a `SessionLane`. The Rx operator that calls the
 handlers takes events directly from this lane, which is its `Inbox`. Under `Order.JOB`, there is a
-`JobLane` for each job. There the operator (`Keyed`) has queues of its own, and a `JobLane` only
-tracks which events are processed. A handler of batches has a `BatchLane`, a `SessionLane` from
-which the operator takes several events at once. An event is outstanding from its arrival in the
-lane until its handler has ended.
+`JobLane` for each job (`JobLanes`), from which the workers of `LaneSink` take events. A handler of
+batches has a `BatchLane`, a `SessionLane` from which the operator takes several events at once. An
+event is outstanding from its arrival in the lane until its handler has ended.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from arcp_client._dispatch.deadlock import LaneOwner, WaitEdge, number_call, numbered
+from arcp_client._dispatch.deadlock import LaneOwner, WaitEdge, set_call, set_first_call
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._rx.delivery import Delivery
 from arcp_client._rx.sink import Sink
 from arcp_client.events import Event
 from arcp_client.policy import Batch
 
-__all__ = ["BatchLane", "JobLane", "Lane", "SessionLane"]
+__all__ = ["BatchLane", "Lane", "SessionLane"]
 
 
 class Lane:
@@ -37,12 +36,13 @@ class Lane:
         edges: the waits of the running handler and of its child tasks, as edges of the `WaitGraph`.
     """
 
-    __slots__ = ("_over", "done", "edges", "gate", "registration", "taken", "waiters")
+    __slots__ = ("_over", "done", "edges", "gate", "registration", "waiters")
+
+    taken: int
 
     def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         self.registration = registration
         self.gate = gate
-        self.taken = 0
         self.done = 0
         self.waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.edges: list[WaitEdge] = []
@@ -96,8 +96,8 @@ class Lane:
 
     def abandon(self) -> None:
         """Drop the outstanding events, count them as done, and resolve all waiters."""
-        self.clear_events()
         self.done = self.taken
+        self.clear_events()
         self._resolve_waiters()
 
     def stop(self) -> None:
@@ -124,12 +124,13 @@ class SessionLane(Lane):
     the batches are shared by all consumers.
     """
 
-    __slots__ = ("_batches", "_idle", "_sink", "queue")
+    __slots__ = ("_batches", "_idle", "_sink", "queue", "taken")
 
     evicts = False
 
     def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
         super().__init__(registration, gate)
+        self.taken = 0
         self.queue: deque[Event] = deque()
         self._batches: deque[tuple[int, float, list[Event]]] = deque()
         self._idle = True
@@ -176,7 +177,7 @@ class SessionLane(Lane):
         if idle:
             self._batches.clear()  # so that an idle lane does not keep events alive
         else:
-            numbered(self._sink.context, self, self.done)
+            set_first_call(self._sink.context, self, self.done)
 
     def attach(self, sink: Sink[Event]) -> None:
         """Set the operator that takes events from the lane."""
@@ -200,7 +201,7 @@ class SessionLane(Lane):
         """Count the current event as done. With ``processed=False`` it stays outstanding."""
         if processed:
             self.done = done = self.done + 1
-            number_call(done)
+            set_call((self, done))
             if self.waiters:
                 self._resolve_waiters()
             gate = self.gate
@@ -297,7 +298,7 @@ class BatchLane(SessionLane):
         if not processed:
             return
         self.done = done = min(self.done + len(events), self.taken)
-        number_call(done)
+        set_call((self, done))
         if self.waiters:
             self._resolve_waiters()
         gate = self.gate
@@ -307,47 +308,3 @@ class BatchLane(SessionLane):
                     gate.follower(event)
             if gate.progress_wanted:
                 gate.progress()
-
-
-class JobLane(Lane):
-    """The lane of one job under `Order.JOB`; exists while it has outstanding events."""
-
-    __slots__ = ("_events", "_head", "_later")
-
-    def __init__(self, registration: LaneOwner, gate: ReaderGate) -> None:
-        super().__init__(registration, gate)
-        self._events: deque[Event] = deque()
-        # The arrival time of the head, and the counts at which later arrival times begin. Most
-        # lanes end before a second one is needed.
-        self._head = 0.0
-        self._later: list[tuple[int, float]] | None = None
-
-    def add(self, event: Event, now: float) -> None:
-        """Accept one event."""
-        if self.taken == self.done:
-            self._head = now
-        elif now != (self._later[-1][1] if self._later else self._head):
-            self._later = self._later or []
-            self._later.append((self.taken, now))
-        self.taken += 1
-        self._events.append(event)
-
-    def finish(self) -> None:
-        """Count the oldest event as done."""
-        event = self._events.popleft()
-        self.done += 1
-        if self._later and self._later[0][0] <= self.done:
-            self._head = self._later.pop(0)[1]
-        if self.waiters:
-            self._resolve_waiters()
-        if self.gate.follower is not None:
-            self.gate.follower(event)
-
-    def waiting(self) -> Iterator[Event]:
-        return iter(self._events)
-
-    def since(self) -> float | None:
-        return self._head if self._events else None
-
-    def clear_events(self) -> None:
-        self._events.clear()

@@ -3,9 +3,8 @@
 Under `Order.SESSION` a registration has one lane (`SessionLane`), which the sink of
 ``rx.concat_map_async`` (`Serial`) empties: the next handler call starts after the previous one has
 ended. A handler of batches has a `BatchLane`, and its sink is `Batches`. Under `Order.JOB` a
-registration has one lane (`JobLane`) for each job, and the sink is that of
-``rx.concat_map_async_by`` (`Keyed`). The registration feeds its events to the sink directly,
-without an Observable.
+registration has one lane for each job (`JobLanes`), which the workers of `LaneSink` empty, as those
+of ``rx.concat_map_async_by``. No Observable is between a registration and its sink.
 """
 
 from __future__ import annotations
@@ -13,17 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, cast
 
-from arcp_client._dispatch.deadlock import set_lane
 from arcp_client._dispatch.event_filter import EventFilter
-from arcp_client._dispatch.lanes import BatchLane, JobLane, Lane, SessionLane
+from arcp_client._dispatch.job_lanes import JobLanes
+from arcp_client._dispatch.lanes import BatchLane, Lane, SessionLane
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._rx.buffer import Inbox
 from arcp_client._rx.handling import HandlerSink, Options, name_of
-from arcp_client._rx.keyed import Keyed
+from arcp_client._rx.lanes import LaneSink
 from arcp_client._rx.serial import Batches, Serial
 from arcp_client._rx.sink import Downstream
 from arcp_client.errors import ArcpError
@@ -115,10 +113,7 @@ class HandlerRegistration(Registration):
             self._lane = self._batches = BatchLane(self, gate, batch)
         elif order is Order.SESSION:
             self._lane = SessionLane(self, gate)
-        self._by_job: dict[str | None, JobLane] = {}
-        self._taken = 0
-        self._done = 0
-        self._held: deque[tuple[Event, float]] = deque()
+        self._by_job = JobLanes(self, gate)
 
     # -- for users
 
@@ -133,11 +128,9 @@ class HandlerRegistration(Registration):
         self._disposed = True
         self._ended(self)
         self._halt()
-        for lane in self.lanes:
-            lane.abandon()
-        self._by_job.clear()
-        self._held.clear()
-        self._done = self._taken
+        if self._lane is not None:
+            self._lane.abandon()
+        self._by_job.abandon()
         self._gate.progress()
 
     def freeze(self, failure: ArcpError | None = None) -> None:
@@ -170,8 +163,7 @@ class HandlerRegistration(Registration):
             self._lane.add(wanted, now)
             self._sink.feed(wanted)
         else:
-            self._taken += len(wanted)
-            self._add_ordered(wanted, now)
+            self._by_job.add(wanted, now, cast("LaneSink[Event, Any]", self._sink))
 
     def takes(self, gap: Gap) -> bool:
         return not self._frozen and self.event_filter.matches(gap)
@@ -185,31 +177,31 @@ class HandlerRegistration(Registration):
 
     @property
     def outstanding(self) -> int:
-        lane = self._lane
-        return lane.taken - lane.done if lane is not None else self._taken - self._done
+        lanes = self._by_job if self._lane is None else self._lane
+        return lanes.taken - lanes.done
 
     @property
     def lanes(self) -> Iterator[Lane]:
         """The lanes with outstanding events; under `Order.SESSION`, the only lane."""
         if self._lane is not None:
             return iter((self._lane,))
-        return iter(tuple(self._by_job.values()))
+        return iter(self._by_job)
 
     def waiting(self) -> Iterator[Event]:
         for lane in self.lanes:
             yield from lane.waiting()
-        for event, _ in self._held:
+        for event, _ in self._by_job.held:
             yield event
 
     def oldest(self, session_id: str) -> int | None:
         heads = [_first(lane.waiting(), session_id) for lane in self.lanes]
-        heads.append(_first((event for event, _ in self._held), session_id))
+        heads.append(_first((event for event, _ in self._by_job.held), session_id))
         return min((number for number in heads if number is not None), default=None)
 
     def since(self) -> float | None:
         moments = [lane.since() for lane in self.lanes]
-        if self._held:
-            moments.append(self._held[0][1])
+        if self._by_job.held:
+            moments.append(self._by_job.held[0][1])
         return min((moment for moment in moments if moment is not None), default=None)
 
     # -- for results
@@ -241,8 +233,7 @@ class HandlerRegistration(Registration):
             sink.inbox = cast("Inbox", self._lane)  # has the same methods, and counts events
             self._lane.attach(sink)
         else:
-            down: Downstream[Any] = Downstream(on_error=self._interrupted)
-            sink = Keyed(_job_of, options, down, begin=self._begin, end=self._finished)
+            sink = LaneSink(options, Downstream(on_error=self._interrupted))
         # A handler may cancel its own task; the client disposes of the lanes when it ends.
         sink.outlives_cancel = True
         return sink
@@ -259,67 +250,6 @@ class HandlerRegistration(Registration):
         """Dispose of the registration, because the task of its handlers was cancelled."""
         _log.warning("handler %s is not called any more: %s", self.name, error)
         self.dispose()
-
-    # -- Order.JOB
-
-    def _add_ordered(self, events: list[Event], now: float) -> None:
-        """Add events to their lanes, up to the first event that must wait for all lanes."""
-        if self._held:
-            self._held.extend((event, now) for event in events)
-            return
-        for at, event in enumerate(events):
-            if _concerns_all(event):
-                self._add(events[:at], now)
-                self._held.extend((event, now) for event in events[at:])
-                self._release_waiting()
-                return
-        self._add(events, now)
-
-    def _add(self, events: list[Event], now: float) -> None:
-        lanes = self._by_job
-        for event in events:
-            lane = lanes.get(event.job_id)
-            if lane is None:
-                lane = lanes[event.job_id] = JobLane(self, self._gate)
-            lane.add(event, now)
-        if events and self._sink is not None:
-            self._sink.feed(events)
-
-    def _release_waiting(self) -> None:
-        """When all lanes are done, add held events: one for all lanes, or those before it."""
-        while self._held and not self._by_job:
-            event, now = self._held.popleft()
-            together = [event]
-            if not _concerns_all(event):
-                while self._held and not _concerns_all(self._held[0][0]):
-                    together.append(self._held.popleft()[0])
-            self._add(together, now)
-
-    def _begin(self, event: Event) -> None:
-        """Let the present task call the handler for an event, in the lane of its job."""
-        set_lane(self._by_job[event.job_id])
-
-    def _finished(self, event: Event) -> None:
-        lane = self._by_job.get(event.job_id)
-        if lane is None or self._frozen:
-            return
-        self._done += 1
-        lane.finish()
-        if lane.done == lane.taken:
-            del self._by_job[event.job_id]
-            if self._held and not self._by_job:
-                self._release_waiting()
-        if self._gate.progress_wanted:
-            lane.report_progress(self.outstanding)
-
-
-def _job_of(event: Event) -> str | None:
-    return event.job_id
-
-
-def _concerns_all(event: Event) -> bool:
-    """Whether the event is ordered relative to the events of all lanes (D2)."""
-    return event.job_id is None or isinstance(event, Gap)
 
 
 def _first(events: Iterator[Event], session_id: str) -> int | None:

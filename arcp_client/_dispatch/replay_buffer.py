@@ -117,6 +117,17 @@ class ReplayBuffer:
         else:
             self._weighed(items)
 
+    def append(self, event: Event, largest: int, kept: Event | bytes) -> None:
+        """Add one event; see `extend`."""
+        if self._bytes is not None or largest * (self._kept.maxlen or 1) > self._limit:
+            self.extend([event], largest, (kept,))
+            return
+        self.touched = next(_ticks)
+        if not self._total:
+            self._first = event.seq
+        self._total += 1
+        self._kept.append(kept)
+
     def _weighed(self, items: Kept) -> None:
         kept = self._kept
         held = self.weigh() if self._bytes is None else self._bytes

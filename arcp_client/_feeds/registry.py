@@ -141,7 +141,7 @@ class FeedRegistry:
         return await asyncio.shield(opening)
 
     def follow(self, job_ids: Sequence[str]) -> frozenset[str]:
-        """Keep the feeds of these jobs without viewers, and start the missing ones.
+        """Keep the feeds of these jobs even without viewers, and start the missing ones.
 
         These feeds keep few events. A page that opens one of them gets a feed that begins with the
         first event again. If the runtime has refused a job, the registry asks for it again only
@@ -225,7 +225,7 @@ class FeedRegistry:
 
     @contextmanager
     def viewing(self, feed: JobFeed) -> Iterator[bool]:
-        """Count a viewer for the duration of the block; False if the feed was dropped before."""
+        """Count a viewer for the duration of the block. Yields False if the feed was dropped."""
         found = self._feeds.get(feed.job.id)
         if found is None or found.feed is not feed:
             yield False

@@ -69,7 +69,10 @@ class Ingress:
         return None
 
     async def set_aside(self, data: bytes) -> None:
-        """Pass a frame to the session, or write it to the file. Waits while the file is full."""
+        """Write a frame to the file, or to the session if no frames need to be set aside.
+
+        Waits while the file is full.
+        """
         driver = self._driver
         if not self._spill and not self._back_pressure.beyond:
             driver.received((data,))
@@ -143,7 +146,7 @@ class Ingress:
     # -- the end of a link
 
     def link_lost(self) -> bool:
-        """Empty the file, because the link of its frames has ended.
+        """Empty the file, because the link that brought its frames has ended.
 
         The session has not received these frames, so the next link's resume requests them again. A
         small file (see ``keep``) is read first, for the sake of runtimes that do not replay events.

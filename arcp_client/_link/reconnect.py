@@ -103,7 +103,8 @@ class RetryDelays:
         retrying = AsyncRetrying(wait=self._policy.wait, stop=self._policy.stop, reraise=True)
         state = RetryCallState(retrying, None, (), {})
         state.attempt_number = self.attempt
-        state.outcome_timestamp = state.start_time + (now - self._since)
+        # From 0 on: the difference of two large times may be rounded to less than the limit.
+        state.start_time, state.outcome_timestamp = 0.0, now - self._since
         if self._policy.stop(state):
             return None
         return max(float(self._policy.wait(state)), 0.0)

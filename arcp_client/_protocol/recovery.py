@@ -2,7 +2,9 @@
 
 The session reports what happens, the `Peer` decides which jobs need a plan, and `plans` has the
 plans. `Recovery` sends the request of each step and continues the plan with the answer (S4, S5,
-S6). If a lost link interrupts a plan, the plan is restarted from its first step on the next link.
+S6). If a lost link interrupts a plan, the plan is restarted from its first step on the next link. A
+job that no plan can bring to its outcome ends with `JobLost`. If the runtime refuses the client for
+good, no plan runs: the client closes, and all waits for jobs raise the error of the refusal.
 """
 
 from __future__ import annotations

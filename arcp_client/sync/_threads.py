@@ -19,7 +19,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from arcp_client._dispatch.deadlock import HandlerLane, number_call, present_lane
+from arcp_client._dispatch.deadlock import HandlerLane, present_lane, set_call
 from arcp_client._rx.handling import name_of
 from arcp_client.policy import Order
 
@@ -268,7 +268,7 @@ class _Run:
         until = clock() + _SLICE
         for number, args in enumerate(self._calls, self._first):
             error: BaseException | None = None
-            number_call(number)
+            set_call((self._lane, number))
             try:
                 result = function(*args)
                 if result is not None:

@@ -39,7 +39,10 @@ class PermissionRequest:
     options: tuple[schema.PermissionOption, ...]
 
     def option(self, *kinds: str) -> schema.PermissionOption | None:
-        """Return the option of the first available kind, such as ``allow_once``."""
+        """Return the first option of the first of these kinds that the agent offers.
+
+        ``None`` if it offers none of them. A kind is a string such as ``allow_once``.
+        """
         for kind in kinds:
             for option in self.options:
                 if option.kind == kind:

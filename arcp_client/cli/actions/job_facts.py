@@ -1,7 +1,7 @@
 """Collects the state of one job: when it was accepted, and its progress.
 
-`status` and `watch` use it. Two requests are needed, because listings have the time of acceptance
-(§6.6), and events have the progress (§7.6).
+The commands `status`, `watch` and `run` use it. Only listings say when a job was accepted (§6.6),
+and only events show its progress (§7.6), so `job_facts` makes two requests.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobFacts:
     progress: dict[str | None, events.Progress] = field(default_factory=dict)
 
     def bars(self) -> list[dict[str, Any]]:
-        """The bars of its progress in JSON form, with the digits that the agent sent (W1)."""
+        """Its progress bars in JSON form, with exactly the numbers that the agent sent (W1)."""
         return [self._bar(bar) for bar in self.seen.progress]
 
     def _bar(self, bar: Bar) -> dict[str, Any]:

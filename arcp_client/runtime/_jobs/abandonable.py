@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Abandonable(Generic[T]):
-    """Awaits a coroutine once, like ``await``, until it is abandoned.
+    """Awaits a coroutine, once; the wait ends when the coroutine ends or is abandoned.
 
     Args:
         coroutine: the coroutine to run.
@@ -32,7 +32,7 @@ class Abandonable(Generic[T]):
         self._gone = False
 
     def abandon(self) -> None:
-        """Stop forwarding cancellations: the next one ends the awaiting task in any case.
+        """Stop forwarding cancellations: the next cancellation ends the awaiting task in any case.
 
         It also closes the coroutine, whose ``finally`` blocks run up to their first ``await``.
         """

@@ -11,10 +11,11 @@ from unittest import mock
 
 import pytest
 
-from arcp_client import Client, JobContext, Runtime
+from arcp_client import Client, JobContext, Runtime, events
 from arcp_client._link.acks import EVERY
 from arcp_client._link.driver import Driver
-from arcp_client.testing import VirtualClock
+from arcp_client.testing import ScriptedRuntime, VirtualClock
+from arcp_client.testing.scripted import Emit, Finish
 
 COUNT = 20
 HEARTBEAT = 30.0  # seconds
@@ -94,3 +95,26 @@ async def test_a_lone_event_plans_one_wake_up_for_its_acknowledgement(clock: Vir
             await clock.advance(EVERY + 1)
             assert ticks == [pytest.approx(asked + EVERY)]
             assert client.stats().processed == 2
+
+
+async def test_an_event_is_acknowledged_when_its_handler_has_finished(clock: VirtualClock) -> None:
+    script = [Emit("log", {"level": "info", "message": word}) for word in ("a", "b", "c")]
+    may_finish = asyncio.Event()
+
+    async def handle(event: events.Log) -> None:
+        if event.message == "b":
+            await may_finish.wait()
+
+    def acknowledged() -> list[int]:
+        return [frame["payload"]["last_processed_seq"] for frame in runtime.of("session.ack")]
+
+    runtime = ScriptedRuntime(agents={"say": [*script, Finish()]})
+    async with runtime, Client(runtime, token="t") as client:
+        client.on(events.Log)(handle)
+        job = await client.submit("say")
+        await clock.advance(10 * EVERY)
+        assert acknowledged() == [1]
+        may_finish.set()
+        await job.result()
+        await clock.advance(10 * EVERY)
+        assert acknowledged() == [1, 4]

@@ -11,10 +11,9 @@ import pytest
 from arcp_client import Timeouts, events
 from arcp_client._dispatch.deadlock import (
     calling,
-    number_call,
     own_turn,
     present_lane,
-    set_lane,
+    set_call,
 )
 from arcp_client._dispatch.registration import HandlerRegistration
 from arcp_client.errors import WouldDeadlock
@@ -283,11 +282,10 @@ async def test_code_of_a_later_call_of_the_lane_waits_for_its_turn() -> None:
         await gates[(event.seq or 1) - 1].wait()
 
     async def ahead() -> None:
-        set_lane(lanes[0])
-        number_call(2)
+        set_call((lanes[0], 2))
         await own_turn()
         turned.append(lanes[0].done)
-        number_call(0)
+        set_call((lanes[0], 0))
         await own_turn()  # a call that has ended
         turned.append(lanes[0].done)
 
