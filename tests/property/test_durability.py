@@ -104,7 +104,7 @@ class Life:
 
     def offer(self, events: list[Event]) -> None:
         for event in events:
-            self.driver.received = event.seq or 0
+            self.driver.received = max(self.driver.received, event.seq or 0)
         self.durability.offer(events)
         self.durability.schedule()
 
@@ -164,6 +164,8 @@ class Keeping(RuleBasedStateMachine):
         known = kept.jobs + kept.ended if kept is not None else ()
         self.opened = [job for job in self.opened if job in {each.job_id for each in known}]
         self.offered = [event for event in self.events if not _known(kept, event.seq or 0)]
+        # The runtime sends all events after the mark again, those that were processed too.
+        self.life.driver.received = len(self.events)
         if self.offered:
             self.life.offer(self.offered)
 
