@@ -33,7 +33,7 @@ from arcp_client.events import (
     ResultChunk,
     Unknown,
 )
-from arcp_client.models import Credential, Lease, LeaseConstraints, Result
+from arcp_client.models import Credential, Lease, LeaseConstraints, Result, TakenAnswer
 
 __all__ = ["JobOwner", "JobRecord"]
 
@@ -62,6 +62,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         cancel: asks the runtime to cancel a job.
         unwatch: stops watching a job.
         sse: streams a job to a browser, from its ``Last-Event-ID`` on.
+        answer: answers a question of a job.
     """
 
     notifications: Observable[Event]
@@ -76,6 +77,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     cancel: Callable[[str, str | None], Awaitable[None]]
     unwatch: Callable[[str], Awaitable[None]]
     sse: Callable[[Any, str | None], AsyncGenerator[bytes, None]]
+    answer: Callable[[str, str, Any, str | None, float | None], Awaitable[TakenAnswer]]
 
 
 class JobRecord(JobStream):

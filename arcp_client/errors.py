@@ -25,12 +25,13 @@
     │   ├── JobNotFound · LeaseSubsetViolation
     │   ├── InvalidRequest        the runtime found the request malformed
     │   │   └── InvalidInput      the input does not match the agent's schema; see ``fields``
+    │   ├── QuestionNotFound · QuestionAnswered · QuestionClosed · InvalidAnswer
     │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
     │   ├── FeatureNotNegotiated  the runtime does not offer a required feature (§6.2)
     │   └── UnknownCode           any other code, kept verbatim
     ├── JobError                  a job did not end in success
     │   ├── JobFailed             ``job.error``: see ``code``, ``retryable``, ``details``
-    │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted
+    │   │   └── JobCancelled · JobTimedOut · LeaseExpired · BudgetExhausted · QuestionExpired
     │   ├── JobLost               the runtime no longer knows the job
     │   ├── ResultIncomplete      the streamed result of the job is incomplete
     │   └── ResultUnavailable     the job succeeded; its value is no longer available
@@ -65,6 +66,7 @@ __all__ = [
     "HandlerFailed",
     "HandshakeTimeout",
     "HeartbeatLost",
+    "InvalidAnswer",
     "InvalidInput",
     "InvalidRequest",
     "JobCancelled",
@@ -80,6 +82,10 @@ __all__ = [
     "LocalProtocolError",
     "PermissionDenied",
     "ProtocolError",
+    "QuestionAnswered",
+    "QuestionClosed",
+    "QuestionExpired",
+    "QuestionNotFound",
     "RemoteProtocolError",
     "RequestError",
     "RequestTimeout",
@@ -469,6 +475,72 @@ class LeaseSubsetViolation(RequestError):
     default_code = "LEASE_SUBSET_VIOLATION"
 
 
+class QuestionNotFound(RequestError):
+    """There is no such question, or this principal may not see it."""
+
+    remedy: ClassVar[str] = (
+        "List the open questions with ``client.questions()`` or ``arcp-client inbox``. Closed "
+        "questions are kept for a limited time only."
+    )
+
+    default_code = "QUESTION_NOT_FOUND"
+
+
+class QuestionAnswered(RequestError):
+    """Another answer to the question was taken first; ``details`` says whose."""
+
+    remedy: ClassVar[str] = (
+        "Nothing to do: the agent continues with the answer in ``value``, which ``by`` gave."
+    )
+
+    default_code = "QUESTION_ANSWERED"
+
+    @property
+    def by(self) -> str:
+        """The principal whose answer was taken."""
+        return str(self._detail("by") or "")
+
+    @property
+    def client(self) -> str:
+        """The name and version of the client whose answer was taken."""
+        return str(self._detail("client") or "")
+
+    @property
+    def at(self) -> str:
+        """When the answer was taken, RFC 3339."""
+        return str(self._detail("at") or "")
+
+    @property
+    def value(self) -> Any:
+        """The answer that was taken."""
+        return self._detail("value")
+
+    def _detail(self, name: str) -> Any:
+        return self.details.get(name) if isinstance(self.details, Mapping) else None
+
+
+class QuestionClosed(RequestError):
+    """The question has expired, or was withdrawn because its job ended."""
+
+    remedy: ClassVar[str] = (
+        "Nothing to do: the agent no longer waits. To allow more time, let the agent ask with a "
+        "longer ``timeout``."
+    )
+
+    default_code = "QUESTION_CLOSED"
+
+
+class InvalidAnswer(RequestError):
+    """The answer does not fit the schema of the question; the message has the path."""
+
+    remedy: ClassVar[str] = (
+        "Answer with a value that fits the ``schema`` of the question, or with one of its "
+        "``options``. The question is still open."
+    )
+
+    default_code = "INVALID_ANSWER"
+
+
 class RequestTimeout(RequestError, TimeoutError):
     """No answer arrived before the request's deadline. The request may have had its effect."""
 
@@ -570,6 +642,15 @@ class BudgetExhausted(JobFailed):
     """A budget counter of the job's lease was spent (§9.6)."""
 
     remedy: ClassVar[str] = "Submit the job again with a larger ``cost.budget`` in its lease."
+
+
+class QuestionExpired(JobFailed):
+    """A question of the agent expired without an answer and without a default."""
+
+    remedy: ClassVar[str] = (
+        "Submit the job again and answer in time, or give the question a default or a longer "
+        "``timeout``. An agent can catch the error and continue."
+    )
 
 
 class JobLost(JobError):
@@ -707,6 +788,10 @@ _REQUEST_ERRORS: Mapping[str, type[RequestError]] = {
         JobNotFound,
         InvalidRequest,
         LeaseSubsetViolation,
+        QuestionNotFound,
+        QuestionAnswered,
+        QuestionClosed,
+        InvalidAnswer,
     )
 }
 
@@ -715,6 +800,7 @@ _JOB_ERRORS: Mapping[str, type[JobFailed]] = {
     "TIMEOUT": JobTimedOut,
     "LEASE_EXPIRED": LeaseExpired,
     "BUDGET_EXHAUSTED": BudgetExhausted,
+    "QUESTION_EXPIRED": QuestionExpired,
 }
 
 

@@ -27,26 +27,32 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from pydantic_core import core_schema
 
+from arcp_client.models import Choice
+
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 __all__ = [
     "KINDS",
+    "Answered",
     "ArtifactRef",
     "Completed",
     "Delegate",
     "Event",
+    "Expired",
     "Failed",
     "Gap",
     "Log",
     "Metric",
     "Progress",
+    "Question",
     "ResultChunk",
     "Status",
     "Thought",
     "ToolCall",
     "ToolResult",
     "Unknown",
+    "Withdrawn",
 ]
 
 # gc=False: an event holds only immutable values and JSON values, so it is never part of a cycle,
@@ -229,7 +235,9 @@ def _json_schema(cls: type[Event], whole: bool) -> dict[str, Any]:
     schema: dict[str, Any] = found[cls.__name__]
     properties = schema["properties"]
     del properties["_frame"]
-    for name in properties.keys() & {"ts", "completed_at"}:
+    if "options" in properties:
+        properties["options"]["items"] = found[Choice.__name__]
+    for name in properties.keys() & {"ts", "completed_at", "expires_at", "at", "lease_expires_at"}:
         properties[name]["anyOf"][0]["format"] = "date-time"
     if cls in _FIXED:
         properties["kind"]["const"] = _FIXED[cls]
@@ -331,6 +339,89 @@ class ResultChunk(Event, frozen=True, kw_only=True, gc=False):
     more: bool = True
 
 
+class Question(Event, frozen=True, kw_only=True, gc=False):
+    """The agent asks, and waits for an answer: ``await job.answer(event.question_id, value)``.
+
+    It is followed by exactly one of `Answered`, `Expired` and `Withdrawn` with the same id, unless
+    the job was interrupted. See the page "Extensions of the protocol".
+
+    Attributes:
+        question_id: identifies the question.
+        text: the question, for people.
+        schema: the JSON Schema that an answer must fit.
+        options: the answers to choose from; empty if any value that fits the schema is allowed.
+        to: the principals that may answer; empty: the principal that submitted the job.
+        expires_at: from this time on, no answer is taken.
+        has_default: whether ``default`` holds if nobody answers.
+        default: the default.
+        lease_paused: whether the question stops the clock of the job's lease.
+    """
+
+    kind: str = "x-vendor.arcp-client.question"
+    question_id: str = ""
+    text: str = ""
+    schema: Any = None
+    options: list[Choice] = []
+    to: list[str] = []
+    expires_at: datetime | None = None
+    has_default: bool = False
+    default: Any = None
+    lease_paused: bool = False
+
+
+class Answered(Event, frozen=True, kw_only=True, gc=False):
+    """A question was answered; the agent continues with ``value``.
+
+    Attributes:
+        question_id: the question.
+        value: the answer that was taken.
+        by: the principal that answered.
+        client: the name and version of the client that sent the answer.
+        at: when the runtime took the answer.
+        lease_expires_at: the new end of the lease, if the question had stopped its clock.
+    """
+
+    kind: str = "x-vendor.arcp-client.answered"
+    question_id: str = ""
+    value: Any = None
+    by: str = ""
+    client: str = ""
+    at: datetime | None = None
+    lease_expires_at: datetime | None = None
+
+
+class Expired(Event, frozen=True, kw_only=True, gc=False):
+    """A question was not answered in time. If ``defaulted``, its default ``value`` holds.
+
+    Attributes:
+        question_id: the question.
+        defaulted: whether the question had a default.
+        value: the default.
+        lease_expires_at: the new end of the lease, if the question had stopped its clock.
+    """
+
+    kind: str = "x-vendor.arcp-client.expired"
+    question_id: str = ""
+    defaulted: bool = False
+    value: Any = None
+    lease_expires_at: datetime | None = None
+
+
+class Withdrawn(Event, frozen=True, kw_only=True, gc=False):
+    """A question needs no answer any more.
+
+    Attributes:
+        question_id: the question.
+        reason: ``job_ended``, or ``agent`` if the agent stopped waiting.
+        lease_expires_at: the new end of the lease, if the question had stopped its clock.
+    """
+
+    kind: str = "x-vendor.arcp-client.withdrawn"
+    question_id: str = ""
+    reason: str = ""
+    lease_expires_at: datetime | None = None
+
+
 class Unknown(Event, frozen=True, kw_only=True, gc=False):
     """An event of a kind without a class, or with a body that does not fit its class."""
 
@@ -410,6 +501,10 @@ KINDS: dict[str, type[Event]] = {
         Delegate,
         Progress,
         ResultChunk,
+        Question,
+        Answered,
+        Expired,
+        Withdrawn,
         Completed,
         Failed,
         Gap,

@@ -19,6 +19,7 @@ __all__ = [
     "AgentInfo",
     "Budget",
     "Checkpoint",
+    "Choice",
     "ClientInfo",
     "Credential",
     "EndedJob",
@@ -28,10 +29,13 @@ __all__ = [
     "LeaseConstraints",
     "LogLevel",
     "OpenJob",
+    "OpenQuestion",
+    "OpenQuestions",
     "Result",
     "RuntimeInfo",
     "SessionInfo",
     "Stats",
+    "TakenAnswer",
 ]
 
 Budget = Mapping[str, Decimal]
@@ -329,3 +333,83 @@ class Stats:
     last_message: float | None = None
     last_disconnect: BaseException | None = None
     silent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option of a question: the ``value`` to answer with, and its ``label`` for people."""
+
+    value: Any = None
+    label: str = ""
+
+    def __hash__(self) -> int:  # a value may be a list or a dict
+        return hash(self.label)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenQuestion:
+    """An open question, as ``client.questions()`` lists it.
+
+    Attributes:
+        question_id: identifies the question.
+        job_id: the job whose agent asks.
+        agent: its agent.
+        text: the question, for people.
+        schema: the JSON Schema that an answer must fit.
+        options: the answers to choose from; empty if any value that fits the schema is allowed.
+        to: the principals that may answer; empty: the principal that submitted the job.
+        asked_at: when the agent asked.
+        expires_at: from this time on, no answer is taken.
+        has_default: whether ``default`` holds if nobody answers.
+        default: the default.
+        lease_paused: whether the question stops the clock of the job's lease.
+        may_answer: whether this principal may answer it.
+        waiting: whether an agent waits for the answer now. False after an interruption, until the
+            work is begun again.
+    """
+
+    question_id: str
+    job_id: str
+    agent: str = ""
+    text: str = ""
+    schema: Any = None
+    options: tuple[Choice, ...] = ()
+    to: tuple[str, ...] = ()
+    asked_at: datetime | None = None
+    expires_at: datetime | None = None
+    has_default: bool = False
+    default: Any = None
+    lease_paused: bool = False
+    may_answer: bool = True
+    waiting: bool = True
+
+    def __hash__(self) -> int:  # the schema and the default may be lists and dicts
+        return hash(self.question_id)
+
+
+OpenQuestions: TypeAlias = tuple[OpenQuestion, ...]
+"""All open questions at one time, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenAnswer:
+    """The answer that the runtime took.
+
+    Attributes:
+        question_id: the question.
+        job_id: the job whose agent asked.
+        value: the answer.
+        by: the principal that answered.
+        client: the name and version of its client.
+        at: when the runtime took the answer.
+    """
+
+    question_id: str
+    job_id: str
+    value: Any = None
+    by: str = ""
+    client: str = ""
+    at: datetime | None = None
+
+    def __hash__(self) -> int:  # the value may be a list or a dict
+        return hash((self.question_id, self.at))

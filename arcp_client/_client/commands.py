@@ -1,4 +1,6 @@
-"""Sends the commands of a client and awaits their answers: submit, watch, list, ping, cancel."""
+"""Sends the commands of a client and awaits their answers: submit, watch, list, ping, cancel, and
+the answers to questions.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,22 @@ from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.submission import Submission, is_own_key
 from arcp_client._protocol.pending import Request
 from arcp_client._wire import names as wire
+from arcp_client._wire.codec import snapshot
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import new_id, new_trace_id, now_text, time_text
-from arcp_client._wire.messages import Cancel, JobFilter, ListJobsMessage, Ping, SubscribeMessage
-from arcp_client._wire.replies import JobPage
+from arcp_client._wire.messages import (
+    Answer,
+    Cancel,
+    JobFilter,
+    ListJobsMessage,
+    ListQuestions,
+    Ping,
+    SubscribeMessage,
+)
+from arcp_client._wire.replies import JobPage, QuestionPage
 from arcp_client.errors import JobLost, JobNotFound, RemoteProtocolError
 from arcp_client.job import Job, JobView
-from arcp_client.models import JobSummary
+from arcp_client.models import JobSummary, OpenQuestion, OpenQuestions, TakenAnswer
 from arcp_client.policy import Timeouts
 
 __all__ = ["Commands"]
@@ -70,6 +81,7 @@ class Commands:
             key=submission.key,
             fresh=is_own_key(submission.key),
             own_trace=trace_id is None,
+            needs=submission.needs,
         )
         accepted = await self._ask(request)
         job = self._jobs.accept(accepted.job_id, submission)
@@ -181,3 +193,65 @@ class Commands:
         except JobNotFound:
             if not record.over:
                 raise
+
+    async def answer(
+        self, job_id: str, question_id: str, value: Any, *, key: str | None, timeout: float | None
+    ) -> TakenAnswer:
+        """Answer a question; return the answer once the runtime has taken it."""
+        try:
+            encoded = snapshot(value)
+        except ValueError as error:
+            raise ValueError(f"value: {error}") from error
+        try:
+            message = Answer(
+                job_id=job_id,
+                question_id=question_id,
+                value=encoded,
+                idempotency_key=key or f"auto-{new_id()}",
+            )
+        except Malformed as error:
+            raise ValueError(f"answer: {error}") from None
+        request = Request(
+            kind=wire.ANSWER,
+            payload=message.wire(),
+            deadline=self._until(timeout),
+            job_id=job_id,
+        )
+        taken: TakenAnswer = await self._ask(request)
+        return taken
+
+    async def questions(
+        self, *, follow: bool, timeout: float | None
+    ) -> AsyncGenerator[OpenQuestion, None]:
+        """Iterate over the open questions, page by page; each is yielded once."""
+        seen: set[str] = set()
+        cursor: str | None = None
+        while True:
+            listing = ListQuestions(limit=_PAGE, cursor=cursor, follow=follow)
+            request = Request(
+                kind=wire.LIST_QUESTIONS, payload=listing.wire(), deadline=self._until(timeout)
+            )
+            page: QuestionPage = await self._ask(request)
+            for question in page.questions:
+                if question.question_id not in seen:
+                    seen.add(question.question_id)
+                    yield question
+            if page.next_cursor is None:
+                return
+            if page.next_cursor == cursor:
+                raise RemoteProtocolError("the runtime's list of questions repeats a cursor")
+            cursor = page.next_cursor
+
+    async def inbox(self, *, timeout: float | None) -> AsyncGenerator[OpenQuestions, None]:
+        """Yield all open questions, now and after each change."""
+        news = self._engine.news
+        shown: OpenQuestions | None = None
+        while True:
+            count = news.count
+            found = self.questions(follow=True, timeout=timeout)
+            now_open = tuple([question async for question in found])
+            if now_open != shown:
+                shown = now_open
+                yield now_open
+            await news.after(count)
+            self._lifecycle.usable()

@@ -19,6 +19,7 @@ import msgspec
 
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.job_table import JobTable
+from arcp_client._client.question_news import QuestionNews
 from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
 from arcp_client._deadline import Deadline
@@ -67,6 +68,7 @@ class SessionEngine:
 
     Attributes:
         resumed: whether the present link resumed an earlier session.
+        news: wakes the followers of open questions.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class SessionEngine:
         ended: Callable[[ArcpError | None], None],
     ) -> None:
         self.resumed = False
+        self.news = QuestionNews()
         self._settings = settings
         self._connector = connector
         self._consumers = consumers
@@ -214,6 +217,7 @@ class SessionEngine:
         """Let each pending request fail with its own exception."""
         for request in self._session.requests:
             _reject(request, error())
+        self.news.report()  # followers ask again, and fail
         if self._carrier is not None:
             self._carrier.ingress.close()
 
@@ -327,7 +331,7 @@ class SessionEngine:
 
     def _apply(self, action: actions.Action) -> None:
         match action:
-            case actions.Answered(request, value):
+            case actions.Replied(request, value):
                 _resolve(request, value)
             case actions.Refused(request, error):
                 _reject(request, error)
@@ -342,6 +346,8 @@ class SessionEngine:
                 self._jobs.record(job_id).rotate(name, value)
             case actions.Opened(_, resumed):
                 self._opened(resumed)
+            case actions.QuestionsChanged():
+                self.news.report()
             case actions.Ended(cause):
                 self._ended(cause)
             case actions.Report(message, _):
@@ -378,6 +384,7 @@ class SessionEngine:
         # Code that waits for this state runs before the replay is delivered, so it can register
         # handlers, or read the open jobs, in time.
         self._states.change(Live(resumed))
+        self.news.report()  # a notice may have been lost with the link
         if self._durability is not None:
             self._durability.hold_until_saved(self._session.session_id or "", fresh=not resumed)
 

@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Make a session; with a checkpoint, one that resumes the session of an earlier client."""
         return Session(
             info=self.info or _THIS,
-            features=wire.FEATURES if self.features is None else tuple(self.features),
+            features=wire.OFFERED if self.features is None else tuple(self.features),
             checkpoint=checkpoint,
             limit=self.buffer.hard,
             recognise=recognise,

@@ -15,6 +15,7 @@ import msgspec
 from pydantic import ValidationError
 
 from arcp_client import _arguments as check
+from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import new_id, time_text
@@ -38,6 +39,7 @@ class Submission(msgspec.Struct, frozen=True):
         agent: the requested agent.
         key: the idempotency key.
         payload: the message's payload as JSON.
+        needs: the feature that the submit needs, if any.
         fingerprint: hash of the payload; equal if the parameters and the keys are equal.
     """
 
@@ -45,6 +47,7 @@ class Submission(msgspec.Struct, frozen=True):
     key: str
     payload: msgspec.Raw
     fingerprint: str
+    needs: str | None = None
 
     @classmethod
     def of(
@@ -57,6 +60,8 @@ class Submission(msgspec.Struct, frozen=True):
         key: str | None,
         max_runtime: float | None,
         parent: str | None,
+        work_id: str | None = None,
+        pause_lease: bool = False,
     ) -> Submission:
         """Check and encode the arguments.
 
@@ -67,16 +72,22 @@ class Submission(msgspec.Struct, frozen=True):
         check.a_text("idempotency_key", key, none=True)
         check.seconds("max_runtime", max_runtime, above=True, none=True)
         check.a_text("parent", parent, none=True)
+        check.a_text("work_id", work_id, none=True)
+        check.a_flag("pause_lease", pause_lease)
+        if pause_lease and expires_at is None:
+            raise ValueError("pause_lease: the lease has no end; give expires_at")
         chosen = key if key is not None else f"{_OWN}{new_id()}"
         try:
             message = Submit(
                 agent=agent,
                 lease_request=_lease(lease),
-                lease_constraints=_constraints(expires_at),
+                lease_constraints=_constraints(expires_at, pause_lease),
                 idempotency_key=chosen,
                 max_runtime_sec=None if max_runtime is None else math.ceil(max_runtime),
                 parent_job_id=parent,
+                extra={} if work_id is None else {names.WORK_ID: work_id},
             )
+            _ = message.work_id  # checked
         except Malformed as error:
             raise ValueError(f"submit: {error}") from None
         # `input` is always sent, even as null: one runtime requires it.
@@ -90,6 +101,7 @@ class Submission(msgspec.Struct, frozen=True):
             key=chosen,
             payload=msgspec.Raw(payload),
             fingerprint=hashlib.sha256(payload).hexdigest(),
+            needs=names.ASKING if work_id is not None or pause_lease else None,
         )
 
 
@@ -113,8 +125,9 @@ def _lease(lease: Lease | Mapping[str, Sequence[str]] | None) -> dict[str, list[
     return {name: list(lease[name]) for name in lease.namespaces()}
 
 
-def _constraints(expires_at: datetime | None) -> dict[str, Any] | None:
+def _constraints(expires_at: datetime | None, pause: bool) -> dict[str, Any] | None:
     check.a_moment("expires_at", expires_at, none=True)
     if expires_at is None:
         return None
-    return {"expires_at": time_text(expires_at.astimezone(UTC))}
+    constraints: dict[str, Any] = {"expires_at": time_text(expires_at.astimezone(UTC))}
+    return constraints | {names.PAUSES: True} if pause else constraints

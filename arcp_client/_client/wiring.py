@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -29,6 +30,7 @@ from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._jobrecord import JobOwner
 from arcp_client.errors import ArcpError
 from arcp_client.job import JobHandle, JobView
+from arcp_client.models import TakenAnswer
 from arcp_client.transports.base import Connector
 
 __all__ = ["Wiring"]
@@ -94,6 +96,7 @@ class Wiring:
             cancel=self._cancel,
             unwatch=self._unwatch,
             sse=self._sse,
+            answer=self._answer,
         )
 
     # Calls of parts that are made later than their callers. Functions that are made for each client
@@ -131,6 +134,11 @@ class Wiring:
 
     async def _unwatch(self, job_id: str) -> None:
         await self.commands.unwatch(job_id)
+
+    async def _answer(
+        self, job_id: str, question_id: str, value: Any, key: str | None, timeout: float | None
+    ) -> TakenAnswer:
+        return await self.commands.answer(job_id, question_id, value, key=key, timeout=timeout)
 
     def _sse(self, job: JobHandle, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
         return self.streams.of(job, last_event_id)

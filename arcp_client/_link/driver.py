@@ -172,11 +172,12 @@ class Driver:
         actions.Relink: _relink,
         actions.Opened: _pass_on,
         actions.Ended: _ended,
-        actions.Answered: _pass_on,
+        actions.Replied: _pass_on,
         actions.Refused: _pass_on,
         actions.JobKnown: _pass_on,
         actions.JobGone: _pass_on,
         actions.Rotated: _pass_on,
+        actions.QuestionsChanged: _pass_on,
         actions.Report: _pass_on,
     }
 

@@ -26,14 +26,15 @@ from arcp_client.events import Event
 __all__ = [
     "Action",
     "ActionQueue",
-    "Answered",
     "Ended",
     "EventRun",
     "JobGone",
     "JobKnown",
     "Opened",
+    "QuestionsChanged",
     "Refused",
     "Relink",
+    "Replied",
     "Report",
     "Rotated",
     "Send",
@@ -71,7 +72,7 @@ class Ended(msgspec.Struct):
     cause: ArcpError | None
 
 
-class Answered(msgspec.Struct):
+class Replied(msgspec.Struct):
     """A request got its answer."""
 
     request: Request
@@ -88,7 +89,7 @@ class Refused(msgspec.Struct):
 class JobKnown(msgspec.Struct):
     """The runtime announced a job: in the answer to a submit or a subscription, or by a delegation.
 
-    Comes before `Answered` for the request, and before the job's later events.
+    Comes before `Replied` for the request, and before the job's later events.
 
     Attributes:
         submitted: this client submitted the job.
@@ -118,6 +119,10 @@ class Rotated(msgspec.Struct):
     value: SecretStr
 
 
+class QuestionsChanged(msgspec.Struct):
+    """The open questions that this principal may see have changed (an extension)."""
+
+
 class Report(msgspec.Struct):
     """A message for the log, about something that changed nothing."""
 
@@ -131,11 +136,12 @@ Action = (
     | Opened
     | Relink
     | Ended
-    | Answered
+    | Replied
     | Refused
     | JobGone
     | JobKnown
     | Rotated
+    | QuestionsChanged
     | Report
 )
 

@@ -27,6 +27,8 @@ _ANSWERS: Final = {
     names.JOBS: names.LIST_JOBS,
     names.CANCELLED: names.CANCEL,
     names.PONG: names.PING,
+    names.ANSWER_TAKEN: names.ANSWER,
+    names.QUESTIONS: names.LIST_QUESTIONS,
 }
 _REFUSED_BY: Final = {
     names.DUPLICATE_KEY: frozenset({names.SUBMIT}),
@@ -67,7 +69,7 @@ class Correlation:
             nonce = frame.payload.get("ping_nonce")
             if nonce:
                 return _first(r for r in self._requests.sent() if r.nonce == nonce)
-        elif kind != names.LIST_JOBS:
+        elif kind not in (names.LIST_JOBS, names.LIST_QUESTIONS):
             job_id = _job_of(frame)
             return _first(request for request in sent if request.job_id == job_id)
         return _first(sent)

@@ -25,8 +25,10 @@ from arcp_client._wire.replies import (
     Subscribed,
     read_accepted,
     read_jobs,
+    read_questions,
     read_refusal,
     read_subscribed,
+    read_taken,
     reply_to,
 )
 from arcp_client.errors import (
@@ -45,6 +47,8 @@ _NEEDS: Final = {
     names.LIST_JOBS: names.LISTING,
     names.SUBSCRIBE: names.SUBSCRIPTIONS,
     names.PING: names.HEARTBEAT,
+    names.ANSWER: names.ASKING,
+    names.LIST_QUESTIONS: names.ASKING,
 }
 """The feature that a request needs (§6.2)."""
 _REFUSALS: Final = frozenset(
@@ -98,7 +102,7 @@ class Exchange:
         while self._negotiated.live and len(self._pending):
             ready = [r for r in self._peer.sendable() if not self._is_premature(r)]
             for request in ready:
-                feature = _NEEDS.get(request.kind)
+                feature = request.needs or _NEEDS.get(request.kind)
                 if feature is not None and not self._negotiated.offers(feature):
                     text = f"the runtime did not offer {feature!r} (§6.2)"
                     self.refuse(request, FeatureNotNegotiated(text), now)
@@ -250,7 +254,7 @@ class Exchange:
             request.owner.answered(request, value, now)
             return
         if not request.orphaned:
-            self._out.emit(actions.Answered(request, value))
+            self._out.emit(actions.Replied(request, value))
         if isinstance(value, Subscribed):
             self._recovery.watched(self._peer, request, value, now)
 
@@ -331,6 +335,16 @@ class Exchange:
         if request is not None:
             self._answer(request, None, now)
 
+    def _taken(self, frame: ControlFrame, now: float) -> None:
+        request = self._correlation.answered_by(frame)
+        if request is not None:
+            self._answer(request, read_taken(frame), now)
+
+    def _questions(self, frame: ControlFrame, now: float) -> None:
+        request = self._correlation.answered_by(frame)
+        if request is not None:
+            self._answer(request, read_questions(frame), now)
+
     def _pong(self, frame: ControlFrame, now: float) -> None:
         self._barriers.passed(frame.payload.get("ping_nonce"), now)
         request = self._correlation.answered_by(frame)
@@ -385,6 +399,8 @@ class Exchange:
         names.JOBS: _page,
         names.CANCELLED: _cancelled,
         names.PONG: _pong,
+        names.ANSWER_TAKEN: _taken,
+        names.QUESTIONS: _questions,
     }
 
 

@@ -48,6 +48,7 @@ class Request(msgspec.Struct, eq=False):
         fresh: the key was made for this call, so no earlier job has it.
         own_trace: the trace id was made for this call, so no earlier job has it.
         envelope_job: send ``job_id`` in the envelope as well.
+        needs: the feature that it needs, if its kind alone does not tell.
         token: data of the caller; not used here.
         owner: the part of the session that sent it; None for a request of the application.
         resubscribe: first end the subscription that may still be bound to an earlier link.
@@ -68,6 +69,7 @@ class Request(msgspec.Struct, eq=False):
     fresh: bool = False
     own_trace: bool = False
     envelope_job: bool = False
+    needs: str | None = None
     token: Any = None
     owner: Owner | None = None
     resubscribe: bool = False

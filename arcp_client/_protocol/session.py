@@ -566,6 +566,9 @@ class Session:
     def _pinged(self, frame: ControlFrame, now: float) -> None:
         self._out.pong(frame, now)
 
+    def _questions_changed(self, frame: ControlFrame, now: float) -> None:
+        self._out.emit(actions.QuestionsChanged())
+
     def _closed(self, frame: ControlFrame, now: float) -> None:
         if self.state is State.CLOSING:
             self._move("closed")
@@ -602,4 +605,5 @@ class Session:
         names.CLOSED: _closed,
         names.BYE: _closed,
         names.SESSION_ERROR: _refused,
+        names.QUESTIONS_CHANGED: _questions_changed,
     }

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from arcp_client._wire import names
+
 MAX_SEQ = 2**63 - 1
 
 Seq = Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQ)]
@@ -86,6 +88,40 @@ class ChunkBody(_Body, gc=False):
     more: bool = True
 
 
+class QuestionBody(_Body, gc=False):
+    question_id: str = ""
+    text: str = ""
+    schema: Any = None
+    options: list[dict[str, Any]] | None = None
+    to: list[str] | None = None
+    expires_at: datetime | None = None
+    has_default: bool = False
+    default: Any = None
+    lease_paused: bool = False
+
+
+class AnsweredBody(_Body, gc=False):
+    question_id: str = ""
+    value: Any = None
+    by: str = ""
+    client: str = ""
+    at: datetime | None = None
+    lease_expires_at: datetime | None = None
+
+
+class ExpiredBody(_Body, gc=False):
+    question_id: str = ""
+    defaulted: bool = False
+    value: Any = None
+    lease_expires_at: datetime | None = None
+
+
+class WithdrawnBody(_Body, gc=False):
+    question_id: str = ""
+    reason: str = ""
+    lease_expires_at: datetime | None = None
+
+
 class _Payload(msgspec.Struct, tag_field="kind", gc=False):
     ts: Moment | None = None
 
@@ -130,6 +166,22 @@ class ChunkPayload(_Payload, tag="result_chunk", kw_only=True, gc=False):
     body: ChunkBody
 
 
+class QuestionPayload(_Payload, tag=names.QUESTION, kw_only=True, gc=False):
+    body: QuestionBody
+
+
+class AnsweredPayload(_Payload, tag=names.ANSWERED, kw_only=True, gc=False):
+    body: AnsweredBody
+
+
+class ExpiredPayload(_Payload, tag=names.EXPIRED, kw_only=True, gc=False):
+    body: ExpiredBody
+
+
+class WithdrawnPayload(_Payload, tag=names.WITHDRAWN, kw_only=True, gc=False):
+    body: WithdrawnBody
+
+
 class LoosePayload(msgspec.Struct, gc=False):
     """The payload of an event whose kind has no class, or whose body does not fit its class."""
 
@@ -152,6 +204,10 @@ KnownPayload = (
     | DelegatePayload
     | ProgressPayload
     | ChunkPayload
+    | QuestionPayload
+    | AnsweredPayload
+    | ExpiredPayload
+    | WithdrawnPayload
 )
 
 
@@ -187,8 +243,12 @@ KINDS: frozenset[str] = frozenset(
         "delegate",
         "progress",
         "result_chunk",
+        names.QUESTION,
+        names.ANSWERED,
+        names.EXPIRED,
+        names.WITHDRAWN,
     }
 )
-"""The kinds of §8.2. Other kinds are legal and are delivered unchanged."""
+"""The kinds of §8.2, and those of the extensions. Other kinds are legal and delivered unchanged."""
 
 EventFrame = TypedEvent | LooseEvent

@@ -11,21 +11,26 @@ from arcp_client._wire import bodies, names
 from arcp_client._wire.bodies import EventFrame
 from arcp_client._wire.codec import ControlFrame, parse
 from arcp_client._wire.ids import parse_time
+from arcp_client._wire.replies import read_choices
 from arcp_client.events import (
+    Answered,
     ArtifactRef,
     Completed,
     Delegate,
     Event,
+    Expired,
     Failed,
     Log,
     Metric,
     Progress,
+    Question,
     ResultChunk,
     Status,
     Thought,
     ToolCall,
     ToolResult,
     Unknown,
+    Withdrawn,
 )
 
 __all__ = ["BUILDERS", "MASK", "rotated_credential", "terminal_event", "to_event"]
@@ -221,6 +226,88 @@ def _status(f: Any, data: bytes, again: bool) -> Event:
     )
 
 
+def _question(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Question(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        question_id=b.question_id,
+        text=b.text,
+        schema=b.schema,
+        options=list(read_choices(b.options)),
+        to=b.to or [],
+        expires_at=b.expires_at,
+        has_default=b.has_default,
+        default=b.default,
+        lease_paused=b.lease_paused,
+    )
+
+
+def _answered(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Answered(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        question_id=b.question_id,
+        value=b.value,
+        by=b.by,
+        client=b.client,
+        at=b.at,
+        lease_expires_at=b.lease_expires_at,
+    )
+
+
+def _expired(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Expired(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        question_id=b.question_id,
+        defaulted=b.defaulted,
+        value=b.value,
+        lease_expires_at=b.lease_expires_at,
+    )
+
+
+def _withdrawn(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Withdrawn(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        question_id=b.question_id,
+        reason=b.reason,
+        lease_expires_at=b.lease_expires_at,
+    )
+
+
 def _loose(f: Any, data: bytes, again: bool) -> Event:
     p = f.payload
     body = p.body
@@ -252,6 +339,10 @@ BUILDERS: Final[dict[type, Callable[[Any, bytes, bool], Event]]] = {
     bodies.DelegatePayload: _delegate,
     bodies.ProgressPayload: _progress,
     bodies.ChunkPayload: _chunk,
+    bodies.QuestionPayload: _question,
+    bodies.AnsweredPayload: _answered,
+    bodies.ExpiredPayload: _expired,
+    bodies.WithdrawnPayload: _withdrawn,
     bodies.LoosePayload: _loose,
 }
 """Payload type to the function that builds the event; hot paths call that function directly."""

@@ -39,6 +39,7 @@ from arcp_client.models import ClientInfo, Lease, LeaseConstraints
 __all__ = [
     "REQUESTS",
     "Ack",
+    "Answer",
     "Auth",
     "Bye",
     "Cancel",
@@ -47,6 +48,7 @@ __all__ = [
     "Hello",
     "JobFilter",
     "ListJobsMessage",
+    "ListQuestions",
     "Message",
     "Part",
     "Ping",
@@ -62,6 +64,7 @@ __all__ = [
 
 _MAYBE_TEXT: Final = maybe(text)
 _NAME: Final = bounded(1, 1024)
+_KEY: Final = bounded(1, 256)
 _SEQ: Final = whole(0, 2**63 - 1)
 
 _AGENT = re.compile(r"[a-z0-9][a-z0-9._-]*(@[a-zA-Z0-9.+_-]+)?")
@@ -440,7 +443,7 @@ class Submit(Message, frozen=True, kw_only=True):
         "agent": _reference,
         "lease_request": maybe(_grants),
         "lease_constraints": maybe(_bounds),
-        "idempotency_key": maybe(bounded(1, 256)),
+        "idempotency_key": maybe(_KEY),
         "max_runtime_sec": maybe(whole(1, 2**31 - 1)),
         "parent_job_id": _MAYBE_TEXT,
         "delegate_id": _MAYBE_TEXT,
@@ -454,6 +457,16 @@ class Submit(Message, frozen=True, kw_only=True):
     max_runtime_sec: int | None = None
     parent_job_id: str | None = None
     delegate_id: str | None = None
+
+    @property
+    def work_id(self) -> str | None:
+        """The name of the work that the job belongs to (an extension).
+
+        Raises:
+            Malformed: the field is invalid.
+        """
+        given = self.extra.get(names.WORK_ID)
+        return None if given is None else within(names.WORK_ID, _KEY, given)
 
     def wire(self) -> dict[str, Any]:
         """Return the payload. ``input`` is always present; it may already be encoded JSON."""
@@ -500,6 +513,32 @@ class Unsubscribe(_OfJob, frozen=True, kw_only=True):
     type = names.UNSUBSCRIBE
 
 
+class Answer(_OfJob, frozen=True, kw_only=True):
+    """``answer``: an answer to a question of an agent (an extension)."""
+
+    type = names.ANSWER
+    readers = {**_OfJob.readers, "question_id": _NAME, "idempotency_key": maybe(_KEY)}
+
+    question_id: str
+    value: Any = None
+    idempotency_key: str | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """Return the payload. ``value`` is always present; it may already be encoded JSON."""
+        return {**super().wire(), "value": self.value}
+
+
+class ListQuestions(Message, frozen=True, kw_only=True):
+    """``list_questions``: asks for the open questions (an extension)."""
+
+    type = names.LIST_QUESTIONS
+    readers = {"limit": maybe(whole(1, 1000)), "cursor": _MAYBE_TEXT, "follow": flag}
+
+    limit: int | None = None
+    cursor: str | None = None
+    follow: bool = False
+
+
 REQUESTS: dict[str, type[Message]] = {
     message.type: message
     for message in (
@@ -515,6 +554,8 @@ REQUESTS: dict[str, type[Message]] = {
         Cancel,
         SubscribeMessage,
         Unsubscribe,
+        Answer,
+        ListQuestions,
     )
 }
 """Message type to the struct that its payload is read into."""

@@ -45,6 +45,24 @@ LEGACY_TYPES: Final = frozenset(
 protocol.
 """
 
+# -- the extensions of this package: see the page "Extensions of the protocol" ---------------
+PREFIX: Final = "x-vendor.arcp-client."
+ANSWER: Final = f"{PREFIX}answer"
+ANSWER_TAKEN: Final = f"{PREFIX}answer_taken"
+LIST_QUESTIONS: Final = f"{PREFIX}list_questions"
+QUESTIONS: Final = f"{PREFIX}questions"
+QUESTIONS_CHANGED: Final = f"{PREFIX}questions_changed"
+
+QUESTION: Final = f"{PREFIX}question"
+ANSWERED: Final = f"{PREFIX}answered"
+EXPIRED: Final = f"{PREFIX}expired"
+WITHDRAWN: Final = f"{PREFIX}withdrawn"
+
+WORK_ID: Final = f"{PREFIX}work_id"
+"""The field of a submit that names its work."""
+PAUSES: Final = f"{PREFIX}pauses"
+"""The field of ``lease_constraints`` by which questions stop the clock of the lease."""
+
 # -- features (§6.2) -------------------------------------------------------------------------
 HEARTBEAT: Final = "heartbeat"
 ACKS: Final = "ack"
@@ -76,6 +94,12 @@ FEATURES: Final = (
     RESULT_CHUNKS,
     AGENT_VERSIONS,
 )
+"""The features of the specification."""
+
+ASKING: Final = f"{PREFIX}ask"
+
+OFFERED: Final = (*FEATURES, ASKING)
+"""The features that clients and runtimes of this package offer."""
 
 DECLARATIONS: Final = "x-vendor.arcp-client.declarations"
 """The member of an entry of the agent inventory with descriptions and input schemas.
@@ -103,6 +127,12 @@ BUDGET_EXHAUSTED: Final = "BUDGET_EXHAUSTED"
 INVALID_REQUEST: Final = "INVALID_REQUEST"
 UNAUTHENTICATED: Final = "UNAUTHENTICATED"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
+
+QUESTION_NOT_FOUND: Final = "QUESTION_NOT_FOUND"
+QUESTION_ANSWERED: Final = "QUESTION_ANSWERED"
+QUESTION_CLOSED: Final = "QUESTION_CLOSED"
+QUESTION_EXPIRED: Final = "QUESTION_EXPIRED"
+INVALID_ANSWER: Final = "INVALID_ANSWER"
 
 RETRYABLE_BY_DEFAULT: Final = frozenset({INTERNAL_ERROR, HEARTBEAT_LOST})
 

@@ -6,6 +6,7 @@ raises: an invalid value counts as absent, and a string that cannot be encoded i
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -27,26 +28,33 @@ from arcp_client.models import (
     AgentDeclaration,
     AgentInfo,
     Budget,
+    Choice,
     Credential,
     JobSummary,
     Lease,
     LeaseConstraints,
+    OpenQuestion,
     RuntimeInfo,
     SessionInfo,
+    TakenAnswer,
 )
 
 __all__ = [
     "Accepted",
     "ErrorReply",
     "JobPage",
+    "QuestionPage",
     "Subscribed",
     "Welcome",
     "read_accepted",
     "read_budget",
+    "read_choices",
     "read_jobs",
     "read_lease",
+    "read_questions",
     "read_refusal",
     "read_subscribed",
+    "read_taken",
     "read_welcome",
     "reply_to",
 ]
@@ -101,6 +109,13 @@ class JobPage(msgspec.Struct, frozen=True):
     """``session.jobs`` (§6.6)."""
 
     jobs: tuple[JobSummary, ...]
+    next_cursor: str | None
+
+
+class QuestionPage(msgspec.Struct, frozen=True):
+    """``questions``, an extension."""
+
+    questions: tuple[OpenQuestion, ...]
     next_cursor: str | None
 
 
@@ -212,6 +227,60 @@ def read_jobs(frame: ControlFrame) -> JobPage:
             )
         )
     return JobPage(tuple(jobs), _text(frame.payload.get("next_cursor")))
+
+
+def read_questions(frame: ControlFrame) -> QuestionPage:
+    """Read one page of open questions; entries without ids are left out."""
+    found = []
+    for entry in _items(frame.payload.get("questions")):
+        if not isinstance(entry, Mapping):
+            continue
+        question_id, job_id = _text(entry.get("question_id")), _text(entry.get("job_id"))
+        if not question_id or not job_id:
+            continue
+        found.append(
+            OpenQuestion(
+                question_id=question_id,
+                job_id=job_id,
+                agent=_text(entry.get("agent")) or "",
+                text=_text(entry.get("text")) or "",
+                schema=entry.get("schema"),
+                options=read_choices(entry.get("options")),
+                to=tuple(_strings(entry.get("to"))),
+                asked_at=parse_time(entry.get("asked_at")),
+                expires_at=parse_time(entry.get("expires_at")),
+                has_default=entry.get("has_default") is True,
+                default=entry.get("default"),
+                lease_paused=entry.get("lease_paused") is True,
+                may_answer=entry.get("may_answer") is not False,
+                waiting=entry.get("waiting") is not False,
+            )
+        )
+    return QuestionPage(tuple(found), _text(frame.payload.get("next_cursor")))
+
+
+def read_choices(value: Any) -> tuple[Choice, ...]:
+    """Read the options of a question. An option without a label is shown as its value."""
+    choices = []
+    for entry in _items(value):
+        if isinstance(entry, Mapping):
+            option = entry.get("value")
+            shown = option if isinstance(option, str) else json.dumps(option)
+            choices.append(Choice(option, _text(entry.get("label")) or shown))
+    return tuple(choices)
+
+
+def read_taken(frame: ControlFrame) -> TakenAnswer:
+    """Read the confirmation of an answer."""
+    payload = frame.payload
+    return TakenAnswer(
+        question_id=_text(payload.get("question_id")) or "",
+        job_id=_text(payload.get("job_id")) or frame.job_id or "",
+        value=payload.get("value"),
+        by=_text(payload.get("by")) or "",
+        client=_text(payload.get("client")) or "",
+        at=parse_time(payload.get("at")),
+    )
 
 
 def read_refusal(frame: ControlFrame) -> ErrorReply:

@@ -21,6 +21,7 @@ from arcp_client.runtime._connection.authentication import Gate
 from arcp_client.runtime._connection.connection import Arrival, Connection
 from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
 from arcp_client.runtime._connection.requests import RequestHandler
+from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._jobs.admission import Admission, Delegation
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
@@ -42,7 +43,13 @@ __all__ = ["Core"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
-_SHUT_DOWN = Failure(names.ERROR, names.INTERNAL_ERROR, "the runtime was shut down", retryable=True)
+_SHUT_DOWN = Failure(
+    names.ERROR,
+    names.INTERNAL_ERROR,
+    "the runtime was shut down",
+    retryable=True,
+    interrupted=True,
+)
 _LAST_WORDS = 1.0
 _GOODBYES = 3.0
 _LAST_WRITES = 5.0
@@ -109,8 +116,16 @@ class Core:
             on_gone=self.jobs.released,
             journal=journal,
         )
+        self.questions = QuestionBook(
+            self.jobs, self.sessions, limits, self._journal, durable=event_log.durable
+        )
         self._requests = RequestHandler(
-            self.jobs, self.admission, limits, self._journal.then, self.tasks.spawn
+            self.jobs,
+            self.admission,
+            self.questions,
+            limits,
+            self._journal.then,
+            self.tasks.spawn,
         )
         self._handshake = ServerHandshake(
             identity,
@@ -123,7 +138,7 @@ class Core:
         )
 
     def _features(self, connection: Connection) -> frozenset[str]:
-        offered = set(names.FEATURES)
+        offered = set(names.OFFERED)
         if self.heartbeat_interval is None:
             offered.discard(names.HEARTBEAT)
         if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
@@ -164,10 +179,18 @@ class Core:
             raise copy.copy(self._damaged)
         stored = await self._event_log.open()
         try:
-            restore(stored, self.sessions, self.jobs, self._keys, self._requests.broken)
+            restore(
+                stored,
+                self.sessions,
+                self.jobs,
+                self._keys,
+                self._requests.broken,
+                self.questions.restore,
+            )
         except Exception as error:  # an entry is malformed: reported as an error of the log
             self.sessions.close()
             self.jobs.close()
+            self.questions.close()
             await self._event_log.close()
             log = self._event_log
             self._damaged = StorageError(
@@ -247,7 +270,9 @@ class Core:
     # -------------------------------------------------------------------------- jobs
 
     def _context(self, job: ServerJob, holder: Callable[[Budget], ServerJob | None]) -> JobContext:
-        return JobContext(job, self.limits, Authorizer(job, holder), self._delegate)
+        return JobContext(
+            job, self.limits, Authorizer(job, holder), self._delegate, self.questions.ask
+        )
 
     async def _delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:
         """Accept a child, announce it in the parent's session and start it."""
@@ -319,6 +344,7 @@ class Core:
             connection.finish()
         self.sessions.close()
         self.jobs.close()
+        self.questions.close()
         ending = [
             self.tasks.spawn(connection.ended(), name="ending") for connection in self.connections
         ]

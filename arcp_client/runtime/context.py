@@ -7,13 +7,14 @@ slow client has caught up, or until the event log has room.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args, overload
 
 from arcp_client import _arguments as check
 from arcp_client._tasks import is_elsewhere
+from arcp_client._wire import names
 from arcp_client._wire.codec import parse, snapshot
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import LocalProtocolError
@@ -22,6 +23,7 @@ from arcp_client.runtime._agents.authorizer import Authorizer
 from arcp_client.runtime._agents.child import Child, delegated_to
 from arcp_client.runtime._agents.throttle import Throttle
 from arcp_client.runtime._agents.tool import Tool
+from arcp_client.runtime._dialogue.asked import MISSING, Asked
 from arcp_client.runtime._jobs.admission import Delegation
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.outcomes import Cancellation
@@ -30,8 +32,15 @@ from arcp_client.runtime.limits import Limits
 
 __all__ = ["JobContext"]
 
+T = TypeVar("T")
+
 _LEVELS: tuple[str, ...] = get_args(LogLevel)
-_OWN_KINDS = frozenset({"result_chunk", "delegate"})
+_OWN_KINDS = frozenset(
+    {
+        *("result_chunk", "delegate"),
+        *(names.QUESTION, names.ANSWERED, names.EXPIRED, names.WITHDRAWN),
+    }
+)
 
 
 class JobContext:
@@ -48,12 +57,14 @@ class JobContext:
         limits: Limits,
         authority: Authorizer,
         delegate: Callable[[ServerJob, Delegation], Awaitable[ServerJob]],
+        ask: Callable[[ServerJob, Asked, float | None], Awaitable[Any]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._job = job
         self._output = JobOutput(job, limits)
         self._authority = authority
         self._delegate = delegate
+        self._ask = ask
         self._pace = Throttle(job, limits)
         request = job.request
         self._input = None if request is None else request.input
@@ -75,6 +86,14 @@ class JobContext:
     def trace_id(self) -> str:
         """The W3C trace id, to be passed on to tools and sub-agents (§11)."""
         return self._job.trace_id
+
+    @property
+    def work_id(self) -> str:
+        """The name of the work that this job does: the ``work_id`` of the submit, or the job's id.
+
+        A job that begins interrupted work again has the same ``work_id`` as the interrupted job.
+        """
+        return self._job.work_id or self._job.id
 
     @property
     def input(self) -> Any:
@@ -251,6 +270,81 @@ class JobContext:
         self._job.emit(kind, body)
         if self._pace.due():
             await self._pace.wait()
+
+    # --------------------------------------------------------------------- questions
+
+    @overload
+    async def ask(
+        self,
+        question: str,
+        *,
+        schema: type[T],
+        default: Any = ...,
+        timeout: float | None = None,
+        to: str | Iterable[str] | None = None,
+        key: str | None = None,
+    ) -> T: ...
+    @overload
+    async def ask(
+        self,
+        question: str,
+        *,
+        schema: Any = None,
+        options: Iterable[Any] = (),
+        default: Any = ...,
+        timeout: float | None = None,
+        to: str | Iterable[str] | None = None,
+        key: str | None = None,
+    ) -> Any: ...
+    async def ask(
+        self,
+        question: str,
+        *,
+        schema: Any = None,
+        options: Iterable[Any] = (),
+        default: Any = MISSING,
+        timeout: float | None = None,
+        to: str | Iterable[str] | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Ask the people who follow the job, and wait for the answer.
+
+        ::
+
+            if await job.ask("Deploy?", options=["yes", "no"], default="no", timeout=3600) == "yes":
+                ...
+
+        The question is an event of the job, and exactly one answer to it is taken. With a durable
+        event log it survives the runtime: a later job with the same ``work_id`` that asks the same
+        question gets the stored answer at once. See "Extensions of the protocol" in the docs.
+
+        Args:
+            question: the text, for people.
+            schema: the type of the answer: a pydantic model, a ``Literal``, a dataclass, ``bool``,
+                or a JSON Schema as a dict. By default any text is an answer.
+            options: the answers to choose from, in place of ``schema``: values, or pairs of a value
+                and its label.
+            default: the answer that holds if nobody answers in time.
+            timeout: seconds until the question expires; ``Limits.question_time`` by default.
+            to: the principals that may answer, which the runtime's policy must let observe the
+                job. By default the principal that submitted the job, from any of its clients.
+            key: identifies the question within its work. By default the same text, options and
+                schema, asked for the same time, are the same question.
+
+        Returns:
+            The answer, as an instance of the type in ``schema``.
+
+        Raises:
+            QuestionExpired: nobody answered in time, and there is no default. If the agent does not
+                catch it, the job ends with QUESTION_EXPIRED.
+            FeatureNotNegotiated: no client of the principal supports questions.
+            TypeError, ValueError: an argument is invalid.
+            LocalProtocolError: the job has ended, or its principal has too many open questions.
+        """
+        check.seconds("timeout", timeout, above=True, none=True)
+        asked = Asked.of(question, schema=schema, options=options, default=default, to=to, key=key)
+        self._check_loop()
+        return await self._ask(self._job, asked, timeout)
 
     # ------------------------------------------------------------------------ result
 

@@ -80,6 +80,14 @@ class Limits:
         input_bytes: bytes of the inputs, as JSON, of one principal's jobs that have not ended.
         journal_bytes: bytes that may wait to be written to a durable event log. Beyond them,
             emitting agents wait, and requests that would add to them are refused.
+        question_time: how long a question may stay open, if its agent sets no shorter time.
+        question_bytes: bytes of one question, or of one answer; at most half of ``event_bytes``.
+        open_questions: open questions of one principal. Beyond them, agents cannot ask.
+        answers: closed questions that are kept, over all principals: for late answers, and for work
+            that is begun again. Beyond it, the oldest one of the principal with the most is
+            dropped.
+        answer_bytes: the same in bytes.
+        answer_window: how long they are kept.
         idempotency_window: how long an idempotency key is kept (§7.2).
         idempotency_keys: maximum number of keys, over all principals. Beyond it, the oldest key of
             the principal with the most keys is dropped.
@@ -115,6 +123,12 @@ class Limits:
     outbox_bytes: int = 4 * MIB
     input_bytes: int = 64 * MIB
     journal_bytes: int = 8 * MIB
+    question_time: float = 604_800.0
+    question_bytes: int = 256 * 1024
+    open_questions: int = 1024
+    answers: int = 10_000
+    answer_bytes: int = 64 * MIB
+    answer_window: float = 604_800.0
     idempotency_window: float = 86_400.0
     idempotency_keys: int = 100_000
     idempotency_bytes: int = 64 * MIB

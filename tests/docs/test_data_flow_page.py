@@ -12,8 +12,9 @@ WORDS = [
     *("acceptance", "back-pressure", "checkpoint", "consumer", "cursor", "detach", "dialect"),
     *("drain", "durable", "early event", "event", "fan-out", "frame", "gap", "history", "job"),
     *("job feed", "key", "lane", "lease", "link", "loop thread", "notification", "peer"),
-    *("principal", "registration", "replay", "replay buffer", "resume", "resume window", "runtime"),
-    *("session", "store", "subscription", "terminal event", "transcript", "watermark"),
+    *("principal", "question", "registration", "replay", "replay buffer", "resume"),
+    *("resume window", "runtime"),
+    *("session", "store", "subscription", "terminal event", "transcript", "watermark", "work"),
 ]
 
 

@@ -237,7 +237,7 @@ class Player:
                         self.asked.append((self.now, frame))
                     if frame["type"] == names.HELLO:
                         self.hellos.append(frame["payload"])
-                case actions.Answered(request, value):
+                case actions.Replied(request, value):
                     self.answers[request.token[0]] = value
                 case actions.Refused(request, error):
                     self.answers[request.token[0]] = error

@@ -553,7 +553,7 @@ class Play:
             elif isinstance(effect, actions.Send):
                 if self.linked:
                     self.peer.inbox.append(effect.data)
-            elif isinstance(effect, actions.Answered | actions.Refused):
+            elif isinstance(effect, actions.Replied | actions.Refused):
                 assert effect.request not in self.ended, "a request has ended twice"
                 self.ended.add(effect.request)
             elif isinstance(effect, actions.JobKnown):

@@ -66,7 +66,7 @@ class Correlation(RuleBasedStateMachine):
                 frame = json.loads(effect.data)
                 if frame["type"] == names.PING:
                     self.questions.append({**frame, "tag": "", "at": self.now})
-            elif isinstance(effect, actions.Answered):
+            elif isinstance(effect, actions.Replied):
                 self.answered(effect.request, effect.value)
             elif isinstance(effect, actions.Refused):
                 self.ended(effect.request, effect.error)

@@ -79,7 +79,7 @@ class Conversation(RuleBasedStateMachine):
             elif isinstance(effect, actions.Send):
                 if self.linked:
                     self.runtime.hear(effect.data, deliver=deliver)
-            elif isinstance(effect, actions.Answered | actions.Refused):
+            elif isinstance(effect, actions.Replied | actions.Refused):
                 assert effect.request not in self.ended, "a request has ended twice"
                 self.ended.append(effect.request)
             elif isinstance(effect, actions.JobKnown):

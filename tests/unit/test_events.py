@@ -14,7 +14,7 @@ import pydantic
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from arcp_client import events
+from arcp_client import Choice, events
 from arcp_client.events import KINDS, Completed, Event, Failed, Gap, Log, Status, ToolCall, Unknown
 from tests.nesting import near_the_limit, nested, too_deep
 
@@ -40,6 +40,21 @@ SAMPLES: list[Event] = [
     events.Delegate(**BASE, child_job_id="j", delegate_id="d", agent="a"),
     events.Progress(**BASE, current=1, total=2.5, units="u", message="m"),
     events.ResultChunk(**BASE, result_id="r", chunk_seq=3, data="d", encoding="base64", more=False),
+    events.Question(
+        **BASE,
+        question_id="q",
+        text="t",
+        schema={"enum": [1]},
+        options=[Choice(1, "one")],
+        to=["a"],
+        expires_at=MOMENT,
+        has_default=True,
+        default=1,
+        lease_paused=True,
+    ),
+    events.Answered(**BASE, question_id="q", value=[1], by="b", client="c", at=MOMENT),
+    events.Expired(**BASE, question_id="q", defaulted=True, value=1, lease_expires_at=MOMENT),
+    events.Withdrawn(**BASE, question_id="q", reason="agent"),
     events.Completed(**BASE, value={"a": 1}, result_size=1, summary="s", completed_at=MOMENT),
     events.Failed(**BASE, status="timed_out", code="TIMEOUT", message="m", details={"a": 1}),
     events.Gap(**BASE, first=3, last=4, reason="overflow"),
@@ -190,7 +205,7 @@ def test_the_dict_of_an_event_is_plain_json(event: Event) -> None:
     assert plain["ts"] == "2026-05-13T19:42:13.123456Z"
     assert set(plain) == set(event.__struct_fields__) - {"_frame"}
     for name, value in plain.items():
-        if name not in {"ts", "completed_at"}:
+        if name not in {"ts", "completed_at", "expires_at", "at", "lease_expires_at", "options"}:
             assert value == getattr(event, name)
 
 

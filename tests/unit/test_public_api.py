@@ -37,6 +37,9 @@ MIB = 1024 * 1024
 
 CALLS: dict[Any, dict[str, str]] = {
     arcp_client.Client: {
+        "answer": "async (job_id, question_id, value, *, idempotency_key=None, timeout=None)",
+        "inbox": "aiter (*, timeout=None)",
+        "questions": "aiter (*, timeout=None)",
         "__init__": "(target, *, token=None, info=None, features=None, order=Order.SESSION,"
         " buffer=Buffer(), reconnect=Reconnect(), store=None, key='default',"
         " timeouts=Timeouts(), dialect=None, handler_timeout=None)",
@@ -64,7 +67,8 @@ CALLS: dict[Any, dict[str, str]] = {
         "states": "property",
         "stats": "()",
         "submit": "async (agent, input=None, *, lease=None, expires_at=None,"
-        " idempotency_key=None, max_runtime=None, trace_id=None, parent=None, timeout=None)",
+        " idempotency_key=None, max_runtime=None, trace_id=None, parent=None,"
+        " work_id=None, pause_lease=False, timeout=None)",
         "subscribe": "(handler, /, *kinds, job=None, order=None, batch=False, on_error='skip',"
         " barrier=True)",
         "watch": "async (job_id, *, history=False, from_seq=None, timeout=None)",
@@ -87,6 +91,7 @@ CALLS: dict[Any, dict[str, str]] = {
             ],
             "property",
         ),
+        "answer": "async (question_id, value, *, idempotency_key=None, timeout=None)",
         "chunks": "aiter ()",
         "events": "(*kinds)",
         "result": "async ()",
@@ -139,9 +144,21 @@ CALLS: dict[Any, dict[str, str]] = {
 
 JOB_CONTEXT = {
     **dict.fromkeys(
-        ["agent", "budget", "cancelled", "credentials", "id", "input", "lease", "trace_id"],
+        [
+            "agent",
+            "budget",
+            "cancelled",
+            "credentials",
+            "id",
+            "input",
+            "lease",
+            "trace_id",
+            "work_id",
+        ],
         "property",
     ),
+    "ask": "async (question, *, schema=None, options=(), default=Ellipsis, timeout=None, to=None,"
+    " key=None)",
     "artifact": "async (uri, content_type, byte_size=None, sha256=None)",
     "authorize": "(capability, target)",
     "chunk": "async (data, more=True)",
@@ -405,6 +422,10 @@ EVENTS = {
     "Delegate": "child_job_id delegate_id agent",
     "Progress": "current total units message",
     "ResultChunk": "result_id chunk_seq data encoding more",
+    "Question": "question_id text schema options to expires_at has_default default lease_paused",
+    "Answered": "question_id value by client at lease_expires_at",
+    "Expired": "question_id defaulted value lease_expires_at",
+    "Withdrawn": "question_id reason lease_expires_at",
     "Completed": "value result_id result_size summary completed_at",
     "Failed": "status code message retryable details",
     "Unknown": "body",
@@ -440,10 +461,10 @@ ArcpError
     TooManyStreams WouldDeadlock
   RequestError: PermissionDenied AgentNotFound AgentVersionNotFound DuplicateKey JobNotFound
     InvalidRequest LeaseSubsetViolation RequestTimeout(TimeoutError) FeatureNotNegotiated
-    UnknownCode
+    QuestionNotFound QuestionAnswered QuestionClosed InvalidAnswer UnknownCode
   InvalidRequest: InvalidInput
   JobError: JobFailed JobLost ResultIncomplete ResultUnavailable
-  JobFailed: JobCancelled JobTimedOut LeaseExpired BudgetExhausted
+  JobFailed: JobCancelled JobTimedOut LeaseExpired BudgetExhausted QuestionExpired
   StorageError(ValueError) TranscriptError HandlerError HandlerFailed
 """
 

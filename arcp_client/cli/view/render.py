@@ -213,6 +213,30 @@ def _unknown(event: events.Event) -> Text:
     return _plain(f"{event.kind} {body}", "dim")
 
 
+def _question(event: events.Question) -> Text:
+    choices = ", ".join(choice.label for choice in event.options)
+    return _plain(f"? {event.text}", "bold yellow").append(
+        _short(f" [{choices}]" if choices else ""), style="default"
+    )
+
+
+def _answered(event: events.Answered) -> Text:
+    value = digits.dumps(digits.value_of(event, "value"), separators=None, allow_nan=True)
+    return _plain(f"! {event.by} answered {value}", "green")
+
+
+def _expired(event: events.Expired) -> Text:
+    text = "nobody answered in time"
+    if event.defaulted:
+        value = digits.dumps(digits.value_of(event, "value"), separators=None, allow_nan=True)
+        text = f"{text}: {value} holds"
+    return _plain(text, "yellow")
+
+
+def _withdrawn(event: events.Withdrawn) -> Text:
+    return _plain(f"the question needs no answer any more ({event.reason})", "dim")
+
+
 _WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
     events.Log: _log,
     events.Thought: _thought,
@@ -224,6 +248,10 @@ _WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
     events.Delegate: _delegate,
     events.Progress: _progress,
     events.ResultChunk: _chunk,
+    events.Question: _question,
+    events.Answered: _answered,
+    events.Expired: _expired,
+    events.Withdrawn: _withdrawn,
     events.Completed: _completed,
     events.Failed: _failed,
     events.Gap: _gap,

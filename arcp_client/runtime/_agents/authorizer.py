@@ -56,6 +56,8 @@ class Authorizer:
         job = self._job
         if job.grant.expires_at is None or job.deadline is None:
             return False
+        if job.paused_at is not None:
+            return job.paused_at >= job.deadline
         # The loop's clock cannot be set back; the wall clock includes time that the machine slept.
         return (
             asyncio.get_running_loop().time() >= job.deadline

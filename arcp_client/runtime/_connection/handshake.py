@@ -188,7 +188,7 @@ class ServerHandshake:
             "resume_window_sec": _number(identity.resume_window),
             "capabilities": {
                 "encodings": ["json"],
-                "features": [f for f in names.FEATURES if f in session.features],
+                "features": [f for f in names.OFFERED if f in session.features],
                 "agents": self._inventory(),
             },
             "resumed": resumed,

@@ -14,8 +14,10 @@ from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.fields import Malformed
 from arcp_client._wire.messages import (
     Ack,
+    Answer,
     Cancel,
     ListJobsMessage,
+    ListQuestions,
     Message,
     Ping,
     Submit,
@@ -24,9 +26,16 @@ from arcp_client._wire.messages import (
 )
 from arcp_client.errors import InvalidRequest, RequestError, request_error
 from arcp_client.runtime._connection import frames
+from arcp_client.runtime._dialogue.book import QuestionBook
 from arcp_client.runtime._jobs.admission import Acceptance, Admission
 from arcp_client.runtime._jobs.job import ServerJob
-from arcp_client.runtime._jobs.listing import page, start_of
+from arcp_client.runtime._jobs.listing import (
+    DEFAULT_LIMIT,
+    MAX_BYTES,
+    cursor_after,
+    page,
+    start_of,
+)
 from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.credentials import credential_wire
@@ -65,12 +74,14 @@ class RequestHandler:
         self,
         jobs: JobRegistry,
         admission: Admission,
+        questions: QuestionBook,
         limits: Limits,
         then: Callable[[Callable[[], None], Callable[[RequestError], None]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._jobs = jobs
         self._admission = admission
+        self._questions = questions
         self._limits = limits
         self._then = then
         self._spawn = spawn
@@ -86,6 +97,8 @@ class RequestHandler:
             names.CANCEL: self._cancel,
             names.SUBSCRIBE: self._subscribe,
             names.UNSUBSCRIBE: self._unsubscribe,
+            names.ANSWER: self._answer,
+            names.LIST_QUESTIONS: self._list_questions,
         }
 
     def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
@@ -280,6 +293,49 @@ class RequestHandler:
         if feed is not None:
             feed.end()
             self._jobs.unwatch(session, request.job_id)
+
+    # -------------------------------------------------------------------- questions
+
+    def _answer(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        _need(session, names.ASKING)
+        request = _of_job(Answer, frame)
+
+        def unwritten(error: RequestError) -> None:
+            line.refuse(frame, error)
+
+        try:
+            question = self._questions.answer(session, request)
+        except RequestError as error:
+            late = error
+            # Only once the winner is stored: a crash could still undo it.
+            self._then(lambda: line.refuse(frame, late), unwritten)
+            return
+        taken = frames.control(
+            names.ANSWER_TAKEN,
+            question.taken(frame.id),
+            session_id=session.id,
+            job_id=request.job_id,
+        )
+        self._then(lambda: line.control(taken), unwritten)
+
+    def _list_questions(
+        self, line: _Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
+        _need(session, names.ASKING)
+        request = checked(ListQuestions, frame)
+        start = start_of(request)
+        entries, last = self._questions.page(
+            session, start, request.limit or DEFAULT_LIMIT, MAX_BYTES
+        )
+        payload = {
+            "request_id": frame.id,
+            "questions": entries,
+            "next_cursor": None if last is None else cursor_after(last),
+        }
+        line.control(frames.control(names.QUESTIONS, payload, session_id=session.id))
+        if request.follow:
+            notice = frames.control(names.QUESTIONS_CHANGED, {}, session_id=session.id)
+            self._questions.follow(session, partial(session.control, notice))
 
 
 def _credentials(session: ServerSession, job: ServerJob) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from arcp_client._wire import names
+from arcp_client._wire.fields import Malformed
 from arcp_client._wire.ids import is_trace_id, new_prefixed_id, new_trace_id, time_text
 from arcp_client._wire.messages import Submit
 from arcp_client._wire.stamp import payload_bytes
@@ -180,6 +181,7 @@ class Admission:
             parent=parent,
             delegate_id=submit.delegate_id,
             size=size,
+            work_id=_work(submit),
         )
         origin = JobOrigin.of(session)
         if self._vault is not None and names.CREDENTIALS in session.features:
@@ -300,11 +302,20 @@ def _check_features(submit: Submit, grant: Grant, features: frozenset[str]) -> N
     missing = [feature for feature in _GATED if feature in asked]
     if grant.expires_at is not None:
         missing.append(names.LEASE_EXPIRY)
+    if grant.pauses or names.WORK_ID in submit.extra:
+        missing.append(names.ASKING)
     if "@" in submit.agent:
         missing.append(names.AGENT_VERSIONS)
     for feature in missing:
         if feature not in features:
             raise InvalidRequest(f"the feature {feature} was not negotiated")
+
+
+def _work(submit: Submit) -> str | None:
+    try:
+        return submit.work_id
+    except Malformed as error:
+        raise InvalidRequest(f"{names.SUBMIT}: {error}") from None
 
 
 def _seconds(value: int | None) -> float | None:

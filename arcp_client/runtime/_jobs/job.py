@@ -44,7 +44,14 @@ RUNNING = "running"
 _TRIM_AT_ONCE = 1024
 _JOB_BYTES = 4096
 _EVENT = names.EVENT.encode()
-_NEEDS = {"progress": names.PROGRESS, "result_chunk": names.RESULT_CHUNKS}
+_NEEDS = {
+    "progress": names.PROGRESS,
+    "result_chunk": names.RESULT_CHUNKS,
+    names.QUESTION: names.ASKING,
+    names.ANSWERED: names.ASKING,
+    names.EXPIRED: names.ASKING,
+    names.WITHDRAWN: names.ASKING,
+}
 
 
 @dataclass(slots=True)
@@ -62,6 +69,8 @@ class JobRequest:
     job_id: str | None = None
     size: int = 0
     """Size of the input as JSON, in bytes."""
+    work_id: str | None = None
+    """The name of the work, which a later job may begin again."""
 
 
 @dataclass(slots=True)
@@ -104,6 +113,9 @@ class ServerJob:
         feeds: its subscriptions, by session id.
         last_seq: the number of its last event in the submitting session.
         journal: stores the job's state and events, if they must survive the process.
+        work_id: the name of its work, if the submit gave it one.
+        closers: called with the outcome before the terminal event; they may still emit.
+        paused_at: the loop's time at which a question stopped the clock of the lease.
     """
 
     def __init__(
@@ -160,6 +172,9 @@ class ServerJob:
         self._trimmed = 0
         self.credentials: dict[str, Credential] = {}
         self.ending = False
+        self.work_id = request.work_id
+        self.closers: list[Callable[[Success | Failure], None]] = []
+        self.paused_at: float | None = None
         self._ids = ids
         self._now = asyncio.get_running_loop().time
         self._wire = job_part(self.id, self.trace_id)
@@ -257,6 +272,7 @@ class ServerJob:
                 payload_bytes(plain),
                 {unit: str(left) for unit, left in self.budget.remaining.items()},
                 ended,
+                self.work_id,
             )
         )
 
@@ -264,6 +280,9 @@ class ServerJob:
         """Emit the terminal event. Only the first call has an effect."""
         if self.ended:
             return
+        closers, self.closers = self.closers, []
+        for close in closers:
+            close(outcome)
         type, payload = self._terminal(outcome)
         # State and terminal change in one step: no observer sees one without the other.
         self.status = outcome.status

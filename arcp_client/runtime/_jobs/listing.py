@@ -8,19 +8,24 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from arcp_client._wire.messages import JobFilter, ListJobsMessage
+from arcp_client._wire.messages import JobFilter, ListJobsMessage, ListQuestions
 from arcp_client.errors import InvalidRequest
 from arcp_client.runtime._jobs.job import ServerJob
 
-__all__ = ["page", "start_of"]
+__all__ = ["DEFAULT_LIMIT", "MAX_BYTES", "cursor_after", "page", "start_of"]
 
 DEFAULT_LIMIT = 100
 MAX_BYTES = 1024 * 1024
 ENTRY_BYTES = 512
 
 
-def start_of(request: ListJobsMessage) -> int:
-    """Return the number of the previous page's last job; 0 for the first page.
+def cursor_after(number: int) -> str:
+    """Return the cursor of the page after the entry with a number."""
+    return base64.urlsafe_b64encode(f"after:{number}".encode()).decode("ascii")
+
+
+def start_of(request: ListJobsMessage | ListQuestions) -> int:
+    """Return the number of the previous page's last entry; 0 for the first page.
 
     Raises:
         InvalidRequest: this runtime did not issue the cursor.
@@ -55,7 +60,7 @@ def page(
         if not _matches(wanted, job):
             continue
         if len(entries) == limit or size > MAX_BYTES:
-            return entries, base64.urlsafe_b64encode(f"after:{last}".encode()).decode("ascii")
+            return entries, cursor_after(last)
         entries.append(job.entry() | credentials(job))
         last = job.number
         size += job.grant.size + ENTRY_BYTES

@@ -70,6 +70,8 @@ class Failure:
     message: str
     retryable: bool = False
     details: Any = None
+    interrupted: bool = False
+    """The runtime ended while the job ran; the job's work may be begun again."""
 
 
 LEASE_RAN_OUT = Failure(names.ERROR, names.LEASE_EXPIRED, "the lease expired during execution")

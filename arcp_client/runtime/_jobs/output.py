@@ -13,6 +13,7 @@ from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import (
+    FeatureNotNegotiated,
     JobFailed,
     LeaseSubsetViolation,
     LocalProtocolError,
@@ -122,7 +123,9 @@ class JobOutput:
             raise self._unsendable("the result is too large to be sent in one piece; stream it")
         return encoded
 
-    def failure(self, error: JobFailed | PermissionDenied | LeaseSubsetViolation) -> Failure:
+    def failure(
+        self, error: JobFailed | PermissionDenied | LeaseSubsetViolation | FeatureNotNegotiated
+    ) -> Failure:
         """Make the outcome of an agent that raised an error for its client.
 
         Details that JSON cannot represent are replaced by a description of the problem, so that the

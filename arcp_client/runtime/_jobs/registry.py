@@ -180,7 +180,16 @@ class JobRegistry:
             job.owner = None
         self.runner.stop(job, NOT_WRITTEN)
 
+    def lease_moved(self, job: ServerJob) -> None:
+        """End a job when its lease ends, whose ``deadline`` was moved."""
+        if job.deadline is not None:
+            left = job.deadline - asyncio.get_running_loop().time()
+            job.timers.arm(left + self._limits.lease_grace, partial(self._on_lease_end, job))
+
     def _on_lease_end(self, job: ServerJob) -> None:
+        moved = job.deadline is not None and job.deadline > asyncio.get_running_loop().time()
+        if job.paused_at is not None or moved:
+            return  # `lease_moved` sets another timer
         _log.info("the lease of job %s (%s) expired", job.id, job.agent)
         self.runner.stop(job, LEASE_RAN_OUT)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -21,7 +21,7 @@ from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.grant import Grant
-from arcp_client.runtime._log.entries import LoggedJobState, Stored
+from arcp_client.runtime._log.entries import LoggedJobState, QuestionState, Stored
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 
@@ -36,6 +36,7 @@ _CUT_SHORT = Failure(
     names.INTERNAL_ERROR,
     "the runtime was restarted while the job was running",
     retryable=True,
+    interrupted=True,
 )
 
 
@@ -45,8 +46,9 @@ def restore(
     jobs: JobRegistry,
     keys: IdempotencyKeys,
     broken: Broken,
+    questions: Callable[[Sequence[QuestionState]], None],
 ) -> None:
-    """Restore sessions, jobs and keys from a durable log.
+    """Restore sessions, jobs, keys and questions from a durable log.
 
     Jobs that were running end now. Their sessions get the terminal events when they resume.
     """
@@ -70,6 +72,7 @@ def restore(
         job.feeds[session] = feed
     for key in stored.keys:
         keys.restore(key)
+    questions(stored.questions)
     _settle(found, {state.id: state for state in stored.jobs}, jobs)
 
 
@@ -123,7 +126,9 @@ def _settle(
 
 def _job(state: LoggedJobState, jobs: JobRegistry, known: dict[str, ServerSession]) -> ServerJob:
     grant = Grant(Lease(state.lease), parse_time(state.expires_at))
-    request = JobRequest(state.agent, _no_function, None, grant, state.trace_id)
+    request = JobRequest(
+        state.agent, _no_function, None, grant, state.trace_id, work_id=state.work_id
+    )
     owner = known.get(state.owner_id) if state.ended is None else None
     origin = JobOrigin(state.principal, state.owner_id, owner, set(state.authorities))
     job = jobs.reenter(state, request, origin)

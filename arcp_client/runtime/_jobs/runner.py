@@ -15,7 +15,12 @@ from typing import Any, Protocol
 
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
-from arcp_client.errors import JobFailed, LeaseSubsetViolation, PermissionDenied
+from arcp_client.errors import (
+    FeatureNotNegotiated,
+    JobFailed,
+    LeaseSubsetViolation,
+    PermissionDenied,
+)
 from arcp_client.runtime._jobs.abandonable import Abandonable
 from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure, Success
@@ -186,7 +191,7 @@ class Runner:
             outcome = Failure(
                 names.ERROR, names.INTERNAL_ERROR, "the agent was interrupted", retryable=True
             )
-        except (JobFailed, PermissionDenied, LeaseSubsetViolation) as error:
+        except (JobFailed, PermissionDenied, LeaseSubsetViolation, FeatureNotNegotiated) as error:
             outcome = JobOutput(job, self._limits).failure(error)
         except BaseException as error:  # noqa: BLE001 - an agent's failure is that of its job alone
             pass_on(error, task)

@@ -99,12 +99,14 @@ class Grant:
         lease: namespace to patterns, as sent to clients.
         expires_at: the time from which every operation is refused, or ``None``.
         limits: the budgeted amounts.
+        pauses: open questions of the job stop the clock of ``expires_at`` (an extension).
         size: its approximate size in a message, in bytes.
     """
 
-    def __init__(self, lease: Lease, expires_at: datetime | None) -> None:
+    def __init__(self, lease: Lease, expires_at: datetime | None, pauses: bool = False) -> None:
         self.lease = lease
         self.expires_at = expires_at
+        self.pauses = pauses
         self.size = sum(len(p) + 4 for n in lease.namespaces() for p in lease[n])
         self.limits = dict(_amount(text) for text in lease.get(BUDGET))
 
@@ -120,9 +122,14 @@ class Grant:
         """Return the lease as sent in messages."""
         return {name: list(self.lease[name]) for name in self.lease.namespaces()}
 
-    def wire_constraints(self) -> dict[str, str] | None:
+    def wire_constraints(self) -> dict[str, Any] | None:
         """Return ``lease_constraints`` as sent in messages."""
-        return None if self.expires_at is None else {"expires_at": time_text(self.expires_at)}
+        if self.expires_at is None:
+            return None
+        constraints: dict[str, Any] = {"expires_at": time_text(self.expires_at)}
+        if self.pauses:
+            constraints[names.PAUSES] = True
+        return constraints
 
     def _check_inside(self, namespace: str, wanted: Sequence[str], effort: Effort) -> None:
         held = self.lease.get(namespace)
@@ -166,7 +173,7 @@ class Grant:
             return child
         if child.expires_at is not None and child.expires_at > self.expires_at:
             raise LeaseSubsetViolation("the delegated lease would expire after its parent's")
-        return Grant(child.lease, child.expires_at or self.expires_at)
+        return Grant(child.lease, child.expires_at or self.expires_at, child.pauses)
 
 
 def parse_grant(
@@ -204,7 +211,11 @@ def parse_grant(
         currencies = [_amount(text)[0] for text in grants[BUDGET]]
         if len(set(currencies)) != len(currencies):
             raise InvalidRequest("cost.budget names a currency twice")
-    return Grant(Lease(grants), _expiry((constraints or {}).get("expires_at"), now))
+    bounds = constraints or {}
+    pauses = bounds.get(names.PAUSES, False)
+    if not isinstance(pauses, bool):
+        raise InvalidRequest(f"lease_constraints: {names.PAUSES}: must be true or false")
+    return Grant(Lease(grants), _expiry(bounds.get("expires_at"), now), pauses)
 
 
 def oversize(lease: Mapping[str, Sequence[str]], patterns: int, size: int) -> str | None:

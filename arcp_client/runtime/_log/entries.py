@@ -12,11 +12,13 @@ __all__ = [
     "Appended",
     "CredentialState",
     "Entry",
+    "Forgotten",
     "Freed",
     "Gone",
     "KeyState",
     "LoggedJobState",
     "Numbered",
+    "QuestionState",
     "SessionState",
     "Stored",
     "Trimmed",
@@ -54,6 +56,7 @@ class LoggedJobState(msgspec.Struct, frozen=True):
     accepted: bytes
     remaining: dict[str, str]
     ended: str | None
+    work_id: str | None = None
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -125,6 +128,69 @@ class CredentialState(msgspec.Struct, frozen=True, gc=False):
     live: bool
 
 
+class QuestionState(msgspec.Struct, frozen=True):
+    """The present state of a question. Times are RFC 3339 strings, values are JSON.
+
+    Attributes:
+        id: the question's id.
+        number: its position among all questions of this runtime.
+        principal: the principal that submitted the job.
+        agent: the name of the agent, without a version.
+        work: the job's ``work_id``, or else its id.
+        durable_work: the job has a ``work_id``, so a later job may ask the question again.
+        key: identifies the question within its work.
+        job_ids: the jobs that have asked it, the newest last.
+        text: the question.
+        schema: the schema of its answers.
+        options: the options, if there are any.
+        to: the principals that may answer.
+        asked_at: when it was asked.
+        expires_at: when it expires.
+        default: the default, if there is one.
+        state: ``open``, ``answered``, ``defaulted``, ``expired`` or ``withdrawn``.
+        value: the answer.
+        by: the principal that answered.
+        client: the client that answered.
+        closed_at: when it was closed.
+        answer_key: the idempotency key of the answer.
+    """
+
+    id: str
+    number: int
+    principal: str
+    agent: str
+    work: str
+    durable_work: bool
+    key: str
+    job_ids: tuple[str, ...]
+    text: str
+    schema: bytes
+    options: bytes | None
+    to: tuple[str, ...]
+    asked_at: str
+    expires_at: str
+    default: bytes | None
+    state: str = "open"
+    value: bytes | None = None
+    by: str = ""
+    client: str = ""
+    closed_at: str = ""
+    answer_key: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Its approximate size, in bytes."""
+        fields = (self.schema, self.options, self.default, self.value)
+        texts = len(self.text) + len(self.key) + sum(map(len, self.to))
+        return _ENTRY_BYTES + texts + sum(len(each or b"") for each in fields)
+
+
+class Forgotten(msgspec.Struct, frozen=True, gc=False):
+    """A question is no longer kept."""
+
+    id: str
+
+
 class Gone(msgspec.Struct, frozen=True, gc=False):
     """A session or a job was removed."""
 
@@ -142,6 +208,8 @@ Entry = (
     | Watch
     | KeyState
     | CredentialState
+    | QuestionState
+    | Forgotten
     | Gone
 )
 
@@ -158,6 +226,8 @@ def weight(entry: Entry) -> int:
         return 4 * _ENTRY_BYTES + len(entry.accepted) + texts
     if type(entry) is KeyState:
         return _ENTRY_BYTES + len(entry.key) + len(entry.accepted or b"")
+    if type(entry) is QuestionState:
+        return entry.size
     return _ENTRY_BYTES
 
 
@@ -177,3 +247,5 @@ class Stored:
     keys: list[KeyState] = field(default_factory=list)
     credentials: list[CredentialState] = field(default_factory=list)
     """The credentials that are not revoked yet."""
+    questions: list[QuestionState] = field(default_factory=list)
+    """The questions, open and closed, in the order in which they were asked."""

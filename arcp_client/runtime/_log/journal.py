@@ -16,9 +16,10 @@ second (1 s), the requests that wait for it are refused. A damaged log is abando
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from arcp_client._budget import ByteBudget
@@ -98,6 +99,7 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
         self._failing = False
         self._given_up = False
+        self._together = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -147,7 +149,7 @@ class Journal:
         if self._given_up:
             return
         batch = self._open
-        if batch.size >= self._most:
+        if batch.size >= self._most and not self._together:
             self._ready.append(batch)
             batch = self._open = _Batch()
         batch.entries.append(entry)
@@ -157,6 +159,15 @@ class Journal:
             self._start()
         elif self._gathering is not None and (batch.size >= _GATHER_BYTES or self.full):
             _release(self._gathering)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Write all entries that the block queues in one batch. The block must not await."""
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together = False
 
     def then(
         self,

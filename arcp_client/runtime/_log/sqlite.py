@@ -23,11 +23,13 @@ from arcp_client.runtime._log.entries import (
     Appended,
     CredentialState,
     Entry,
+    Forgotten,
     Freed,
     Gone,
     KeyState,
     LoggedJobState,
     Numbered,
+    QuestionState,
     SessionState,
     Stored,
     Trimmed,
@@ -39,7 +41,7 @@ __all__ = ["SqliteEventLog"]
 T = TypeVar("T")
 
 MIB = 1024 * 1024
-_VERSION = 2
+_VERSION = 3
 _WHAT = "event log"
 _CHECKPOINT = 1000
 """Pages that are written before a checkpoint moves them into the main file."""
@@ -64,6 +66,10 @@ CREATE TABLE keys (
 CREATE TABLE credentials (
     job_id TEXT NOT NULL, credential_id TEXT NOT NULL, PRIMARY KEY (job_id, credential_id)
 ) WITHOUT ROWID;
+"""
+
+_QUESTIONS = """
+CREATE TABLE questions (id TEXT PRIMARY KEY, number INTEGER NOT NULL, state BLOB NOT NULL);
 """
 
 # A row holds a run: consecutive events of one job from index ``idx`` on; each column has the values
@@ -234,9 +240,11 @@ class SqliteEventLog:
         database.execute("BEGIN IMMEDIATE")
         ((version,),) = database.execute("PRAGMA user_version").fetchall()
         if version == 0:
-            _execute(database, _SCHEMA + _EVENTS)
+            _execute(database, _SCHEMA + _EVENTS + _QUESTIONS)
         elif version == 1:
             _upgrade(database)
+        if version in (1, 2):
+            _execute(database, _QUESTIONS)
         if version < _VERSION:
             database.execute(f"PRAGMA user_version = {_VERSION}")
         database.execute("COMMIT")
@@ -287,6 +295,10 @@ class SqliteEventLog:
                 CredentialState,
                 [(*row, True) for row in rows("SELECT job_id, credential_id FROM credentials")],
             ),
+            questions=[
+                _decode_question(state)
+                for (state,) in rows("SELECT state FROM questions ORDER BY number")
+            ],
         )
 
     def _write(self, entries: Sequence[Entry]) -> None:
@@ -321,6 +333,7 @@ class SqliteEventLog:
 
 _encode = msgspec.msgpack.encode
 _decode_session = msgspec.msgpack.Decoder(SessionState).decode
+_decode_question = msgspec.msgpack.Decoder(QuestionState).decode
 _decode_job = msgspec.msgpack.Decoder(LoggedJobState).decode
 
 
@@ -525,6 +538,18 @@ def _credentials(database: sqlite3.Connection, entries: list[CredentialState]) -
         )
 
 
+def _questions(database: sqlite3.Connection, entries: list[QuestionState]) -> None:
+    latest = {e.id: e for e in entries}
+    database.executemany(
+        "INSERT OR REPLACE INTO questions VALUES (?, ?, ?)",
+        [(e.id, e.number, _encode(e)) for e in latest.values()],
+    )
+
+
+def _forgotten(database: sqlite3.Connection, entries: list[Forgotten]) -> None:
+    database.executemany("DELETE FROM questions WHERE id = ?", [(e.id,) for e in entries])
+
+
 def _freed(database: sqlite3.Connection, entries: list[Freed]) -> None:
     latest = {e.session_id: e.floor for e in entries}
     for session_id, floor in latest.items():
@@ -564,6 +589,8 @@ _APPLY: tuple[tuple[type, Callable[[sqlite3.Connection, Any], None]], ...] = (
     (Numbered, _numbered),
     (KeyState, _keys),
     (CredentialState, _credentials),
+    (QuestionState, _questions),
+    (Forgotten, _forgotten),
     (Freed, _freed),
     (Trimmed, _trimmed),
     (Gone, _gone),

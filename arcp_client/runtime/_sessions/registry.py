@@ -135,6 +135,11 @@ class SessionRegistry:
                 return session
         return None
 
+    def supports(self, principal: str, feature: str) -> bool:
+        """Whether any session of a principal has negotiated a feature."""
+        theirs = self._of.get(principal, {})
+        return any(feature in session.features for session in theirs.values())
+
     def left(self, session: ServerSession) -> None:
         """Start the resume window of a session that lost its connection."""
         if session.expired:

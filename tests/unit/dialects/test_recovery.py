@@ -72,7 +72,7 @@ def test_an_error_without_correlation_is_that_of_the_only_question(python: Table
     assert refused.request is first
     assert isinstance(refused.error, AgentNotFound)
     python.accept(A)
-    (answered,) = python.of(actions.Answered)
+    (answered,) = python.of(actions.Replied)
     assert answered.request is second
 
 
@@ -85,7 +85,7 @@ def test_a_cancel_blocks_nothing_though_it_has_no_answer(python: Table) -> None:
     ping = python.said(names.PING)
     assert python.sent == []
     python.hear({"type": names.PONG, "payload": {"ping_nonce": ping["payload"]["nonce"]}})
-    assert [answered.request for answered in python.of(actions.Answered)][-1] is cancel
+    assert [answered.request for answered in python.of(actions.Replied)][-1] is cancel
     python.said(names.LIST_JOBS)
 
 

@@ -694,7 +694,7 @@ def cancelled(table: Strict, job_id: str) -> None:
 def test_a_cancel_of_a_job_that_is_not_followed_asks_nothing() -> None:
     table = Strict(spoken="python")
     cancelled(table, "job_x")
-    assert len(table.of(actions.Answered)) == 1
+    assert len(table.of(actions.Replied)) == 1
     table.alive(3 * PATIENCE)
     assert table.sent == []
 

@@ -59,10 +59,10 @@ def overdue(spoken: str = "go") -> tuple[Strict, Request, Request]:
 def test_s14_a_late_acceptance_is_not_taken_for_that_of_a_newer_submit(spoken: str) -> None:
     table, first, second = overdue(spoken)
     accept(table, "job_1", trace_id=first.trace_id)
-    assert of(table, actions.Answered) == []
+    assert of(table, actions.Replied) == []
     assert "after its deadline" in table.of(actions.Report)[-1].message
     accept(table, "job_2", trace_id=second.trace_id)
-    assert of(table, actions.Answered) == [second]
+    assert of(table, actions.Replied) == [second]
     assert second.job_id == "job_2"
 
 
@@ -86,9 +86,9 @@ def test_s14_the_job_of_a_submit_that_was_accepted_late_is_known() -> None:
 def test_s14_an_answer_that_names_nothing_is_that_of_the_oldest_be_it_late() -> None:
     table, _, second = overdue()
     accept(table, "job_1")
-    assert of(table, actions.Answered) == []
+    assert of(table, actions.Replied) == []
     accept(table, "job_2")
-    assert of(table, actions.Answered) == [second]
+    assert of(table, actions.Replied) == [second]
 
 
 @pytest.mark.parametrize("kind", [names.SUBSCRIBE, names.CANCEL, names.LIST_JOBS])
@@ -102,7 +102,7 @@ def test_s14_so_it_is_for_every_kind_of_request(kind: str) -> None:
     answer = {"job.cancel": names.CANCELLED}.get(kind, answer)
     for expected in ([], [second]):
         table.hear({"type": answer, "payload": {"job_id": JOB} if payload else {"jobs": []}})
-        assert of(table, actions.Answered) == expected
+        assert of(table, actions.Replied) == expected
         table.alive(0.1)  # the watch that was out of time is ended before a new one
 
 
@@ -131,7 +131,7 @@ def test_s14_a_late_answer_is_lost_with_its_link() -> None:
     table.cut()
     table.connect()
     accept(table, "job_2")
-    assert of(table, actions.Answered) == [second]
+    assert of(table, actions.Replied) == [second]
 
 
 def test_s14_of_submits_the_agent_that_was_accepted_decides_before_their_age() -> None:
@@ -141,7 +141,7 @@ def test_s14_of_submits_the_agent_that_was_accepted_decides_before_their_age() -
     accept(table, "job_3", agent="copy@2.0")
     accept(table, "job_2", agent="move@7")
     accept(table, "job_1", agent="copy@1.0")
-    assert of(table, actions.Answered) == [third, second, first]
+    assert of(table, actions.Replied) == [third, second, first]
 
 
 def test_s14_an_acceptance_that_is_sent_twice_answers_one_submit() -> None:
@@ -149,7 +149,7 @@ def test_s14_an_acceptance_that_is_sent_twice_answers_one_submit() -> None:
     first, second = submit(table, 1), submit(table, 2)
     accept(table, "job_1")
     accept(table, "job_1")
-    assert of(table, actions.Answered) == [first]
+    assert of(table, actions.Replied) == [first]
     assert second in table.session.requests
 
 
@@ -172,7 +172,7 @@ def test_s14_an_acceptance_with_an_unknown_trace_is_no_submits_that_has_another(
     table = Strict()
     request = submit(table, 1)
     accept(table, "job_x", trace_id="ab" * 16)
-    assert of(table, actions.Answered) == []
+    assert of(table, actions.Replied) == []
     assert request in table.session.requests
 
 
@@ -195,7 +195,7 @@ def test_s14_a_withdrawn_request_takes_its_late_answer_too() -> None:
     second = table.ask(names.LIST_JOBS)
     for expected in ([], [second]):
         table.hear({"type": names.JOBS, "payload": {"jobs": []}})
-        assert of(table, actions.Answered) == expected
+        assert of(table, actions.Replied) == expected
 
 
 def test_s14_an_answer_that_names_nothing_goes_by_the_age_of_requests_not_of_their_ends() -> None:
@@ -205,7 +205,7 @@ def test_s14_an_answer_that_names_nothing_goes_by_the_age_of_requests_not_of_the
     table.wait(11)
     assert of(table, actions.Refused) == [second]
     accept(table, "job_1")
-    assert of(table, actions.Answered) == [first]
+    assert of(table, actions.Replied) == [first]
 
 
 @pytest.mark.parametrize("payload", [b"{}", b'{"agent": 7}'])
@@ -217,4 +217,4 @@ def test_s14_a_submit_that_names_no_agent_is_answered_by_age(payload: bytes) -> 
     second = submit(table, 2, "b")
     accept(table, "job_b", agent="b")
     accept(table, "job_a", agent="c")
-    assert of(table, actions.Answered) == [second, first]
+    assert of(table, actions.Replied) == [second, first]

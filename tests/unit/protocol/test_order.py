@@ -368,7 +368,7 @@ def test_control_frames_with_a_number_take_part_in_the_order() -> None:
     table = live()
     cancel = table.ask(names.CANCEL, job_id=JOB)
     table.hear({"type": names.CANCELLED, "event_seq": 1, "payload": {"job_id": JOB}})
-    assert [answer.request for answer in table.of(actions.Answered)][-1] is cancel
+    assert [answer.request for answer in table.of(actions.Replied)][-1] is cancel
     table.event(2, JOB, 2)
     assert table.numbers == [2]
     assert table.session.received == 2
@@ -378,7 +378,7 @@ def test_a_numbered_control_frame_behind_a_hole_acts_at_once_and_counts_in_its_t
     table = live()
     table.ask(names.CANCEL, job_id=JOB)
     table.hear({"type": names.CANCELLED, "event_seq": 2, "payload": {"job_id": JOB}})
-    assert len(table.of(actions.Answered)) == 2
+    assert len(table.of(actions.Replied)) == 2
     table.resumed(0)
     table.event(1, JOB, 1)
     assert table.session.received == 2

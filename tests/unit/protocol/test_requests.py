@@ -22,7 +22,7 @@ from tests.unit.protocol.kit import JOB, Strict, live
 
 
 def answered(table: Strict) -> list[Request]:
-    return [effect.request for effect in table.of(actions.Answered)]
+    return [effect.request for effect in table.of(actions.Replied)]
 
 
 def refused(table: Strict) -> list[Request]:
@@ -209,7 +209,7 @@ def test_pongs_are_told_by_their_nonce_and_where_it_is_missing_by_age() -> None:
     table.hear({"type": names.PONG, "payload": {"ping_nonce": "nobody's"}})
     table.hear({"type": names.PONG, "payload": {}})
     assert answered(table) == [pings[1], pings[0]]
-    assert [effect.value for effect in table.of(actions.Answered)] == [table.now, table.now]
+    assert [effect.value for effect in table.of(actions.Replied)] == [table.now, table.now]
 
 
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
@@ -453,7 +453,7 @@ def test_a_withdrawn_request_nobody_waits_for() -> None:
     assert all(request.orphaned for request in table.session.requests)
     table.hear({"type": names.JOBS, "payload": {"request_id": request.ids[0]}})
     table.session.withdraw(request)
-    assert table.of(actions.Answered) == []
+    assert table.of(actions.Replied) == []
     assert len(table.session.requests) == 0
 
 

@@ -160,7 +160,7 @@ def test_events_and_answers_still_count_while_it_closes() -> None:
     table.event(1, JOB, 1)
     table.hear({"type": names.JOBS, "payload": {"request_id": request.ids[0]}})
     assert table.numbers == [1]
-    assert table.of(actions.Answered)[-1].request is request
+    assert table.of(actions.Replied)[-1].request is request
     with pytest.raises(LocalProtocolError, match="closing"):
         table.ask(names.LIST_JOBS)
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from arcp_client._wire.ids import new_id
-from arcp_client._wire.names import FEATURES
+from arcp_client._wire.names import OFFERED
 from arcp_client.errors import LinkLost
 from arcp_client.transports.base import Transport
 
@@ -64,7 +64,7 @@ class Peer:
         self,
         *,
         token: str = "",
-        features: tuple[str, ...] = FEATURES,
+        features: tuple[str, ...] = OFFERED,
         resume: Frame | None = None,
     ) -> Frame:
         payload: Frame = {

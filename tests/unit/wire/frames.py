@@ -34,8 +34,38 @@ BODIES: dict[str, dict[str, Any]] = {
         "encoding": "base64",
         "more": False,
     },
+    "x-vendor.arcp-client.question": {
+        "question_id": "q_1",
+        "text": "Deploy?",
+        "schema": {"enum": ["yes", 2]},
+        "options": [{"value": "yes", "label": "Deploy"}, {"value": 2, "label": "twice"}],
+        "to": ["alice"],
+        "expires_at": "2026-05-13T20:00:00Z",
+        "has_default": True,
+        "default": 2,
+        "lease_paused": True,
+    },
+    "x-vendor.arcp-client.answered": {
+        "question_id": "q_1",
+        "value": {"a": [1]},
+        "by": "alice",
+        "client": "phone 1",
+        "at": "2026-05-13T19:50:00Z",
+        "lease_expires_at": "2026-05-13T23:00:00Z",
+    },
+    "x-vendor.arcp-client.expired": {
+        "question_id": "q_1",
+        "defaulted": True,
+        "value": 2,
+        "lease_expires_at": "2026-05-13T23:00:00Z",
+    },
+    "x-vendor.arcp-client.withdrawn": {
+        "question_id": "q_1",
+        "reason": "job_ended",
+        "lease_expires_at": "2026-05-13T23:00:00Z",
+    },
 }
-"""One body for each kind of §8.2, with every field."""
+"""One body for each kind of §8.2 and of the extensions, with every field."""
 
 
 def envelope(kind: str, payload: Any, **top: Any) -> dict[str, Any]:

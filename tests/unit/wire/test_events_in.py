@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime, timedelta, timezone
@@ -33,8 +34,9 @@ def test_a_known_kind_becomes_its_class_with_every_field(kind: str) -> None:
     assert read.trace_id == "ab" * 16
     assert read.ts == datetime(2026, 5, 13, 19, 42, 13, tzinfo=UTC)
     assert not read.redelivered
+    plain = json.loads(json.dumps(read.to_dict()))
     for name, value in BODIES[kind].items():
-        assert getattr(read, name) == value, name
+        assert plain[name] == value, name
     assert read.raw["payload"] == {"kind": kind, "ts": "2026-05-13T19:42:13Z", "body": BODIES[kind]}
 
 

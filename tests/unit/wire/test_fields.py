@@ -117,6 +117,6 @@ def test_a_message_is_checked_however_it_is_made() -> None:
     assert JobFilter(status=["a"]).status == ("a",)  # type: ignore[arg-type]
 
 
-def test_every_field_but_the_input_is_checked() -> None:
+def test_every_field_but_the_input_and_the_answer_is_checked() -> None:
     for message in REQUESTS.values():
-        assert {*message.readers} == {*message.__struct_fields__} - {"extra", "input"}
+        assert {*message.readers} == {*message.__struct_fields__} - {"extra", "input", "value"}

@@ -52,6 +52,8 @@ def test_every_request_is_found_by_its_type() -> None:
         "job.cancel",
         "job.subscribe",
         "job.unsubscribe",
+        "x-vendor.arcp-client.answer",
+        "x-vendor.arcp-client.list_questions",
     }
     assert all(REQUESTS[kind].type == kind for kind in REQUESTS)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_client._dialects import recognise
-from arcp_client._wire.names import FEATURES
+from arcp_client._wire.names import OFFERED
 from arcp_client.runtime import Limits, Runtime
 from tests.unit.runtime.peer import Peer
 
@@ -38,7 +38,7 @@ async def test_a_hello_gets_a_welcome_with_all_that_clients_look_for(
     assert payload["resume_window_sec"] == 600
     assert payload["heartbeat_interval_sec"] == 30
     assert payload["accepted_at"].endswith("Z")
-    assert set(payload["capabilities"]["features"]) == set(FEATURES) - {"provisioned_credentials"}
+    assert set(payload["capabilities"]["features"]) == set(OFFERED) - {"provisioned_credentials"}
     assert payload["capabilities"]["agents"] == [
         {"name": "a", "versions": ["1.0", "2.0"], "default": "2.0"},
         {"name": "plain", "versions": []},

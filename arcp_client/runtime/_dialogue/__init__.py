@@ -1,0 +1,1 @@
+"""Lets agents ask questions, which people answer through their clients (an extension)."""
