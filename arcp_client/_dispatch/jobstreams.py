@@ -112,7 +112,7 @@ class JobStreams:
         return iter(tuple(self._open.values()))
 
     def accept(self, events: list[Event], now: float, largest: int) -> None:
-        self.memory.add(largest * len(events))
+        self.memory.add(len(events), largest)
         envelopes = None
         if type(events) is EventRun:
             envelopes = events.envelopes

@@ -1,11 +1,12 @@
 """Keeps the recent events of each job, for iterators that start late (D8).
 
-The buffer of a job keeps its last 1,024 events, but no more than 1 MiB; all buffers of a client
-together keep 16 MiB. These events do not count for back-pressure.
+The buffer of a job keeps its last 1,024 events, but no more than 1 MiB of memory; all buffers of a
+client together keep 16 MiB. These events do not count for back-pressure.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ event that is decoded from it, and it is decoded again for a late iterator.
 _EVENTS = 1024
 _BYTES = 1024 * 1024
 _ALL_BYTES = 16 * 1024 * 1024
+_OVERHEAD = sys.getsizeof(b"") + 8  # bytes of an object and of its place in the buffer
 
 _ticks = count(1)
 
@@ -58,9 +60,9 @@ class ReplayMemory:
         """Add a buffer to those that share the limit."""
         self._buffers.add(replay_buffer)
 
-    def add(self, size: int) -> None:
-        """Count bytes of arriving events, and enforce the limit."""
-        self._at_most += size
+    def add(self, count: int, largest: int) -> None:
+        """Count arriving events, the largest of which has so many bytes, and enforce the limit."""
+        self._at_most += count * (largest + _OVERHEAD)
         if self._at_most > self._limit:
             self._weigh()
 
@@ -112,14 +114,14 @@ class ReplayBuffer:
             self._first = events[0].seq
         self._total += len(events)
         items = events if kept is None else kept
-        if self._bytes is None and largest * (self._kept.maxlen or 1) <= self._limit:
+        if self._bytes is None and self._fits(largest):
             self._kept.extend(items)
         else:
             self._weighed(items)
 
     def append(self, event: Event, largest: int, kept: Event | bytes) -> None:
         """Add one event; see `extend`."""
-        if self._bytes is not None or largest * (self._kept.maxlen or 1) > self._limit:
+        if self._bytes is not None or not self._fits(largest):
             self.extend([event], largest, (kept,))
             return
         self.touched = next(_ticks)
@@ -127,6 +129,10 @@ class ReplayBuffer:
             self._first = event.seq
         self._total += 1
         self._kept.append(kept)
+
+    def _fits(self, largest: int) -> bool:
+        """Whether the limit of events implies the limit of bytes, if no event is larger."""
+        return (largest + _OVERHEAD) * (self._kept.maxlen or 1) <= self._limit
 
     def _weighed(self, items: Kept) -> None:
         kept = self._kept
@@ -182,7 +188,7 @@ class ReplayBuffer:
 
 
 def _size(item: Event | bytes) -> int:
-    return len(item) if isinstance(item, bytes) else item.size
+    return (len(item) if isinstance(item, bytes) else item.size) + _OVERHEAD
 
 
 def _event(item: Event | bytes) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcp_client._dispatch.replay_buffer import ReplayBuffer, ReplayMemory
+from arcp_client._dispatch.replay_buffer import _OVERHEAD, ReplayBuffer, ReplayMemory
 from tests.unit.dispatch.test_streams import sized
 
 
@@ -16,12 +16,13 @@ def test_buffers_that_exceed_their_limit_drop_the_oldest_quarter(
     older: int, newer: int, kept: tuple[int, int]
 ) -> None:
     size = sized(1, 1000).size
-    memory = ReplayMemory(8 * size)
+    kept_size = size + _OVERHEAD
+    memory = ReplayMemory(8 * kept_size)
     buffers = [ReplayBuffer(memory), ReplayBuffer(memory)]
     for buffer, count in zip(buffers, (older, newer), strict=True):
         for seq in range(count):
             buffer.extend([sized(seq + 1, 1000)], size)
-    memory.add(8 * size)  # an upper bound of what they keep
-    assert [buffer.weigh() // size for buffer in buffers] == [older, newer]
-    memory.add(1)
-    assert tuple(buffer.weigh() // size for buffer in buffers) == kept
+    memory.add(8, size)  # an upper bound of what they keep
+    assert [buffer.weigh() // kept_size for buffer in buffers] == [older, newer]
+    memory.add(1, 0)
+    assert tuple(buffer.weigh() // kept_size for buffer in buffers) == kept

@@ -105,7 +105,7 @@ async def test_all_jobs_together_keep_at_most_sixteen_mebibytes() -> None:
     for round_ in range(900):
         for each in buffers:
             each.extend([sized(round_ + 1, 1000)], 1000)
-            memory.add(1000)
+            memory.add(1, 1000)
     total = sum(each.weigh() for each in buffers)
     assert 8 * 1024 * 1024 < total <= 16 * 1024 * 1024
 
