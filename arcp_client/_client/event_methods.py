@@ -223,8 +223,8 @@ class EventMethods:
 
         The handler's calls run one after another in arrival order: the next call starts when the
         previous one has finished (D1). Registrations do not wait for each other (D2). An event is
-        acknowledged to the runtime only after all its handlers have ended (D3). Handlers do not get
-        the history of a watched job.
+        acknowledged to the runtime only after all its handlers have ended (D3). The history of a
+        watched job reaches handlers as well (see ``history`` of `watch`).
 
         Args:
             kinds: event classes; a str selects a vendor kind, which arrives as `Unknown`.
@@ -543,9 +543,9 @@ class EventMethods:
         """Call this function, sync or async, when a registration falls behind; also a decorator.
 
         The function gets the registration, the number of its outstanding events, and the seconds
-        for which the oldest of them has waited. It is called once each time the registration falls
-        behind: at ``Buffer.soft`` outstanding events, at which the reader pauses. It is called
-        again only after the backlog has fallen so far that the reader may continue.
+        for which the oldest of them has waited. A registration has fallen behind when it has
+        ``Buffer.soft`` outstanding events; the reader then pauses. The next call for this
+        registration comes after it has caught up and has fallen behind again.
         """
         check.a_function("the hook of on_slow", hook)
         self._consumers.slow.add(lambda episode: hook(*episode))

@@ -1,6 +1,6 @@
 """The typed shapes of ``job.event`` frames (§8.2), with which a frame is decoded in a single pass.
 
-Private to ``codec`` and ``build``; the public events are in `arcp_client.events`.
+The public events are in `arcp_client.events`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Base of event bodies, in the specification's form; a missing field takes the default of the
-    event class.
-    """
+    """Base of event bodies, in the specification's form. Fields without a default are required."""
 
 
 class LogBody(_Body, gc=False):

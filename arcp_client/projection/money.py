@@ -69,9 +69,10 @@ class Account:
         self._note(amount, at)
 
     def report(self, left: Decimal, at: float | None) -> None:
-        """Set the remaining amount. A difference is a cost of other jobs, such as children.
+        """Set the remaining amount. If it is lower than computed, other jobs spent the difference.
 
-        The time of that cost is known only if no event is missing since the previous report.
+        Such jobs are children of this job. The time of their cost is known only if no event is
+        missing since the previous report.
         """
         unseen = Decimal(0) if self.left is None else _EXACT.subtract(self.left, left)
         if unseen > 0:

@@ -1,6 +1,6 @@
 """The parts of a script: steps of agents, and answers to requests.
 
-All of them are frozen values. So a script reads from top to bottom and can be shared between tests.
+All of them are frozen, so that tests can share them. The steps of a script run from top to bottom.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Finish:
-    """The job succeeds; without a value if it emitted chunks. The last step of every script."""
+    """The job succeeds; without a value if it emitted chunks. Implied at the end of a script."""
 
     value: Any = None
 
@@ -80,12 +80,12 @@ class Spawn:
 
 @dataclass(frozen=True)
 class Drop:
-    """The link ends without a goodbye. As an answer, it follows the effect of the request."""
+    """The link ends without a goodbye. As an answer: after the request has taken effect."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Send this frame unchanged. A mapping without version, id or session gets these fields."""
+    """Send these bytes unchanged, or this mapping with version, id and session added."""
 
     frame: Mapping[str, Any] | bytes
 

@@ -21,7 +21,7 @@ SESSION = "x-vendor.acp.session"
 """The kind of the event that names the ACP session, for ``input.session`` of a later job."""
 
 OTHER = "x-vendor.acp.update"
-"""The kind of the event that carries an update without a corresponding event, unchanged."""
+"""The kind of the event that carries, unchanged, an update for which ARCP has no event."""
 
 _ENDED = ("completed", "failed")
 _LEVELS: dict[str, LogLevel] = {"info": "info", "warning": "warn", "error": "error"}
@@ -33,7 +33,8 @@ class Bridge:
     ================================ ==========================================================
     agent_message_chunk              ``result_chunk``; content other than text: ``artifact_ref``
                                      or ``x-vendor.acp.update``
-    agent_thought_chunk              ``thought``
+    agent_thought_chunk              ``thought``; content other than text:
+                                     ``x-vendor.acp.update``
     tool_call, tool_call_update      ``tool_call`` once, ``status`` while it runs, ``tool_result``
                                      once
     plan                             ``progress`` (entries done of all), ``status`` with the

@@ -21,7 +21,7 @@ class JobTree:
 
     Args:
         root: the followed job.
-        describe: called with the first event of a job; returns the known state of the job.
+        describe: returns the known state of a job, by its id.
         since: when the runtime accepted the followed job, if known.
 
     Attributes:

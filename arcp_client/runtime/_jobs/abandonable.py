@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Abandonable(Generic[T]):
-    """Awaits a coroutine, once; the wait ends when the coroutine ends or is abandoned.
+    """Awaits a coroutine, once. After `abandon`, the next cancellation ends the wait.
 
     Args:
         coroutine: the coroutine to run.
@@ -34,7 +34,8 @@ class Abandonable(Generic[T]):
     def abandon(self) -> None:
         """Stop forwarding cancellations: the next cancellation ends the awaiting task in any case.
 
-        It also closes the coroutine, whose ``finally`` blocks run up to their first ``await``.
+        That cancellation also closes the coroutine, whose ``finally`` blocks run up to their first
+        ``await``.
         """
         self._gone = True
 

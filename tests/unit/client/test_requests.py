@@ -263,6 +263,17 @@ async def test_watching_from_another_session_gives_history_and_the_rest(
         assert (await view.result()).value == "w"
 
 
+async def test_handlers_get_the_history_of_a_watched_job(runtime: Runtime) -> None:
+    async with Client(runtime) as submitter, Client(runtime) as observer:
+        job = await submitter.submit("say", ["a", "b"])
+        await job.result()
+        seen: list[str] = []
+        observer.on(events.Log)(lambda event: seen.append(event.message))
+        view = await observer.watch(job.id, history=True)
+        await view.result()
+        assert seen == ["a", "b"]
+
+
 async def test_watching_a_finished_job_with_history_ends_with_its_outcome(
     runtime: Runtime,
 ) -> None:
