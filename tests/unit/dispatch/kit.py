@@ -67,7 +67,7 @@ class Hub(EventMethods):
         self.fan_out.publish(list(events))
 
     def owner(self) -> JobOwner:
-        async def nothing(*_: Any) -> None: ...
+        async def nothing(*_: Any) -> Any: ...
 
         async def no_stream(*_: Any) -> AsyncGenerator[bytes, None]:
             return
@@ -85,6 +85,7 @@ class Hub(EventMethods):
             may_have_lost_events=lambda: False,
             cancel=nothing,
             unwatch=nothing,
+            answer=nothing,
             sse=no_stream,
         )
 
