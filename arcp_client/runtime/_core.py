@@ -8,6 +8,7 @@ import copy
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere, start
@@ -31,6 +32,18 @@ from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
 from arcp_client.runtime._leases.credentials import Provisioner, Vault
 from arcp_client.runtime._leases.grant import Budget
+from arcp_client.runtime._log.directory import (
+    CancelRequested,
+    Directory,
+    JobDelegated,
+    JobMoved,
+    LocalDirectory,
+    ReplicaGone,
+    Replicated,
+    Resync,
+    SessionTaken,
+)
+from arcp_client.runtime._log.entries import Watch
 from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.registry import SessionRegistry
@@ -47,6 +60,13 @@ _SHUT_DOWN = Failure(
     names.ERROR,
     names.INTERNAL_ERROR,
     "the runtime was shut down",
+    retryable=True,
+    interrupted=True,
+)
+_FENCED = Failure(
+    names.ERROR,
+    names.INTERNAL_ERROR,
+    "this replica of the runtime lost its lease",
     retryable=True,
     interrupted=True,
 )
@@ -87,6 +107,9 @@ class Core:
         self._home: asyncio.AbstractEventLoop | None = None
         self._identity = identity
         self._event_log = event_log
+        self._directory: Directory = (
+            event_log.directory() if isinstance(event_log, Replicated) else LocalDirectory()
+        )
         self._opening = asyncio.Lock()
         self._opened = not event_log.durable
         self._damaged: StorageError | None = None
@@ -107,7 +130,13 @@ class Core:
             before_end=self._end_credentials if self.vault is not None else None,
         )
         self.admission = Admission(
-            self.agents.resolve, self.jobs, limits, self._keys, self.vault, compat
+            self.agents.resolve,
+            self.jobs,
+            limits,
+            self._keys,
+            self.vault,
+            self._directory,
+            compat,
         )
         self.sessions = SessionRegistry(
             limits,
@@ -124,15 +153,18 @@ class Core:
             self.admission,
             self.questions,
             limits,
+            self._directory,
             self._journal.then,
-            self.tasks.spawn,
+            self.tasks,
         )
         self._handshake = ServerHandshake(
             identity,
             gate,
             self.sessions,
             self.wrong_tokens,
-            inventory=self.agents.inventory,
+            directory=self._directory,
+            follow=self._requests.mirrors.follow,
+            inventory=lambda: self._directory.inventory(self.agents.inventory()),
             features=self._features,
             stored=self._journal.flushed,
         )
@@ -199,7 +231,9 @@ class Core:
                 permanent=True,
             )
             raise self._damaged from error
+        await self._directory.join(self)
         self._opened = True
+        self.tasks.spawn(self._follow(), name="changes")
         for left in stored.credentials:
             if self.vault is not None:
                 self.vault.revoke_later(left.job_id, [left.credential_id])
@@ -208,6 +242,60 @@ class Core:
                     "job %s left a credential; no provisioner can revoke it",
                     left.job_id,
                 )
+
+    # ---------------------------------------------------------------------- replicas
+
+    def inventory(self) -> list[dict[str, Any]]:
+        """Return the agents of this replica."""
+        return self.agents.inventory()
+
+    async def flushed(self) -> None:
+        """Wait until all changes that wait to be stored are stored, or were refused."""
+        await self._journal.flushed()
+
+    def session_lost(self, session_id: str) -> None:
+        """Drop a session that another replica holds now."""
+        self.sessions.lose(session_id)
+
+    def fenced(self) -> None:
+        """Drop all sessions and jobs, because this replica's lease was past."""
+        _log.error("%s: its lease was past; its sessions and jobs are dropped", self._identity.name)
+        for connection in tuple(self.connections):
+            connection.dismiss(_FENCED.message)
+        for session_id in self.sessions.ids():
+            self.sessions.lose(session_id)
+        self.jobs.discard_all(_FENCED)
+
+    async def _follow(self) -> None:
+        """Apply the changes of other replicas."""
+        mirrors = self._requests.mirrors
+        async for change in self._directory.changes():
+            match change:
+                case JobMoved(job_id=job_id):
+                    mirrors.wake(job_id)
+                case CancelRequested(job_id=job_id, reason=reason):
+                    job = self.jobs.get(job_id)
+                    if job is not None and not job.ended:
+                        self._requests.cancelled(job, reason)
+                case SessionTaken(session_id=session_id):
+                    self.sessions.lose(session_id)
+                case JobDelegated(watch=watch):
+                    self.tasks.spawn(self._announce(watch), name="announce")
+                case ReplicaGone() | Resync():
+                    mirrors.wake_all()
+
+    async def _announce(self, watch: Watch) -> None:
+        """Announce a job that was delegated on another replica, and deliver its events."""
+        session, mirrors = self.sessions.get(watch.session_id), self._requests.mirrors
+        try:
+            job = await mirrors.find(watch.job_id)
+            if session is None or job is None or watch.job_id in session.feeds:
+                return
+            session.jobs.add(job.id)
+            session.control(frames.acceptance(job.accepted, session.id, None))
+            await mirrors.follow(session, [watch])
+        except RequestError as error:
+            _log.warning("job %s cannot be followed yet: %s", watch.job_id, error)
 
     def connection(self, transport: Transport, arrival: Arrival) -> Connection:
         """Make the connection for a link; the caller runs it."""
@@ -236,7 +324,9 @@ class Core:
         """Open or resume a session; return False if it was refused and the client may retry."""
         return await self._handshake.greet(connection, frame)
 
-    def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def handle(
+        self, connection: Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
         """Handle a frame of an open session.
 
         Raises:
@@ -247,7 +337,7 @@ class Core:
         if frame.type == names.RESUME:
             self.tasks.spawn(self._resume(connection, session, frame), name="resume")
         else:
-            self._requests.handle(connection, session, frame)
+            await self._requests.handle(connection, session, frame)
 
     async def _resume(
         self, connection: Connection, session: ServerSession, frame: ControlFrame
@@ -351,6 +441,7 @@ class Core:
         if ending:
             await asyncio.wait(ending, timeout=_GOODBYES)
         await self._journal.drain(_LAST_WRITES)
+        await self._directory.leave(timeout=_LAST_WRITES)
         await self.tasks.close()
         await self._event_log.close()
 

@@ -85,7 +85,9 @@ class SessionHandler(Protocol):
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool:
         """Open or resume a session for a first frame. False if refused and the client may retry."""
 
-    def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def handle(
+        self, connection: Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
         """Handle a frame of an open session. Raises RequestError to refuse it."""
 
     async def answered(self) -> None:
@@ -108,6 +110,7 @@ class Connection:
         arrival: the way the link reached the runtime.
         session: its session, once there is one.
         cursor: the highest number passed to the link.
+        unanswered: requests that were handled and whose answer waits for the event log.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class Connection:
         self._over = asyncio.Event()
         self.session: ServerSession | None = None
         self.cursor = 0
+        self.unanswered = 0
         self._control: deque[bytes] = deque()
         self._in_turn: deque[tuple[int, bytes]] = deque()
         self._after_histories: deque[tuple[Backlog, bytes]] = deque()
@@ -214,7 +218,7 @@ class Connection:
             frame = decode_control(data)
             if isinstance(frame, ControlFrame):
                 try:
-                    self._handler.handle(self, session, frame)
+                    await self._handler.handle(self, session, frame)
                 except Exception as error:  # noqa: BLE001 - answered and logged; others go on
                     self.refuse(frame, error)
             elif isinstance(frame, BadFrame):
@@ -300,6 +304,12 @@ class Connection:
     def displace(self) -> None:
         """End this connection, because another one serves the session now."""
         self.finish()
+
+    def dismiss(self, text: str) -> None:
+        """End the link with a retryable error, so that the client connects elsewhere."""
+        session_id = None if self.session is None else self.session.id
+        error = request_error(names.INTERNAL_ERROR, text, retryable=True)
+        self.finish(frames.refusal(error, session_id=session_id))
 
     def overrun(self) -> None:
         """End the link, because the log has evicted unsent events, which would leave a hole."""

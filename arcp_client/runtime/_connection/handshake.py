@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,10 @@ from arcp_client.runtime._connection import frames
 from arcp_client.runtime._connection.authentication import Gate
 from arcp_client.runtime._connection.connection import Connection
 from arcp_client.runtime._connection.requests import checked
+from arcp_client.runtime._log.directory import Directory
+from arcp_client.runtime._log.entries import Watch
 from arcp_client.runtime._sessions.registry import SessionRegistry
+from arcp_client.runtime._sessions.resume_tokens import token_hash
 from arcp_client.runtime._sessions.session import ServerSession
 
 __all__ = ["Identity", "ServerHandshake"]
@@ -45,6 +48,8 @@ class ServerHandshake:
         identity: the runtime's description in the welcome.
         gate: authenticates clients.
         sessions: the sessions of the runtime.
+        directory: the sessions of all replicas.
+        follow: continues the subscriptions of a session that was taken over.
         wrong_tokens: counts wrong tokens by address.
         inventory: returns the agents; called for each welcome.
         features: returns the features offered on a connection; called for each welcome.
@@ -58,6 +63,8 @@ class ServerHandshake:
         sessions: SessionRegistry,
         wrong_tokens: WrongTokens,
         *,
+        directory: Directory,
+        follow: Callable[[ServerSession, Sequence[Watch]], Awaitable[None]],
         inventory: Callable[[], list[dict[str, Any]]],
         features: Callable[[Connection], frozenset[str]],
         stored: Callable[[], Awaitable[None]],
@@ -66,6 +73,8 @@ class ServerHandshake:
         self._gate = gate
         self._sessions = sessions
         self._wrong_tokens = wrong_tokens
+        self._directory = directory
+        self._follow = follow
         self._inventory = inventory
         self._features = features
         self._stored = stored
@@ -116,6 +125,7 @@ class ServerHandshake:
             session.features = features
             session.client = f"{hello.client.name} {hello.client.version}"[:200]
             try:
+                await self._directory.open_session(session.state())
                 await self._enter(connection, session, 0, session.tokens.rotate())
             except RequestError:  # the client never learned of the session
                 self._sessions.expire(session)
@@ -163,7 +173,14 @@ class ServerHandshake:
     ) -> None:
         token = block.resume_token.get_secret_value()
         last = block.last_event_seq
-        session = self._sessions.resume(principal, block.session_id, token, last)
+        taken = await self._directory.take_session(
+            principal, block.session_id, token_hash(token), last
+        )
+        if taken is not None:
+            adopted = self._sessions.adopt(taken)
+            await self._follow(adopted, taken.watches)
+        session_id = block.session_id if taken is None else taken.state.id
+        session = self._sessions.resume(principal, session_id, token, last)
         if features is None:  # as before, but without the features that this link cannot have
             features = session.features & self._features(connection)
         session.features = features
@@ -198,6 +215,10 @@ class ServerHandshake:
         session.keep_for = None if names.ACKS in session.features else identity.resume_window
         session.note()
         await self._stored()
+        if session.lost:
+            raise request_error(
+                names.INTERNAL_ERROR, "another replica holds the session now", retryable=True
+            )
         if session.expired:
             raise request_error(names.RESUME_WINDOW_EXPIRED, "the session has just expired")
         welcome = frames.control(names.WELCOME, payload, session_id=session.id)

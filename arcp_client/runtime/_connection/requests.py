@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from arcp_client._tasks import pass_on
+from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client._wire.fields import Malformed
@@ -33,12 +33,15 @@ from arcp_client.runtime._jobs.listing import (
     DEFAULT_LIMIT,
     MAX_BYTES,
     cursor_after,
+    entry_of,
     page,
     start_of,
 )
+from arcp_client.runtime._jobs.mirrors import Mirrors
 from arcp_client.runtime._jobs.outcomes import Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.credentials import credential_wire
+from arcp_client.runtime._log.directory import Directory
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.runtime.limits import Limits
 
@@ -50,7 +53,13 @@ M = TypeVar("M", bound=Message)
 
 
 class _Connection(Protocol):
-    """The connection that a request arrived on."""
+    """The connection that a request arrived on.
+
+    Attributes:
+        unanswered: requests that were handled and whose answer waits for the event log.
+    """
+
+    unanswered: int
 
     def control(self, frame: bytes) -> None: ...
 
@@ -64,10 +73,12 @@ class _Connection(Protocol):
 class RequestHandler:
     """Answers the requests of all sessions.
 
-    A request takes effect before its handler returns. Submits and subscriptions are answered once
-    they are stored, other requests at once. A submit may also have to wait for another submit with
-    the same key, or for credentials. Then a separate task answers the submit, and the reader
-    continues.
+    A request takes effect before its handler returns, and the reader awaits the handler. So the
+    requests of one connection take effect in their order. They are also answered in their order:
+    submits and subscriptions once they are stored, other requests at once, or after the earlier
+    ones that wait to be stored. A submit may have to wait for another submit with the same key, or
+    for credentials. Then a separate task answers it, and the reader continues. Pongs and
+    acknowledgements wait for no request.
     """
 
     def __init__(
@@ -76,17 +87,22 @@ class RequestHandler:
         admission: Admission,
         questions: QuestionBook,
         limits: Limits,
+        directory: Directory,
         then: Callable[[Callable[[], None], Callable[[RequestError], None]], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        tasks: TaskOwner,
     ) -> None:
         self._jobs = jobs
+        self._directory = directory
+        self.mirrors = Mirrors(directory, jobs, tasks, self.broken)
         self._admission = admission
         self._questions = questions
         self._limits = limits
         self._then = then
-        self._spawn = spawn
+        self._tasks = tasks
         self._accepting: set[asyncio.Task[None]] = set()
-        self._handlers: dict[str, Callable[[_Connection, ServerSession, ControlFrame], None]] = {
+        self._handlers: dict[
+            str, Callable[[_Connection, ServerSession, ControlFrame], Awaitable[None] | None]
+        ] = {
             names.PING: self._ping,
             names.PONG: self._pong,
             names.ACK: self._ack,
@@ -101,16 +117,52 @@ class RequestHandler:
             names.LIST_QUESTIONS: self._list_questions,
         }
 
-    def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         """Handle one frame.
 
         Raises:
             RequestError: the request is refused.
         """
         handler = self._handlers.get(frame.type)
-        if handler is None:
-            raise InvalidRequest(f"a client cannot send {frame.type[:80]!r} in a session")
-        handler(line, session, frame)
+        try:
+            if handler is None:
+                raise InvalidRequest(f"a client cannot send {frame.type[:80]!r} in a session")
+            handling = handler(line, session, frame)
+            if handling is not None:
+                await handling
+        except Exception as error:
+            if not line.unanswered:
+                raise
+            refused = error
+            self._once_stored(
+                line, lambda: line.refuse(frame, refused), lambda _: line.refuse(frame, refused)
+            )
+
+    def _once_stored(
+        self,
+        line: _Connection,
+        written: Callable[[], None],
+        failed: Callable[[RequestError], None],
+    ) -> None:
+        """Answer a request once all changes so far are stored, in the order of such calls."""
+        line.unanswered += 1
+
+        def on_written() -> None:
+            line.unanswered -= 1
+            written()
+
+        def on_failed(error: RequestError) -> None:
+            line.unanswered -= 1
+            failed(error)
+
+        self._then(on_written, on_failed)
+
+    def _send(self, line: _Connection, send: Callable[[], None]) -> None:
+        """Answer at once, or after the earlier requests that wait to be stored."""
+        if line.unanswered:
+            self._once_stored(line, send, lambda _: send())
+        else:
+            send()
 
     # ----------------------------------------------------------------------- session
 
@@ -129,30 +181,44 @@ class RequestHandler:
         if not session.acknowledge(checked(Ack, frame).last_processed_seq):
             raise InvalidRequest("last_processed_seq was never sent in this session")
 
-    def _list(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def _list(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         _need(session, names.LISTING)
         request = checked(ListJobsMessage, frame)
-        entries, cursor = page(
+        jobs, principal = self._jobs, session.principal
+        found = await self._directory.jobs(
+            None if jobs.shows_others else principal,
             request,
-            self._jobs.after(start_of(request), session.principal),
-            partial(_credentials, session),
+            lambda state: jobs.allows(principal, state.principal, state.id, state.agent),
         )
+        if found is not None:
+            entries, cursor = [entry_of(known) for known in found.jobs], found.next_cursor
+        else:
+            entries, cursor = page(
+                request,
+                jobs.after(start_of(request), principal),
+                partial(_credentials, session),
+            )
         payload = {"request_id": frame.id, "jobs": entries, "next_cursor": cursor}
-        line.control(frames.control(names.JOBS, payload, session_id=session.id))
+        answer = frames.control(names.JOBS, payload, session_id=session.id)
+        self._send(line, lambda: line.control(answer))
 
     def _close(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         # The session's jobs keep running and it can be resumed (§6.7): only the connection ends.
         payload = {"request_id": frame.id} if frame.id else {}
-        line.finish(frames.control(names.CLOSED, payload, session_id=session.id))
+        answer = frames.control(names.CLOSED, payload, session_id=session.id)
+        self._send(line, lambda: line.finish(answer))
 
     # -------------------------------------------------------------------------- jobs
 
-    def _submit(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
-        accepted = self._admission.submit(session, checked(Submit, frame), frame.trace_id)
+    async def _submit(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        submit = checked(Submit, frame)
+        accepted = await self._admission.submit(session, submit, frame.trace_id)
         if isinstance(accepted, Acceptance):
             self._accept(line, session, frame, accepted)
         else:
-            task = self._spawn(self._accept_later(line, session, frame, accepted))
+            task = self._tasks.spawn(
+                self._accept_later(line, session, frame, accepted), name="accept"
+            )
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
 
@@ -192,41 +258,47 @@ class RequestHandler:
                 self._admission.withdraw(accepted.job, frame.payload.get("idempotency_key"), error)
             line.refuse(frame, error)
 
-        self._then(announce, unwritten)
+        self._once_stored(line, announce, unwritten)
 
-    def _cancel(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def _cancel(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         request = _of_job(Cancel, frame)
+        await self.mirrors.find(request.job_id, session)
         job = self._jobs.controlled(session, request.job_id)
+        if self._jobs.get(job.id) is None:  # another replica runs it
+            await self._directory.cancel(job.id, request.reason[:1024])
         payload = {"job_id": job.id, "current_status": job.status}
         if frame.id:
             payload["request_id"] = frame.id
         # Also for a job that has just ended: a race is not an error, and the terminal has the
         # status.
-        line.control(
-            frames.control(
-                names.CANCELLED,
-                payload,
-                session_id=session.id,
-                job_id=job.id,
-                trace_id=job.trace_id,
-            )
+        answer = frames.control(
+            names.CANCELLED, payload, session_id=session.id, job_id=job.id, trace_id=job.trace_id
         )
+        self._send(line, lambda: line.control(answer))
         if not job.ended:
             _log.info("%s cancels job %s", session.principal, job.id)
+        if self._jobs.get(job.id) is job:
+            self.cancelled(job, request.reason)
+
+    def cancelled(self, job: ServerJob, reason: str) -> None:
+        """Cancel a job of this replica."""
         self._jobs.runner.stop(
             job,
-            Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, request.reason[:1024]),
+            Failure(names.STATUS_CANCELLED, names.CODE_CANCELLED, reason[:1024]),
             grace=self._limits.cancel_grace,
         )
 
-    def _subscribe(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def _subscribe(
+        self, line: _Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
         _need(session, names.SUBSCRIPTIONS)
         request = _of_job(SubscribeMessage, frame)
         self._jobs.check_log()
+        await self.mirrors.find(request.job_id)
         job = self._jobs.watched(session, request.job_id)
         start = job.history.end
         if request.history:
-            start = max(job.history.after(request.from_event_seq or 0), job.history.floor)
+            start = await self.mirrors.start(job, request.from_event_seq)
         feeds = self._feeds(session, job, start)
         payload = job.description()
         payload |= _credentials(session, job)
@@ -248,9 +320,10 @@ class RequestHandler:
 
         # A restart continues only stored subscriptions. The batch of the confirmation also settles
         # the first events of the feeds, so that they follow it.
-        self._then(lambda: line.control(confirmation), unwritten)
+        self._once_stored(line, lambda: line.control(confirmation), unwritten)
         for feed in feeds:
             feed.push()
+        self.mirrors.wake(job.id)
 
     def _feeds(self, session: ServerSession, job: ServerJob, start: int) -> list[SubscriptionFeed]:
         """Make the feeds for those events of the job that the session does not receive already."""
@@ -290,6 +363,9 @@ class RequestHandler:
         _need(session, names.SUBSCRIPTIONS)
         request = _of_job(Unsubscribe, frame)
         feed = session.feeds.get(request.job_id)
+        job = self._jobs.known(request.job_id)
+        if job is not None and job.owner_id == session.id:
+            return  # the session that submitted a job receives it in any case
         if feed is not None:
             feed.end()
             self._jobs.unwatch(session, request.job_id)
@@ -308,7 +384,7 @@ class RequestHandler:
         except RequestError as error:
             late = error
             # Only once the winner is stored: a crash could still undo it.
-            self._then(lambda: line.refuse(frame, late), unwritten)
+            self._once_stored(line, lambda: line.refuse(frame, late), unwritten)
             return
         taken = frames.control(
             names.ANSWER_TAKEN,
@@ -316,7 +392,7 @@ class RequestHandler:
             session_id=session.id,
             job_id=request.job_id,
         )
-        self._then(lambda: line.control(taken), unwritten)
+        self._once_stored(line, lambda: line.control(taken), unwritten)
 
     def _list_questions(
         self, line: _Connection, session: ServerSession, frame: ControlFrame
@@ -332,7 +408,8 @@ class RequestHandler:
             "questions": entries,
             "next_cursor": None if last is None else cursor_after(last),
         }
-        line.control(frames.control(names.QUESTIONS, payload, session_id=session.id))
+        answer = frames.control(names.QUESTIONS, payload, session_id=session.id)
+        self._send(line, lambda: line.control(answer))
         if request.follow:
             notice = frames.control(names.QUESTIONS_CHANGED, {}, session_id=session.id)
             self._questions.follow(session, partial(session.control, notice))

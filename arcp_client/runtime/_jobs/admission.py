@@ -20,6 +20,8 @@ from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._leases.credentials import Provision, Vault, credential_wire
 from arcp_client.runtime._leases.grant import BUDGET, Grant, parse_grant
+from arcp_client.runtime._log.directory import Directory
+from arcp_client.runtime._log.entries import KeyState
 from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.limits import Limits
 
@@ -72,6 +74,7 @@ class Admission:
         limits: the default lease.
         keys: the idempotency keys.
         vault: issues credentials to sessions that negotiated them.
+        directory: the jobs and keys of all replicas.
         compat: adapts payloads to the SDKs that connect.
     """
 
@@ -82,8 +85,10 @@ class Admission:
         limits: Limits,
         keys: IdempotencyKeys,
         vault: Vault | None,
+        directory: Directory,
         compat: Compat = SPECIFICATION,
     ) -> None:
+        self._directory = directory
         self._compat = compat
         self._resolve = resolve
         self._jobs = jobs
@@ -93,24 +98,35 @@ class Admission:
 
     # --------------------------------------------------------------------- submitting
 
-    def submit(
+    async def submit(
         self, session: ServerSession, submit: Submit, trace_id: str | None
     ) -> Acceptance | Awaitable[Acceptance]:
         """Accept a submit, or return the acceptance of an earlier one with the same key.
+
+        Returns an awaitable if another party decides when the acceptance is there: a provisioner,
+        or an earlier submit with the key.
 
         Raises:
             RequestError: the submit is refused and leaves no state behind.
         """
         key = submit.idempotency_key
         if key is None:
-            return self._accept(session, submit, trace_id)
+            return await self._accept(session, submit, trace_id, None)
         parameters = fingerprint(submit.wire())
         known = self._keys.find(session.principal, key, parameters)
         if known is not None:
-            return self._repeat(session, known)
+            return (
+                await self._again(session, known.payload)
+                if known.payload
+                else (self._repeat_later(session, known))
+            )
         self._keys.begin(session.principal, key, parameters)
         try:
-            accepted = self._accept(session, submit, trace_id)
+            earlier = await self._directory.find_key(session.principal, key, parameters, session.id)
+            if earlier is not None:
+                self._keys.settle(session.principal, key, dict(earlier))
+                return Acceptance(dict(earlier), None)
+            accepted = await self._accept(session, submit, trace_id, parameters)
         except BaseException as error:
             self._keys.drop(session.principal, key, error)
             raise
@@ -136,28 +152,27 @@ class Admission:
         self._keys.settle(principal, key, accepted.payload)
         return accepted
 
-    def _repeat(
-        self, session: ServerSession, known: KeyEntry
-    ) -> Acceptance | Awaitable[Acceptance]:
-        if known.payload is None:
-            return self._repeat_later(session, known)
-        return self._again(session, known.payload)
-
     async def _repeat_later(self, session: ServerSession, known: KeyEntry) -> Acceptance:
-        return self._again(session, await known.wait())
+        return await self._again(session, await known.wait())
 
-    def _again(self, session: ServerSession, payload: dict[str, Any]) -> Acceptance:
+    async def _again(self, session: ServerSession, payload: dict[str, Any]) -> Acceptance:
         job = self._jobs.get(payload["job_id"])
         if job is not None:
             job.authorities.add(session.id)
             job.note()
+        await self._directory.authorize(payload["job_id"], session.id)
         if names.CREDENTIALS not in session.features:
             payload = {k: v for k, v in payload.items() if k != "credentials"}
         return Acceptance(payload, None)
 
-    def _accept(
-        self, session: ServerSession, submit: Submit, trace_id: str | None
+    async def _accept(
+        self,
+        session: ServerSession,
+        submit: Submit,
+        trace_id: str | None,
+        parameters: bytes | None,
     ) -> Acceptance | Awaitable[Acceptance]:
+        key = submit.idempotency_key
         reference, agent = self._resolve(submit.agent)
         parent = self._parent(session, submit)
         requested: Mapping[str, Any] | None = self._compat.lease(submit.lease_request)
@@ -186,7 +201,10 @@ class Admission:
         origin = JobOrigin.of(session)
         if self._vault is not None and names.CREDENTIALS in session.features:
             return self._enter_with_credentials(self._vault, request, origin)
-        return self._enter(request, origin)
+        used = None
+        if key is not None and parameters is not None:
+            used = KeyState(session.principal, key, parameters)
+        return await self._enter(request, origin, key=used)
 
     def _grant(self, request: Mapping[str, Any], constraints: Mapping[str, Any] | None) -> Grant:
         limits = self._limits
@@ -198,12 +216,28 @@ class Admission:
             size=limits.lease_bytes,
         )
 
-    def _enter(
-        self, request: JobRequest, origin: JobOrigin, *credentials: Credential
+    async def _enter(
+        self,
+        request: JobRequest,
+        origin: JobOrigin,
+        *credentials: Credential,
+        key: KeyState | None = None,
     ) -> Acceptance:
         job = self._jobs.enter(request, datetime.now(UTC), origin)
         job.credentials = {credential.id: credential for credential in credentials}
         payload = job.accept([credential_wire(credential) for credential in credentials])
+        try:
+            earlier = await self._directory.accept(job.state(), key)
+        except BaseException:
+            self._jobs.discard(job)
+            raise
+        if earlier is not None:  # another replica has accepted a submit with this key meanwhile
+            self._jobs.discard(job)
+            return (
+                await self._again(origin.session, dict(earlier))
+                if origin.session
+                else (Acceptance(dict(earlier), None))
+            )
         job.note()
         return Acceptance(payload, job)
 
@@ -224,7 +258,7 @@ class Admission:
             raise
         if origin.session is not None and origin.session.expired:
             origin.session = None
-        return self._enter(request, origin, *issued)
+        return await self._enter(request, origin, *issued)
 
     def _parent(self, session: ServerSession, submit: Submit) -> ServerJob | None:
         if submit.parent_job_id is None:
@@ -268,7 +302,7 @@ class Admission:
         if self._vault is not None and parent.credentials:
             accepted = await self._enter_with_credentials(self._vault, request, parent.origin)
         else:
-            accepted = self._enter(request, parent.origin)
+            accepted = await self._enter(request, parent.origin)
         assert accepted.job is not None
         return accepted.job
 

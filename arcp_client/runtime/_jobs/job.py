@@ -249,31 +249,32 @@ class ServerJob:
 
     def note(self) -> None:
         """Store the job's present state."""
-        if self.journal is None:
-            return
+        if self.journal is not None:
+            self.journal.put(self.state())
+
+    def state(self) -> LoggedJobState:
+        """Return the job's present state, as it is stored."""
         expires_at = self.grant.expires_at
         ended = now_text() if self.ended else None
         plain = {k: v for k, v in self.accepted.items() if k != "credentials"}
-        self.journal.put(
-            LoggedJobState(
-                self.id,
-                self.number,
-                self.principal,
-                self.agent,
-                self.owner_id,
-                tuple(sorted(self.authorities)),
-                self.parent_id,
-                self.delegate_id,
-                self.trace_id,
-                dict(self.grant.lease.root),
-                None if expires_at is None else time_text(expires_at),
-                time_text(self.created),
-                self.status,
-                payload_bytes(plain),
-                {unit: str(left) for unit, left in self.budget.remaining.items()},
-                ended,
-                self.work_id,
-            )
+        return LoggedJobState(
+            self.id,
+            self.number,
+            self.principal,
+            self.agent,
+            self.owner_id,
+            tuple(sorted(self.authorities)),
+            self.parent_id,
+            self.delegate_id,
+            self.trace_id,
+            dict(self.grant.lease.root),
+            None if expires_at is None else time_text(expires_at),
+            time_text(self.created),
+            self.status,
+            payload_bytes(plain),
+            {unit: str(left) for unit, left in self.budget.remaining.items()},
+            ended,
+            self.work_id,
         )
 
     def end(self, outcome: Success | Failure) -> None:
@@ -295,6 +296,19 @@ class ServerJob:
         self.streamed = None
         self.credentials.clear()
         self.accepted.pop("credentials", None)
+        if self.owner is not None:
+            self.owner.jobs.discard(self.id)
+            self.owner = None
+        self.done.set()
+
+    def drop(self) -> None:
+        """End without an event, because the job was never announced, or belongs to no one here."""
+        self.journal = None
+        self.status = names.ERROR
+        self.timers.stop()
+        self.request = None
+        self.streamed = None
+        self.feeds.clear()
         if self.owner is not None:
             self.owner.jobs.discard(self.id)
             self.owner = None

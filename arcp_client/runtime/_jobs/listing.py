@@ -11,8 +11,9 @@ from typing import Any
 from arcp_client._wire.messages import JobFilter, ListJobsMessage, ListQuestions
 from arcp_client.errors import InvalidRequest
 from arcp_client.runtime._jobs.job import ServerJob
+from arcp_client.runtime._log.directory import KnownJob
 
-__all__ = ["DEFAULT_LIMIT", "MAX_BYTES", "cursor_after", "page", "start_of"]
+__all__ = ["DEFAULT_LIMIT", "MAX_BYTES", "cursor_after", "entry_of", "page", "start_of"]
 
 DEFAULT_LIMIT = 100
 MAX_BYTES = 1024 * 1024
@@ -65,6 +66,25 @@ def page(
         last = job.number
         size += job.grant.size + ENTRY_BYTES
     return entries, None
+
+
+def entry_of(known: KnownJob) -> dict[str, Any]:
+    """Return the entry of a job that the directory knows."""
+    state = known.state
+    entry: dict[str, Any] = {
+        "job_id": state.id,
+        "agent": state.agent,
+        "status": state.status,
+        "lease": {name: list(patterns) for name, patterns in state.lease.items()},
+        "parent_job_id": state.parent_id,
+        "created_at": state.created,
+        "submitted_at": state.created,
+        "trace_id": state.trace_id,
+        "last_event_seq": known.last_seq,
+    }
+    if state.expires_at is not None:
+        entry["lease_constraints"] = {"expires_at": state.expires_at}
+    return entry
 
 
 def _matches(wanted: JobFilter, job: ServerJob) -> bool:

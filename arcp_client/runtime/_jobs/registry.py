@@ -17,7 +17,7 @@ from arcp_client._wire.stamp import EventIds
 from arcp_client.errors import JobNotFound, PermissionDenied, request_error
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.job import JobOrigin, JobRequest, ServerJob
-from arcp_client.runtime._jobs.outcomes import LEASE_RAN_OUT, NOT_WRITTEN, PARENT_ENDED
+from arcp_client.runtime._jobs.outcomes import LEASE_RAN_OUT, NOT_WRITTEN, PARENT_ENDED, Failure
 from arcp_client.runtime._jobs.retained import RetainedJobs
 from arcp_client.runtime._jobs.runner import AgentContext, Runner
 from arcp_client.runtime._leases.grant import Budget
@@ -42,6 +42,10 @@ class JobRegistry:
         before_end: revokes a job's credentials.
         context: makes the `JobContext` of a job.
         compat: adapts payloads to the SDKs that connect.
+
+    Attributes:
+        runner: runs the jobs.
+        mirrors: jobs of other replicas that sessions of this one receive.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class JobRegistry:
         self._journal = journal
         self._ids = EventIds()
         self._jobs: dict[str, ServerJob] = {}
+        self.mirrors: dict[str, ServerJob] = {}
         self._number = 0
         self._open: Counter[str] = Counter()
         self._inputs: dict[str, ByteBudget] = {}
@@ -149,7 +154,24 @@ class JobRegistry:
 
     def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
         """Register a stored job; call `restored` once its history is complete."""
-        job = ServerJob(
+        job = self._stored(state, request, origin, self._journal)
+        self._add(job)
+        self._number = max(self._number, state.number)
+        return job
+
+    def mirror(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
+        """Make the mirror of a job that another replica runs; it stores nothing."""
+        job = self.mirrors[state.id] = self._stored(state, request, origin, None)
+        return job
+
+    def _stored(
+        self,
+        state: LoggedJobState,
+        request: JobRequest,
+        origin: JobOrigin,
+        journal: Journal | None,
+    ) -> ServerJob:
+        return ServerJob(
             request,
             number=state.number,
             origin=origin,
@@ -157,12 +179,9 @@ class JobRegistry:
             limits=self._limits,
             created=parse_time(state.created) or datetime.now(UTC),
             compat=self._compat,
-            journal=self._journal,
+            journal=journal,
             id=state.id,
         )
-        self._add(job)
-        self._number = max(self._number, state.number)
-        return job
 
     def _add(self, job: ServerJob) -> None:
         self._jobs[job.id] = job
@@ -186,6 +205,26 @@ class JobRegistry:
             left = job.deadline - asyncio.get_running_loop().time()
             job.timers.arm(left + self._limits.lease_grace, partial(self._on_lease_end, job))
 
+    def discard(self, job: ServerJob, failure: Failure = NOT_WRITTEN) -> None:
+        """Remove a job that was never announced, or that this replica may no longer run."""
+        self.runner.forget(job, failure)
+        job.drop()
+        self._uncount(job)
+        if job.parent is not None:
+            job.parent.children.discard(job)
+        job.parent = None
+        self._remove(job)
+
+    def discard_all(self, failure: Failure) -> None:
+        """Remove all jobs, because this replica may no longer run them."""
+        for job in tuple(self._jobs.values()):
+            if job.ended:
+                self._retained.remove(job)
+                self._remove(job)
+            else:
+                self.discard(job, failure)
+        self.mirrors.clear()
+
     def _on_lease_end(self, job: ServerJob) -> None:
         moved = job.deadline is not None and job.deadline > asyncio.get_running_loop().time()
         if job.paused_at is not None or moved:
@@ -196,8 +235,12 @@ class JobRegistry:
     # ------------------------------------------------------------------------- access
 
     def get(self, job_id: str) -> ServerJob | None:
-        """Return a job without checking access."""
+        """Return a job of this replica without checking access."""
         return self._jobs.get(job_id)
+
+    def known(self, job_id: str) -> ServerJob | None:
+        """Return a job of this replica, or the mirror of another one's, without checking access."""
+        return self._jobs.get(job_id) or self.mirrors.get(job_id)
 
     def watched(self, session: ServerSession, job_id: str) -> ServerJob:
         """Return a job that the session's principal may observe (§7.6).
@@ -207,7 +250,7 @@ class JobRegistry:
             PermissionDenied: the job belongs to another principal, and the policy does not allow
                 it.
         """
-        job = self._jobs.get(job_id)
+        job = self.known(job_id)
         if job is None:
             raise JobNotFound(f"there is no job {job_id[:80]}")
         allowed = self.visible(session.principal, job)
@@ -230,7 +273,7 @@ class JobRegistry:
             JobNotFound: there is no such job.
             PermissionDenied: another session submitted it.
         """
-        job = self._jobs.get(job_id)
+        job = self.known(job_id)
         if job is None:
             raise JobNotFound(f"there is no job {job_id[:80]}")
         if job.principal != session.principal or session.id not in job.authorities:
@@ -239,15 +282,24 @@ class JobRegistry:
 
     def visible(self, principal: str, job: ServerJob) -> bool:
         """Whether the principal may see the job."""
-        if job.principal == principal:
+        return self.allows(principal, job.principal, job.id, job.agent)
+
+    @property
+    def shows_others(self) -> bool:
+        """Whether a policy may let principals see the jobs of others."""
+        return self._policy is not None
+
+    def allows(self, principal: str, owner: str, job_id: str, agent: str) -> bool:
+        """Whether the principal may see a job of ``owner``."""
+        if owner == principal:
             return True
         if self._policy is None:
             return False
         try:
-            return bool(self._policy(Observation(principal, job.principal, job.id, job.agent)))
+            return bool(self._policy(Observation(principal, owner, job_id, agent)))
         except BaseException as error:  # noqa: BLE001 - a broken policy opens nothing
             pass_on(error)
-            _log.exception("the policy failed; access to job %s denied", job.id)
+            _log.exception("the policy failed; access to job %s denied", job_id)
             return False
 
     def open(self) -> list[ServerJob]:
@@ -268,7 +320,7 @@ class JobRegistry:
 
     def unwatch(self, session: ServerSession, job_id: str) -> None:
         """Remove a session's subscription."""
-        job = self._jobs.get(job_id)
+        job = self.known(job_id)
         if job is not None:
             job.feeds.pop(session, None)
 
@@ -279,15 +331,23 @@ class JobRegistry:
             if job is not None and job.owner is session:
                 job.owner = None
         for feed in tuple(session.feeds.values()):
-            job = self._jobs.get(feed.job_id)
-            if job is not None:
-                job.feeds.pop(session, None)
+            self.unwatch(session, feed.job_id)
             feed.end()
 
     # ----------------------------------------------------------------------- keeping
 
     def _on_ended(self, job: ServerJob) -> None:
         _log.info("job %s (%s) of %s: %s", job.id, job.agent, job.principal, job.status)
+        self._uncount(job)
+        if job.status != names.SUCCESS:
+            self._end_children(job)
+        parent = job.parent
+        if parent is not None:
+            parent.children.discard(job)
+        job.parent = None
+        self._keep(job)
+
+    def _uncount(self, job: ServerJob) -> None:
         self._open[job.principal] -= 1
         if self._open[job.principal] <= 0:
             del self._open[job.principal]
@@ -298,13 +358,6 @@ class JobRegistry:
             if not inputs.used:
                 del self._inputs[job.principal]
         self._budgets.pop(job.budget, None)
-        if job.status != names.SUCCESS:
-            self._end_children(job)
-        parent = job.parent
-        if parent is not None:
-            parent.children.discard(job)
-        job.parent = None
-        self._keep(job)
 
     def _keep(self, job: ServerJob) -> None:
         self._retained.add(job, job.held)
@@ -328,16 +381,19 @@ class JobRegistry:
         self._prune()
 
     def _forget(self, job: ServerJob) -> None:
-        del self._jobs[job.id]
-        theirs = self._of[job.principal]
-        del theirs[job.id]
-        if not theirs:
-            del self._of[job.principal]
+        self._remove(job)
         if self._journal is not None:
             self._journal.put(Gone(job_id=job.id))
         for feed in tuple(job.feeds.values()):
             feed.cut()
         job.feeds.clear()
+
+    def _remove(self, job: ServerJob) -> None:
+        del self._jobs[job.id]
+        theirs = self._of[job.principal]
+        del theirs[job.id]
+        if not theirs:
+            del self._of[job.principal]
 
     def close(self) -> None:
         """Stop the timers."""

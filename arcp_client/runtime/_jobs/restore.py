@@ -25,7 +25,7 @@ from arcp_client.runtime._log.entries import LoggedJobState, QuestionState, Stor
 from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 
-__all__ = ["restore"]
+__all__ = ["restore", "stored_job"]
 
 _log = logging.getLogger("arcp_client.runtime")
 
@@ -53,7 +53,10 @@ def restore(
     Jobs that were running end now. Their sessions get the terminal events when they resume.
     """
     known = {state.id: sessions.restore(state) for state in stored.sessions}
-    found = {state.id: _job(state, jobs, known) for state in stored.jobs}
+    found = {
+        state.id: stored_job(state, jobs.reenter, known.get(state.owner_id))
+        for state in stored.jobs
+    }
     records = _records(stored)
     for entry in stored.appended:
         event = entry.record
@@ -124,14 +127,25 @@ def _settle(
             feed.push()
 
 
-def _job(state: LoggedJobState, jobs: JobRegistry, known: dict[str, ServerSession]) -> ServerJob:
+def stored_job(
+    state: LoggedJobState,
+    enter: Callable[[LoggedJobState, JobRequest, JobOrigin], ServerJob],
+    session: ServerSession | None,
+) -> ServerJob:
+    """Make a job from its stored state; it is never run.
+
+    Args:
+        state: the stored state.
+        enter: registers the job.
+        session: the session that submitted it, if that session still exists.
+    """
     grant = Grant(Lease(state.lease), parse_time(state.expires_at))
     request = JobRequest(
         state.agent, _no_function, None, grant, state.trace_id, work_id=state.work_id
     )
-    owner = known.get(state.owner_id) if state.ended is None else None
+    owner = session if state.ended is None else None
     origin = JobOrigin(state.principal, state.owner_id, owner, set(state.authorities))
-    job = jobs.reenter(state, request, origin)
+    job = enter(state, request, origin)
     job.parent_id = state.parent_id
     job.delegate_id = state.delegate_id
     job.accepted = json.loads(state.accepted)

@@ -62,6 +62,10 @@ class RetainedJobs:
         job = next(iter(self._sizes), None)
         return None if job is None else job.ended_at + self._limits.retention
 
+    def remove(self, job: ServerJob) -> None:
+        """Retain a job no longer."""
+        self._remove(job)
+
     def _oldest(self, principal: str) -> ServerJob:
         return next(iter(self._of[principal]))
 

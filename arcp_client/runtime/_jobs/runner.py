@@ -130,6 +130,15 @@ class Runner:
         else:
             self._interrupt(job)
 
+    def forget(self, job: ServerJob, failure: Failure) -> None:
+        """Stop a job that this replica may no longer run; it emits nothing more."""
+        job.stopping = failure
+        job.cancelled.set(failure.message)
+        self._waiting.discard(job.principal, job)
+        self._running.discard(job)
+        if job.task is not None:
+            job.task.cancel()
+
     def _interrupt(self, job: ServerJob) -> None:
         if job.ended or job.task is None:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from arcp_client._wire.stamp import Record
@@ -115,10 +115,23 @@ class JobHistory:
     def restore(self, index: int, seq: int, record: Record) -> None:
         """Restore a stored event. A missing index empties the history, which then starts here."""
         if index != self.end:
-            self._items.clear()
-            self.bytes = 0
-            self.floor = self.end = index
+            self.start_at(index)
         self.append(seq, record)
+
+    def start_at(self, index: int) -> None:
+        """Empty the history, which then starts at an index."""
+        self._items.clear()
+        self.bytes = 0
+        self.floor = self.end = index
+
+    def prepend(self, earlier: Sequence[tuple[int, Record]]) -> None:
+        """Add the events before the floor, in order, as far as the bounds allow."""
+        for seq, record in reversed(earlier):
+            if len(self._items) >= self._max_events or self.bytes + record.size > self._max_bytes:
+                return
+            self._items.appendleft((seq, record))
+            self.bytes += record.size
+            self.floor -= 1
 
     def __getitem__(self, index: int) -> Record:
         return self._items[index - self.floor][1]

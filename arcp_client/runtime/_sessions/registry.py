@@ -11,6 +11,7 @@ from typing import Protocol
 from arcp_client._wire import names
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import PermissionDenied, RequestError, request_error
+from arcp_client.runtime._log.directory import TakenSession
 from arcp_client.runtime._log.entries import Gone, SessionState
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import SessionLog
@@ -85,6 +86,43 @@ class SessionRegistry:
         self.left(session)
         return session
 
+    def adopt(self, taken: TakenSession) -> ServerSession:
+        """Enter a session that this replica has taken over."""
+        state = taken.state
+        session = self._add(state.id, state.principal)
+        session.features = frozenset(state.features)
+        session.tokens.hashes = list(state.tokens)
+        session.jobs = set(taken.open_jobs)
+        log = session.log
+        log.restore(state.floor)
+        for seq, record in taken.events:
+            if seq != log.last + 1:  # the sequence has a hole here: only events above it remain
+                log.restore(seq - 1)
+            log.append(record)
+        if log.last < taken.last:
+            log.restore(taken.last)
+        log.settled = session.sent = log.last
+        session.acked = state.floor
+        self.left(session)
+        return session
+
+    def lose(self, session_id: str) -> None:
+        """Drop a session that another replica holds now; nothing of it is stored any more."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        session.lose()
+        self._drop(session)
+        _log.info("session %s of %s was taken over elsewhere", session.id, session.principal)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all sessions."""
+        return list(self._sessions)
+
+    def get(self, session_id: str) -> ServerSession | None:
+        """Return a session."""
+        return self._sessions.get(session_id)
+
     def _add(self, id: str, principal: str) -> ServerSession:
         log = SessionLog(self._bounds.max_events, self._bounds.max_bytes)
         session = ServerSession(
@@ -142,7 +180,7 @@ class SessionRegistry:
 
     def left(self, session: ServerSession) -> None:
         """Start the resume window of a session that lost its connection."""
-        if session.expired:
+        if session.expired or session.lost:
             return
         if session.expiry is not None:
             session.expiry.cancel()
@@ -161,6 +199,12 @@ class SessionRegistry:
     def expire(self, session: ServerSession) -> None:
         """End a session; its jobs keep running."""
         session.expired = True
+        self._drop(session)
+        if self._journal is not None:
+            self._journal.put(Gone(session_id=session.id))
+        _log.info("session %s of %s expired", session.id, session.principal)
+
+    def _drop(self, session: ServerSession) -> None:
         if session.expiry is not None:
             session.expiry.cancel()
             session.expiry = None
@@ -171,9 +215,6 @@ class SessionRegistry:
             if not theirs:
                 del self._of[session.principal]
         self._on_gone(session)
-        if self._journal is not None:
-            self._journal.put(Gone(session_id=session.id))
-        _log.info("session %s of %s expired", session.id, session.principal)
 
     def close(self) -> None:
         """Stop the timers."""

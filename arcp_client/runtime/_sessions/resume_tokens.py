@@ -7,7 +7,7 @@ import hmac
 
 from arcp_client._wire.ids import new_secret
 
-__all__ = ["ResumeTokens"]
+__all__ = ["ResumeTokens", "token_hash"]
 
 
 class ResumeTokens:
@@ -24,8 +24,8 @@ class ResumeTokens:
     def rotate(self, presented: str | None = None) -> str:
         """Issue a new token. The presented one stays valid until `settle`; all others expire."""
         token = new_secret("rt")
-        kept = [] if presented is None else [_hash(presented)]
-        self.hashes = [*kept, _hash(token)]
+        kept = [] if presented is None else [token_hash(presented)]
+        self.hashes = [*kept, token_hash(token)]
         return token
 
     def settle(self) -> bool:
@@ -37,13 +37,14 @@ class ResumeTokens:
 
     def valid(self, token: str) -> bool:
         """Whether the token resumes the session. Takes constant time."""
-        given = _hash(token)
+        given = token_hash(token)
         found = False
         for known in self.hashes:
             found |= hmac.compare_digest(known, given)
         return found
 
 
-def _hash(token: str) -> bytes:
+def token_hash(token: str) -> bytes:
+    """Return the hash under which a token is stored."""
     # Tokens have 256 random bits, so a fast hash is as safe as a slow one.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -65,6 +65,7 @@ class ServerSession:
             ``None`` for a client that does, whose events are never freed because of their age.
         slow: whether its client was notified of its lag and has not caught up since.
         expired: whether it has ended and can no longer be resumed.
+        lost: whether another replica holds it now.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class ServerSession:
         self.sent = 0
         self.slow = False
         self.expired = False
+        self.lost = False
         self.expiry: asyncio.TimerHandle | None = None
         self.keep_for: float | None = None
         self._freed = 0
@@ -147,9 +149,12 @@ class ServerSession:
     def note(self) -> None:
         """Store the state that a resume needs."""
         if self._journal is not None:
-            features, tokens = tuple(sorted(self.features)), tuple(self.tokens.hashes)
-            state = SessionState(self.id, self.principal, features, tokens, self.log.floor)
-            self._journal.put(state)
+            self._journal.put(self.state())
+
+    def state(self) -> SessionState:
+        """Return the state that a resume needs, as it is stored."""
+        features, tokens = tuple(sorted(self.features)), tuple(self.tokens.hashes)
+        return SessionState(self.id, self.principal, features, tokens, self.log.floor)
 
     def control(self, frame: bytes) -> None:
         """Send a frame without a number, if a connection is attached."""
@@ -216,6 +221,15 @@ class ServerSession:
             self.expiry = None
         self._unsent_bytes = self.log.bytes_after(outlet.cursor)
         outlet.wake()
+
+    def lose(self) -> None:
+        """Drop the link and store nothing more, because another replica holds the session."""
+        self.lost = True
+        self._journal = None
+        outlet, self.outlet = self.outlet, None
+        if outlet is not None:
+            outlet.displace()
+        self.progress()
 
     def detach(self, outlet: AttachedConnection) -> bool:
         """Detach an ended connection. False if another one had already taken over."""

@@ -66,7 +66,9 @@ class Answering:
         connection.enter(session, 0, ANSWER)
         return True
 
-    def handle(self, connection: Connection, session: ServerSession, frame: ControlFrame) -> None:
+    async def handle(
+        self, connection: Connection, session: ServerSession, frame: ControlFrame
+    ) -> None:
         connection.control(ANSWER)
 
     async def answered(self) -> None: ...

@@ -58,7 +58,7 @@ class Handler:
 
     async def greet(self, connection: Connection, frame: ControlFrame) -> bool: ...
 
-    def handle(
+    async def handle(
         self, connection: Connection, session: ServerSession, frame: ControlFrame
     ) -> None: ...
 

@@ -1,0 +1,219 @@
+"""Follows the jobs of other replicas for the sessions of this one.
+
+A mirror is a `ServerJob` that emits nothing: its events are read from the directory, once for all
+sessions of this replica that receive them, and its feeds number them in these sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+
+from arcp_client._tasks import TaskOwner
+from arcp_client._wire import names
+from arcp_client._wire.stamp import Record, job_part
+from arcp_client.errors import RequestError
+from arcp_client.runtime._jobs.job import ServerJob
+from arcp_client.runtime._jobs.registry import JobRegistry
+from arcp_client.runtime._jobs.restore import stored_job
+from arcp_client.runtime._log.directory import Directory, KnownJob
+from arcp_client.runtime._log.entries import Appended, Watch
+from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
+
+__all__ = ["Mirrors"]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+_PAGE_BYTES = 256 * 1024
+_AHEAD = 4096
+"""Events that a mirror reads beyond the position of its slowest feed."""
+
+
+class Mirrors:
+    """The mirrors of one replica.
+
+    Args:
+        directory: the jobs of all replicas.
+        jobs: the registry, which holds the mirrors.
+        tasks: owns the tasks that read events.
+        broken: called for a subscription whose next event is no longer held.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        jobs: JobRegistry,
+        tasks: TaskOwner,
+        broken: Callable[[ServerSession, SubscriptionFeed], None],
+    ) -> None:
+        self._directory = directory
+        self._jobs = jobs
+        self._tasks = tasks
+        self._broken = broken
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+
+    async def find(self, job_id: str, session: ServerSession | None = None) -> ServerJob | None:
+        """Return a job of this replica, or the mirror of another one's.
+
+        Args:
+            job_id: the job.
+            session: a session that wants to control the job: whether it may is read anew.
+
+        Raises:
+            RequestError: the directory cannot be reached.
+        """
+        job = self._jobs.get(job_id)
+        if job is not None and (session is None or session.id in job.authorities):
+            return job
+        known = await self._directory.job(job_id)
+        job = self._jobs.get(job_id) or job
+        if known is None:
+            return job
+        if job is None:
+            job = self._mirror(known)
+        job.authorities |= set(known.state.authorities)
+        return job
+
+    def _mirror(self, known: KnownJob) -> ServerJob:
+        state = known.state
+        job = self._jobs.mirrors.get(state.id)
+        if job is None:
+            job = stored_job(state, self._jobs.mirror, None)
+            job.history.start_at(known.end)
+        if not job.ended:
+            job.status = state.status
+        job.last_seq = max(job.last_seq, known.last_seq)
+        return job
+
+    async def start(self, job: ServerJob, from_seq: int | None) -> int:
+        """Return the index from which a subscription with history begins; hold it if possible.
+
+        Raises:
+            RequestError: the directory cannot be reached.
+        """
+        index = await self._directory.index_after(job.id, from_seq or 0)
+        if index is None:
+            index = job.history.after(from_seq or 0)
+        await self._reach(job, index)
+        return max(index, job.history.floor)
+
+    async def _reach(self, job: ServerJob, index: int) -> None:
+        """Read the events before those that a history holds."""
+        while index < job.history.floor:
+            floor = job.history.floor
+            earlier = await self._directory.history(job.id, index, _PAGE_BYTES)
+            wanted = [entry for entry in earlier if entry.record.index < floor]
+            if not wanted:
+                return
+            if wanted[-1].record.index + 1 < floor:  # there are more: the history begins anew
+                job.history.start_at(index)
+                for feed in tuple(job.feeds.values()):
+                    index = min(index, feed.next)
+                self._append(job, wanted)
+                await self._read(job)
+                return
+            job.history.prepend([(e.seq, self._record(job, e)) for e in wanted])
+            return
+
+    # ------------------------------------------------------------------------ sessions
+
+    async def follow(self, session: ServerSession, watches: Iterable[Watch]) -> None:
+        """Continue the subscriptions of a session that this replica has taken over.
+
+        Raises:
+            RequestError: the directory cannot be reached.
+        """
+        for watch in watches:
+            job = await self.find(watch.job_id)
+            if job is None or watch.next is None or session.lost or session.expired:
+                continue
+            await self._reach(job, watch.next)
+            if watch.job_id not in session.feeds:
+                feed = SubscriptionFeed(
+                    session, job.id, job.history, watch.next, partial(self._broken, session)
+                )
+                feed.first = watch.first
+                session.feeds[job.id] = feed
+                job.feeds[session] = feed
+                feed.push()
+            self.wake(job.id)
+
+    # ------------------------------------------------------------------------- reading
+
+    def wake(self, job_id: str) -> None:
+        """Read the new events of a job, if it is mirrored here."""
+        job = self._jobs.mirrors.get(job_id)
+        if job is None:
+            return
+        if job_id in self._reading:
+            self._again.add(job_id)
+            return
+        task = self._reading[job_id] = self._tasks.spawn(self._follow(job), name="mirror")
+        task.add_done_callback(partial(self._read_once, job_id))
+
+    def wake_all(self) -> None:
+        """Read the new events of all mirrored jobs; forget mirrors without feeds."""
+        for job_id, job in tuple(self._jobs.mirrors.items()):
+            if not job.feeds and job_id not in self._reading:
+                del self._jobs.mirrors[job_id]
+            else:
+                self.wake(job_id)
+
+    def _read_once(self, job_id: str, task: asyncio.Task[None]) -> None:
+        self._reading.pop(job_id, None)
+        if job_id in self._again:
+            self._again.discard(job_id)
+            self.wake(job_id)
+
+    async def _follow(self, job: ServerJob) -> None:
+        try:
+            await self._read(job)
+        except RequestError as error:  # the next poll tries again
+            _log.warning("the events of job %s cannot be read: %s", job.id, error)
+
+    async def _read(self, job: ServerJob) -> None:
+        while not job.ended:
+            feeds = tuple(job.feeds.values())
+            if feeds and job.history.end - min(feed.next for feed in feeds) > _AHEAD:
+                return  # a slow observer: the store keeps the events
+            entries = await self._directory.history(job.id, job.history.end, _PAGE_BYTES)
+            if not entries:
+                return
+            self._append(job, entries)
+
+    def _append(self, job: ServerJob, entries: Iterable[Appended]) -> None:
+        last = None
+        for entry in entries:
+            record = self._record(job, entry)
+            if record.index < job.history.end:
+                continue
+            job.history.restore(record.index, entry.seq, record)
+            job.last_seq = max(job.last_seq, entry.seq)
+            last = record
+        if last is None:
+            return
+        if last.terminal:
+            self._end(job, last.payload)
+        for feed in tuple(job.feeds.values()):
+            feed.push()
+            if feed.ended:
+                job.feeds.pop(feed.session, None)
+
+    def _record(self, job: ServerJob, entry: Appended) -> Record:
+        return msgspec.structs.replace(
+            entry.record,
+            job=job_part(job.id, job.trace_id),
+            at=asyncio.get_running_loop().time(),
+        )
+
+    def _end(self, job: ServerJob, payload: bytes) -> None:
+        job.status = json.loads(payload).get("final_status", names.ERROR)
+        for feed in tuple(job.feeds.values()):
+            feed.session.jobs.discard(job.id)
+        job.done.set()

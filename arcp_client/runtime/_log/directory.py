@@ -1,0 +1,336 @@
+"""The `Directory` interface: what the replicas of one runtime know of each other's work.
+
+Each replica has tables of its own: the sessions that it holds and the jobs that it runs. A request
+that these tables cannot answer goes to the directory, which knows the tables of all replicas. A
+runtime that shares its event log with no other has a `LocalDirectory`, and takes the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from arcp_client._wire.messages import ListJobsMessage
+from arcp_client._wire.stamp import Record
+from arcp_client.runtime._log.entries import (
+    Appended,
+    KeyState,
+    LoggedJobState,
+    SessionState,
+    Watch,
+)
+
+__all__ = [
+    "CancelRequested",
+    "Change",
+    "Directory",
+    "JobDelegated",
+    "JobMoved",
+    "KnownJob",
+    "KnownJobs",
+    "LocalDirectory",
+    "ReplicaGone",
+    "ReplicaHost",
+    "Replicated",
+    "Resync",
+    "SessionTaken",
+    "TakenSession",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JobMoved:
+    """A job may have new events, another status, or a cancellation."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A job that this replica runs must end."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobDelegated:
+    """A job of another replica was delegated by one that a session of this replica submitted."""
+
+    watch: Watch
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTaken:
+    """Another replica has taken over a session of this one."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGone:
+    """A replica no longer takes part. With ``replica_id=None`` it is this one: its lease is past.
+
+    This replica must then end its links and its jobs, without storing anything.
+    """
+
+    replica_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """Changes may have been missed: everything that this replica follows must be read again."""
+
+
+Change = JobMoved | CancelRequested | JobDelegated | SessionTaken | ReplicaGone | Resync
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSession:
+    """A session that this replica has taken over.
+
+    Attributes:
+        state: its present state.
+        last: its highest number.
+        events: the numbers and events that its client has not acknowledged, in order.
+        watches: its subscriptions, and the position of the jobs that were submitted in it.
+        open_jobs: ids of the jobs that were submitted in it and have not ended.
+    """
+
+    state: SessionState
+    last: int
+    events: Sequence[tuple[int, Record]] = ()
+    watches: Sequence[Watch] = ()
+    open_jobs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job as the directory knows it.
+
+    Attributes:
+        state: its present state.
+        last_seq: the number of its last event in the submitting session.
+        end: the index of its next event.
+        runner: the replica that runs it; ``None`` if it waits for one, or its replica is gone.
+    """
+
+    state: LoggedJobState
+    last_seq: int = 0
+    end: int = 0
+    runner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJobs:
+    """One page of a listing, in order of acceptance, and the cursor of the next page."""
+
+    jobs: Sequence[KnownJob] = field(default_factory=tuple)
+    next_cursor: str | None = None
+
+
+class ReplicaHost(Protocol):
+    """The replica that joins a directory."""
+
+    def inventory(self) -> list[dict[str, Any]]:
+        """Return its agents."""
+
+    async def flushed(self) -> None:
+        """Wait until all changes that wait to be stored are stored, or were refused."""
+
+    def session_lost(self, session_id: str) -> None:
+        """Drop a session without storing anything, because another replica holds it."""
+
+    def fenced(self) -> None:
+        """Drop all sessions and jobs without storing anything, because the lease was past."""
+
+
+class Directory(Protocol):
+    """Knows the sessions and jobs of all replicas of one runtime.
+
+    Every method may wait for the other replicas' store, for a bounded time, and raises
+    ``RequestError`` (INTERNAL_ERROR, retryable) if it cannot be reached.
+    """
+
+    async def join(self, host: ReplicaHost) -> None:
+        """Take part from now on.
+
+        Raises:
+            StorageError: the store of the directory cannot be used.
+            StoreLocked: another live replica has this one's id.
+        """
+
+    async def renew(self) -> bool:
+        """Show that this replica is alive; False if its lease was past already.
+
+        The directory calls it itself, several times within a lease.
+        """
+
+    async def leave(self, *, timeout: float) -> None:
+        """Free this replica's sessions for the others, and take part no longer. Idempotent."""
+
+    def inventory(self, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the agents of all replicas, given this replica's."""
+
+    async def open_session(self, state: SessionState) -> None:
+        """Register a new session, which this replica holds.
+
+        Raises:
+            RequestError: the principal has too many sessions.
+        """
+
+    async def take_session(
+        self, principal: str, session_id: str | None, token: bytes, last: int
+    ) -> TakenSession | None:
+        """Take over a session that a client wants to resume; ``None`` if this replica decides.
+
+        The hash of the token, the principal and ``last`` are checked first; a refusal changes
+        nothing.
+
+        Raises:
+            PermissionDenied: the token or the principal is not the session's.
+            RequestError: RESUME_WINDOW_EXPIRED: the session, or an event above ``last``, is no
+                longer held.
+        """
+
+    async def end_session(self, session_id: str) -> None:
+        """Forget a session for ever."""
+
+    async def find_key(
+        self, principal: str, key: str, parameters: bytes, session_id: str
+    ) -> Mapping[str, Any] | None:
+        """Return the acceptance of an earlier submit with this key; the session may cancel its job.
+
+        Raises:
+            DuplicateKey: the key was used before with other parameters.
+        """
+
+    async def accept(self, job: LoggedJobState, key: KeyState | None) -> Mapping[str, Any] | None:
+        """Register a new job together with its key.
+
+        Returns the acceptance of an earlier submit with the key, if there is one: then the new job
+        does not exist. Of several submits with one key, the others wait for the first.
+
+        Raises:
+            DuplicateKey: the key was used before with other parameters.
+            RequestError: the principal has too many jobs.
+        """
+
+    async def authorize(self, job_id: str, session_id: str) -> None:
+        """Let a session cancel a job, because it has repeated the job's submit."""
+
+    async def job(self, job_id: str) -> KnownJob | None:
+        """Return a job; ``None`` if there is none, or this replica has all jobs."""
+
+    async def jobs(
+        self,
+        principal: str | None,
+        request: ListJobsMessage,
+        visible: Callable[[LoggedJobState], bool],
+    ) -> KnownJobs | None:
+        """List the jobs of a principal, or with ``None`` of all; ``None`` if this replica decides.
+
+        Paging neither misses nor repeats a job that existed when the listing began.
+        """
+
+    async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
+        """Return events of a job from an index on, in order, of about ``limit`` bytes at most."""
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        """Return the index of the first event above a number of the submitting session.
+
+        ``None`` if this replica decides.
+        """
+
+    async def cancel(self, job_id: str, reason: str) -> None:
+        """Record that a job must end, for the replica that runs it."""
+
+    def changes(self) -> AsyncIterator[Change]:
+        """Yield what other replicas change, until `leave`. One consumer at a time."""
+
+
+@runtime_checkable
+class Replicated(Protocol):
+    """An event log that several replicas of one runtime share."""
+
+    def directory(self) -> Directory:
+        """Return the directory of this log."""
+
+
+_NO_CHANGES: tuple[Change, ...] = ()
+
+
+class LocalDirectory:
+    """The directory of a runtime without further replicas: its own tables are complete.
+
+    No method suspends.
+    """
+
+    async def join(self, host: ReplicaHost) -> None:
+        """Do nothing."""
+
+    async def renew(self) -> bool:
+        """Return True: there is no lease."""
+        return True
+
+    async def leave(self, *, timeout: float) -> None:
+        """Do nothing."""
+
+    def inventory(self, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return this runtime's agents."""
+        return own
+
+    async def open_session(self, state: SessionState) -> None:
+        """Do nothing: the journal stores the session."""
+
+    async def take_session(
+        self, principal: str, session_id: str | None, token: bytes, last: int
+    ) -> TakenSession | None:
+        """Return ``None``: this runtime has all sessions."""
+        return None
+
+    async def end_session(self, session_id: str) -> None:
+        """Do nothing: the journal removes the session."""
+
+    async def find_key(
+        self, principal: str, key: str, parameters: bytes, session_id: str
+    ) -> Mapping[str, Any] | None:
+        """Return ``None``: this runtime has all keys."""
+        return None
+
+    async def accept(self, job: LoggedJobState, key: KeyState | None) -> Mapping[str, Any] | None:
+        """Return ``None``: the journal stores the job and its key."""
+        return None
+
+    async def authorize(self, job_id: str, session_id: str) -> None:
+        """Do nothing: the journal stores the job."""
+
+    async def job(self, job_id: str) -> KnownJob | None:
+        """Return ``None``: this runtime has all jobs."""
+        return None
+
+    async def jobs(
+        self,
+        principal: str | None,
+        request: ListJobsMessage,
+        visible: Callable[[LoggedJobState], bool],
+    ) -> KnownJobs | None:
+        """Return ``None``: this runtime has all jobs."""
+        return None
+
+    async def history(self, job_id: str, after: int, limit: int) -> Sequence[Appended]:
+        """Return nothing: this runtime has all events."""
+        return ()
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        """Return ``None``: this runtime has all events."""
+        return None
+
+    async def cancel(self, job_id: str, reason: str) -> None:
+        """Do nothing: this runtime runs all jobs."""
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield nothing."""
+        for change in _NO_CHANGES:
+            yield change
