@@ -33,6 +33,7 @@ from arcp_client.cli.commands.result import result
 from arcp_client.cli.commands.run import run as run_
 from arcp_client.cli.commands.serve import serve
 from arcp_client.cli.commands.status import status
+from arcp_client.cli.commands.top import top
 from arcp_client.cli.commands.version import version
 from arcp_client.cli.commands.watch import watch
 from arcp_client.cli.commands.web import web
@@ -46,8 +47,8 @@ __all__ = ["COMMANDS", "parser", "run"]
 Command = Callable[..., int]
 
 COMMANDS: tuple[Command, ...] = (
-    demo, serve, acp, run_, watch, jobs, status, cancel, result, ping, record, replay, doctor, web,
-    login, logout, version,
+    demo, serve, acp, run_, watch, jobs, top, status, cancel, result, ping, record, replay,
+    doctor, web, login, logout, version,
 )  # fmt: skip
 """The commands in the order of ``--help``; each has the name of its function."""
 CONFIG_COMMANDS: tuple[Command, ...] = (show,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
 from arcp_client._wire.names import ENDED
@@ -15,6 +16,7 @@ from arcp_client.projection.values import in_utc
 
 if TYPE_CHECKING:
     from arcp_client.projection.fold import JobProjection
+    from arcp_client.projection.money import Meter
 
 __all__ = ["Level", "Reason", "reason_of", "span"]
 
@@ -28,6 +30,10 @@ _BUDGET_SOON = 600.0
 _BUDGET_NOW = 60.0
 _LEASE_SOON = 300.0
 _LOW = 0.1
+_MEASURED = 60.0
+"""Seconds after which the speed of spending is known well enough to warn."""
+_PLENTY = Decimal("0.25")
+"""The share of a budget below which a warning does not wait for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,8 @@ def reason_of(
     3. Its budget is spent.
     4. Its budget ends within a minute, or its lease has expired.
     5. It has sent nothing for ``silence`` seconds, and no tool call is open.
-    6. Its budget ends within ten minutes, or its lease within five.
+    6. Its budget ends within ten minutes, or its lease within five. A speed of spending counts once
+       the job has run for a minute, or a quarter of the budget is left.
     7. It was accepted more than 15 seconds ago and has not begun.
     8. A tool call has been open for more than ten seconds. However long it takes, that is no alarm.
     9. Less than a tenth of its budget is left.
@@ -119,20 +126,30 @@ def _money(seen: JobProjection, now: datetime, budget: float, lease: float) -> R
     ends: list[tuple[float, str]] = []
     for meter in seen.meters_at(now):
         if meter.left is not None and meter.left <= 0 and meter.granted:
-            return Reason("spent", "alert", f"its budget in {meter.currency} is spent")
-        if meter.seconds_left is not None and meter.seconds_left <= budget:
-            ends.append((meter.seconds_left, meter.currency))
+            return Reason("spent", "alert", f"budget in {meter.currency} is spent")
+        left = meter.seconds_left
+        if left is not None and left <= budget and (_measured(seen, now) or _scarce(meter)):
+            ends.append((left, meter.currency))
     level: Level = "alert" if budget <= _BUDGET_NOW else "warn"
     if ends:
         soonest, currency = min(ends)
         until = now + timedelta(seconds=soonest)
-        return Reason("budget", level, f"its budget in {currency} ends", until=until)
+        return Reason("budget", level, f"budget in {currency} ends", until=until)
     expires = in_utc(seen.expires_at)
     if expires is None or (expires - now).total_seconds() > lease:
         return None
     if expires <= now:
-        return Reason("lease", level, "its lease has expired")
-    return Reason("lease", level, "its lease ends", until=expires)
+        return Reason("lease", level, "lease has expired")
+    return Reason("lease", level, "lease ends", until=expires)
+
+
+def _measured(seen: JobProjection, now: datetime) -> bool:
+    return seen.began_at is not None and (now - seen.began_at).total_seconds() >= _MEASURED
+
+
+def _scarce(meter: Meter) -> bool:
+    left, granted = meter.left, meter.granted
+    return left is not None and granted is not None and left < granted * _PLENTY
 
 
 def _silent(seen: JobProjection, now: datetime, status: str, silence: float) -> Reason | None:
@@ -164,7 +181,7 @@ def _low(seen: JobProjection) -> Reason | None:
     for meter in seen.meters:
         if meter.left is not None and meter.granted and meter.left / meter.granted < _LOW:
             share = int(meter.left / meter.granted * 100)
-            return Reason("low", "note", f"{share} % of its {meter.currency} left")
+            return Reason("low", "note", f"{share} % of the {meter.currency} left")
     return None
 
 

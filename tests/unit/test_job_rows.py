@@ -190,13 +190,14 @@ def test_a_job_that_sends_nothing_for_two_heartbeats_is_silent() -> None:
 
 def test_a_budget_that_ends_soon_is_told_with_its_time() -> None:
     assert code(spend(0.1, 0), spend(0.1, 60), known=FIVE, now=60) is None
-    found = why(spend(1, 0), spend(1, 10), known=FIVE, now=10)
+    assert code(spend(1, 0), spend(1, 10), known=FIVE, now=10) is None, "too early to tell"
+    found = why(spend(2, 0), spend(2, 10), known=FIVE, now=10)
     assert found is not None
     assert (found.code, found.level) == ("budget", "alert")
-    assert found.words(later(10)) == "its budget in USD ends in 15 s"
-    soon = why(spend(0.5, 0), spend(0.5, 50), known=FIVE, now=50)
+    assert found.words(later(10)) == "budget in USD ends in 2 s"
+    soon = why(spend(0.5, 0), spend(0.5, 50), spend(0.2, 60), known=FIVE, now=60)
     assert soon is not None
-    assert (soon.level, soon.words(later(50))) == ("warn", "its budget in USD ends in 3 min")
+    assert (soon.level, soon.words(later(60))) == ("warn", "budget in USD ends in 5 min")
     assert code(spend(5, 1), known=FIVE) == "spent"
     assert code(spend(4.8, 1), known=FIVE, now=2000, silence=9999) == "low"
 
@@ -205,7 +206,7 @@ def test_a_lease_that_ends_soon_is_told_with_its_time() -> None:
     known = {"constraints": LeaseConstraints(expires_at=later(200))}
     found = why(events.Log(**at(0)), known=known)
     assert found is not None
-    assert found.words(later(5)) == "its lease ends in 3 min"
+    assert found.words(later(5)) == "lease ends in 3 min"
     assert code(events.Log(**at(0)), known=known, now=201) == "lease"
 
 

@@ -11,7 +11,7 @@ from arcp_client.cli.view import terminal
 from arcp_client.errors import PermissionDenied
 from arcp_client.projection import ENDED
 
-__all__ = ["cancel"]
+__all__ = ["cancel", "request_cancel"]
 
 
 def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
@@ -23,19 +23,21 @@ def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
             if view.status in ENDED:
                 terminal.tell(terminal.err(), f"the job has ended already: {view.status}")
                 return Exit.SUCCESS
-            run = saved_runs.find(job_id)
-            await _cancel(client, job_id, reason, run)
+            await request_cancel(client, job_id, reason)
             terminal.tell(terminal.err(), f"the runtime was asked to end job {job_id}")
-            if run is not None:
-                run.over()
         return Exit.SUCCESS
 
     return execute(body, at_once=True)
 
 
-async def _cancel(
-    client: Client, job_id: str, reason: str | None, run: saved_runs.SavedRun | None
-) -> None:
+async def request_cancel(client: Client, job_id: str, reason: str | None = None) -> None:
+    """Ask the runtime to cancel a job of this session, or of one of this user's runs.
+
+    Raises:
+        CommandError: the runtime did not allow it, or no longer knows the job.
+        ArcpError: the request failed.
+    """
+    run = saved_runs.find(job_id)
     try:
         if run is None:
             await client.cancel_job(job_id, reason or "user.cancel")
@@ -53,3 +55,4 @@ async def _cancel(
         raise CommandError(
             Exit.NOT_FOUND, f"the runtime no longer knows job {job_id}; nothing was cancelled"
         )
+    run.over()

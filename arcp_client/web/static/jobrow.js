@@ -42,7 +42,7 @@ export function jobRow(id, { picked }) {
   const element = el('tr', { role: 'row', 'data-job': id },
     el('td', { role: 'cell', class: 'col-pick' }, box),
     cell('job', 'Job', mark, link, short, parent),
-    cell('status', 'State', badge, reason, phase),
+    cell('status', 'State', badge, phase, reason),
     cell('agent', 'Agent', el('span', { class: 'nowrap' }, agent, version)),
     cell('progress', 'Progress', progress.element),
     cell('last', 'Last event', last, ago),

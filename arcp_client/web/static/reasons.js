@@ -18,7 +18,7 @@ export function span(seconds) {
   return `${whole} s`;
 }
 
-/** "waiting for fs.read for 40 s", "its budget in USD ends in 3 min"; `now` in ms. */
+/** "waiting for fs.read for 40 s", "budget in USD ends in 3 min"; `now` in ms. */
 export function reasonWords(reason, now) {
   const text = oneLine(reason.text ?? '', 160);
   const until = millis(reason.until);

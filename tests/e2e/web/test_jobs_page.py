@@ -226,7 +226,7 @@ async def test_a_job_that_needs_a_look_says_why_and_can_be_found(site: Site, pag
     await broke.says.metric("cost.inference", 0.45, "USD")
     await page.goto(site.url)
     row = page.locator(f"tr[data-job='{broke.id}']")
-    await expect(row.locator(".reason")).to_contain_text("its budget in USD ends in")
+    await expect(row.locator(".reason")).to_contain_text("budget in USD ends in")
     await expect(row).to_have_class("needs-look")
     look = page.get_by_role("button", name="Needs a look")
     await expect(look).to_contain_text("2")
