@@ -1,24 +1,44 @@
 """Sphinx configuration: Markdown pages, the API reference from docstrings."""
 
 import inspect
-from importlib.metadata import version as installed_version
+import sys
+import types
+from pathlib import Path
 from typing import Any
 
 import ag_ui.core  # noqa: F401  autodoc reloads modules as type checkers see them; it cannot be
 from sphinx.application import Sphinx
 
+from arcp_client.acp import schema
 from arcp_client.events import Event
+from arcp_client.job import JobHandle
+from arcp_client.projection import fold
+from arcp_client.version import DOCS_URL, __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+fold.JobHandle = JobHandle  # imported there for type checkers only; autodoc resolves it by name
 
 project = "arcp-client"
 author = "arcp-client contributors"
 copyright = "2026, arcp-client contributors"
-release = version = installed_version("arcp-client")
+release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "public_names",
+    "descriptions",
+    "llms",
+]
+exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"
 html_title = f"arcp-client {release}"
+html_baseurl = DOCS_URL
 html_show_sphinx = False
+copybutton_exclude = ".linenos, .gp, .go"  # copies commands without prompts and their output
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 
@@ -54,5 +74,21 @@ def own_fields_only(
     return str(signature.replace(parameters=own)), returns
 
 
+def undocumented_fields(
+    _app: Sphinx, _what: str, name: str, _obj: Any, _skip: bool, options: Any
+) -> bool | None:
+    """The types of ACP: the fields of a struct stand in its signature and in its docstring."""
+    return True if options.undoc_members and name not in schema.__all__ else None
+
+
+def no_docstring_of_unions(
+    _app: Sphinx, _what: str, _name: str, obj: Any, _options: Any, lines: list[str]
+) -> None:
+    if isinstance(obj, types.UnionType):
+        lines.clear()  # it is the docstring of the class of all unions
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", no_docstring_of_unions)
     app.connect("autodoc-process-signature", own_fields_only)
+    app.connect("autodoc-skip-member", undocumented_fields)
