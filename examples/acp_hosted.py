@@ -1,5 +1,6 @@
 """Host an ACP agent in a runtime: its prompts are jobs, bounded by a lease, and can be resumed."""
 
+import argparse
 import asyncio
 import sys
 from pathlib import Path
@@ -13,8 +14,8 @@ runtime = Runtime()
 runtime.agent("echo")(host(AGENT))
 
 
-async def main() -> None:
-    async with runtime, Client(runtime) as client:
+async def main(target: Runtime | str) -> None:
+    async with runtime, Client(target) as client:
         job = await client.submit("echo", "hello", lease=Lease({"fs.read": ["/**"]}))
         async for event in job:
             match event:
@@ -25,4 +26,7 @@ async def main() -> None:
         print("result:", (await job.result()).value)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", default=runtime)
+    asyncio.run(main(parser.parse_args().url))

@@ -1,5 +1,6 @@
 """A handler that stores many events in one transaction."""
 
+import argparse
 import asyncio
 import sqlite3
 from typing import Any
@@ -16,24 +17,27 @@ async def talker(input: Any, job: JobContext) -> str:
     return "said"
 
 
-client = Client(runtime)
 database = sqlite3.connect(":memory:")
 database.execute("CREATE TABLE log (job TEXT, id TEXT, message TEXT, PRIMARY KEY (job, id))")
 
 
-@client.on(events.Log, batch=Batch(count=500, seconds=0.5))
 async def store(batch: list[events.Log]) -> None:
     rows = [(event.job_id, event.id, event.message) for event in batch]
     with database:  # one transaction
         database.executemany("INSERT OR IGNORE INTO log VALUES (?, ?, ?)", rows)
 
 
-async def main() -> None:
+async def main(target: Runtime | str) -> None:
+    client = Client(target)
+    client.on(events.Log, batch=Batch(count=500, seconds=0.5))(store)
     async with client:
         job = await client.submit("talker")
         print((await job.result()).value)  # waits for the batch with the job's last event
     print(*database.execute("SELECT count(*) FROM log").fetchone(), "lines")
+    database.close()
 
 
-asyncio.run(main())
-database.close()
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", default=runtime)
+    asyncio.run(main(parser.parse_args().url))

@@ -21,10 +21,8 @@ async def baker(input: Any, job: JobContext) -> str:
     return f"{input} loaves"
 
 
-async def follow(request: web.Request) -> web.StreamResponse:
-    """GET /follow/{id}: in the page, ``new EventSource("/follow/…")``."""
-    job = request.app[CLIENT].job(request.match_info["id"])
-    if job is None:
+async def follow(request: web.Request) -> web.StreamResponse:  # for new EventSource("/follow/…")
+    if (job := request.app[CLIENT].job(request.match_info["id"])) is None:
         raise web.HTTPNotFound
     return sse(job)
 
@@ -49,14 +47,13 @@ async def main() -> None:
 
 async def visit(base: str, job_id: str) -> None:
     """What a browser would do."""
-    async with aiohttp.ClientSession() as http:
-        async with http.get(f"{base}/dashboard/") as page:
+    async with aiohttp.ClientSession(base) as http:
+        async with http.get("/dashboard/") as page:
             print("the dashboard:", page.status, page.content_type)
-        async with http.get(f"{base}/follow/{job_id}") as stream:
+        async with http.get(f"/follow/{job_id}") as stream:
             async for line in stream.content:
-                name, _, data = line.decode().partition(": ")
-                if name == "data" and data.startswith("["):
-                    for entry in json.loads(data):
+                if line.startswith(b"data: ["):
+                    for entry in json.loads(line[6:]):
                         print("event", entry["n"], entry["event"]["kind"])
 
 

@@ -1,5 +1,6 @@
 """A proxy cuts the connection twice in mid-stream; the session resumes, and nothing is missing."""
 
+import argparse
 import asyncio
 from typing import Any
 
@@ -17,12 +18,8 @@ async def counter(input: Any, job: JobContext) -> str:
     return "counted to 30"
 
 
-async def main() -> None:
-    async with (
-        runtime,
-        runtime.serve("127.0.0.1", 0) as server,
-        FaultyProxy(server.url) as proxy,
-    ):
+async def main(url: str | None) -> None:
+    async with runtime, runtime.serve() as server, FaultyProxy(url or server.url) as proxy:
         client = Client(proxy.url)
         links: asyncio.Queue[Live] = asyncio.Queue()
         numbers: list[float] = []
@@ -47,4 +44,7 @@ async def main() -> None:
         print("in order, none missing, none twice:", numbers == list(range(1, 31)))
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url")
+    asyncio.run(main(parser.parse_args().url))

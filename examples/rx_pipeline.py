@@ -1,5 +1,6 @@
 """The session as an Observable: filter it, and handle what is left in order."""
 
+import argparse
 import asyncio
 from typing import Any
 
@@ -28,12 +29,15 @@ async def save(event: Event) -> str:
     return f"saved {event.value}"
 
 
-async def main() -> None:
-    async with Client(runtime) as client:
+async def main(target: Runtime | str) -> None:
+    async with Client(target) as client:
         client.notifications.pipe(ops.filter(is_warm), concat_map_async(save)).subscribe(print)
         job = await client.submit("sensor")
         await job.result()
         await client.drain()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", default=runtime)
+    asyncio.run(main(parser.parse_args().url))

@@ -1,5 +1,6 @@
 """Submit a job to an agent and follow its events, in order, to the result."""
 
+import argparse
 import asyncio
 from typing import Any
 
@@ -17,8 +18,8 @@ async def refactor(input: dict[str, Any], job: JobContext) -> dict[str, int]:
     return {"files": 3}
 
 
-async def main() -> None:
-    async with Client(runtime) as client:
+async def main(target: Runtime | str) -> None:
+    async with Client(target) as client:
         job = await client.submit("code-refactor@2.0.0", {"path": "src/"})
         async for event in job:
             match event:
@@ -29,4 +30,7 @@ async def main() -> None:
         print((await job.result()).value)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", default=runtime)
+    asyncio.run(main(parser.parse_args().url))

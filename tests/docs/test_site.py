@@ -160,10 +160,16 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 # ------------------------------------------------------------------ search
 
 FOUND = {
+    "what is a lease": "explanation/what-is-arcp",
     "lease patterns": "reference/leases",
+    "nginx": "howto/tls-and-proxies",
     "nginx buffering": "howto/stream-to-browsers",
+    "retry": "howto/errors-and-retries",
+    "idempotency key": "howto/errors-and-retries",
     "concat_map_async": "reference/rx",
     "celery": "howto/sync",
+    "textual": "howto/textual",
+    "reference sdk": "howto/migrate",
 }
 
 
@@ -186,7 +192,7 @@ def test_a_search_finds_the_page_that_answers_it(query: str, index: dict[str, ob
     assert isinstance(terms, dict)
     assert isinstance(titles, dict)
     pages = set(range(len(docnames)))
-    for word in query.lower().split():
+    for word in set(query.lower().split()) - set(SearchEnglish.stopwords):
         hits: set[int] = set()
         for table in (terms, titles):
             numbers = table.get(stem(word), table.get(word, []))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FIRST = ROOT / "examples" / "first_client.py"
+DOCS = (page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
+PAGES = [ROOT / "README.md", *sorted(DOCS)]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)$", re.MULTILINE)
@@ -29,7 +32,7 @@ def test_there_are_examples() -> None:
     }
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [p for p in EXAMPLES if p != FIRST], ids=lambda path: path.stem)
 def test_example_prints_what_is_documented(path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", path],  # no -X dev: it reports what a busy machine delays
@@ -68,10 +71,10 @@ def test_the_tests_that_the_guarantees_name_are_there() -> None:
 SERVED = [path for path in EXAMPLES if '"--url"' in path.read_text(encoding="utf-8")]
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[str]:
-    """The address of the sample agents, served by the command line."""
-    command = [sys.executable, "-m", "arcp_client", "serve", "--port", "0"]
+@contextmanager
+def served(*options: str) -> Iterator[str]:
+    """The address of a runtime that the command line serves."""
+    command = [sys.executable, "-m", "arcp_client", "serve", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, encoding="utf-8") as server:
         assert server.stderr is not None
         try:
@@ -81,21 +84,84 @@ def served() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", SERVED, ids=lambda path: path.stem)
-def test_example_prints_the_same_against_a_served_runtime(path: Path, served: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", path, "--url", served],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=50,
-    )
+def test_example_prints_the_same_against_a_served_runtime(path: Path) -> None:
+    """The runtime has the agents of the example; the worker has the sample agents."""
+    own = re.search(r"^runtime\b.* = Runtime\(\)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    agents = ["--agents", f"examples.{path.stem}:runtime"] if own else []
+    with served(*agents) as url:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", path, "--url", url],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=50,
+        )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == path.with_suffix(".out").read_text(encoding="utf-8")
 
 
-def test_examples_of_workers_are_short() -> None:
-    assert {path.stem for path in SERVED} == {"airflow_operator", "celery_task", "django_command"}
-    for path in SERVED:
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 60, path
+def test_the_smallest_client_prints_what_is_documented(tmp_path: Path) -> None:
+    """It names the address of ``arcp-client serve``; here the port is a free one."""
+    program = tmp_path / FIRST.name
+    with served() as url:
+        text = FIRST.read_text(encoding="utf-8")
+        assert text.count('"ws://127.0.0.1:7777/arcp"') == 1
+        program.write_text(text.replace("ws://127.0.0.1:7777/arcp", url), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", program],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=50,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == FIRST.with_suffix(".out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_and_its_output_lies_next_to_it(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
+    assert path.with_suffix(".out").is_file()
+
+
+def test_the_smallest_client_has_at_most_twelve_lines_of_code() -> None:
+    lines = FIRST.read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if line.strip()]) <= 12
+
+
+def test_the_gallery_lists_every_example_and_no_other() -> None:
+    text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([\w/]+\.py)` \|", text, re.MULTILINE))
+    assert {path.name for path in EXAMPLES} <= listed
+    assert [name for name in listed if not (ROOT / "examples" / name).is_file()] == []
+
+
+# What an example cannot have against another process: it controls both ends.
+BOTH_ENDS = {"errors_and_retries", "survive_a_restart", "tls", "tokens_and_principals"}
+WITHOUT_RUNTIME = {"acp_session", "textual_acp"}
+FULL = {"dashboard_in_your_app"}  # 60 lines are in use
+
+
+def test_the_other_examples_take_the_address_of_a_runtime() -> None:
+    taken = {path.stem for path in SERVED} | {FIRST.stem}
+    assert {path.stem for path in EXAMPLES} - taken == BOTH_ENDS | WITHOUT_RUNTIME | FULL
+
+
+def test_the_programs_before_and_after_a_migration_print_the_same() -> None:
+    folder = ROOT / "examples" / "migrate"
+    outputs = []
+    with served() as url:
+        for name in ("before.py", "after.py"):
+            done = subprocess.run(
+                [sys.executable, "-W", "error", folder / name, url],
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                encoding="utf-8",
+                timeout=50,
+            )
+            assert (done.returncode, done.stderr) == (0, ""), name
+            outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    assert outputs[0].splitlines()[-1] == "{'counted': 3}"

@@ -1,4 +1,4 @@
-"""The README's "Five minutes", word by word: its commands in as many terminals, and what it shows.
+"""The page "Five minutes on the command line", word by word: its commands in as many terminals.
 
 With ``ARCP_SLOW=1`` from a clean clone, and everything is installed there; otherwise the commands
 that install are passed over, for they have been done where this test runs.
@@ -24,6 +24,7 @@ import pexpect
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "tutorial" / "command-line.md"
 SLOW = os.environ.get("ARCP_SLOW") == "1"
 BLOCK = re.compile(
     r"^<!-- five minutes: (\w+) -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL
@@ -44,7 +45,7 @@ class Act:
 
 def script() -> list[Act]:
     acts = []
-    for where, text in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+    for where, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         for piece in re.split(r"^(?=\$ )", text, flags=re.MULTILINE):
             first, *rest = piece.splitlines() or [""]
             command = first.removeprefix("$ ") if first.startswith("$ ") else None
@@ -56,7 +57,7 @@ def script() -> list[Act]:
 
 
 def as_pattern(line: str, job: str | None) -> str:
-    """A line of the README as a regular expression; colours may stand anywhere in it."""
+    """A line of the page as a regular expression; colours may stand anywhere in it."""
     words = []
     for word in re.split(r"(…|JOB)", line):
         if word == "…":
@@ -94,7 +95,7 @@ class Terminal:
         try:
             self.shell.expect(as_pattern(line, job))
         except (pexpect.TIMEOUT, pexpect.EOF):
-            pytest.fail(f"the README promises {line!r}; there is {self.shell.before!r}")
+            pytest.fail(f"the page promises {line!r}; there is {self.shell.before!r}")
         return self.shell.match.groupdict().get("job")
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ class Terminal:
 
 @pytest.fixture(scope="module", autouse=True)
 def ports() -> Iterator[None]:
-    """The ports of the README are this test's alone, as far as other tests are concerned."""
+    """The ports of the page are this test's alone, as far as other tests are concerned."""
     with (Path(tempfile.gettempdir()) / "arcp-client-readme.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for port in PORTS:
@@ -134,15 +135,15 @@ def checkout(tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_readme_has_a_scene_for_each_command() -> None:
+def test_the_page_has_a_scene_for_each_command() -> None:
     commands = " ".join(act.command or "" for act in script())
     for word in ("make demo", "serve", "run", "watch", "cancel", "web"):
         assert re.search(rf"\b{word}\b", commands), word
 
 
 @pytest.mark.timeout(1800 if SLOW else 300)
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the README is for a shell")
-def test_five_minutes_work_as_the_readme_tells_them(checkout: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the page is for a shell")
+def test_five_minutes_work_as_the_page_tells_them(checkout: Path, tmp_path: Path) -> None:
     job: str | None = None
     terminals: dict[str, Terminal] = {}
     with ExitStack() as stack:
