@@ -45,7 +45,7 @@ def is_current() -> bool:
     last = BUILT / "llms.txt"  # is written last
     if not (index.exists() and last.exists()):
         return False
-    built = index.stat().st_mtime
+    built = last.stat().st_mtime
     return all(path.stat().st_mtime <= built for path in sources())
 
 
