@@ -35,7 +35,7 @@ PYTEST_COV := --cov=arcp_client --cov-report=term --cov-report=xml --cov-fail-un
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench bench-parts bench-compare build lock clean
+.PHONY: help demo test test-all test-short test-loops test-agents mutants npm lint format types contracts docs bench bench-parts bench-compare build release-check lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -142,6 +142,9 @@ build: $(DEV_STAMP) ## sdist and wheel, into dist/ (RELEASE_TAG=v1.2.3 checks th
 	$(BIN)/python -m build
 	@[ -z "$$RELEASE_TAG" ] || [ -e "dist/arcp_client-$${RELEASE_TAG#v}-py3-none-any.whl" ] || \
 	    { echo "the tag is $$RELEASE_TAG, and arcp_client/version.py says otherwise" >&2; exit 1; }
+
+release-check: build ## build, then check files, metadata, description and installations on each Python
+	$(BIN)/python -m scripts.release_check
 
 # Every version that developing needs, for all platforms and Pythons. Versions stay unless UPGRADE=1.
 lock: $(DEV_STAMP) ## write requirements-dev.lock anew (UPGRADE=1 takes the newest versions)
