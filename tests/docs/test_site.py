@@ -169,6 +169,7 @@ FOUND = {
     "concat_map_async": "reference/rx",
     "celery": "howto/sync",
     "textual": "howto/textual",
+    "systemd": "howto/deploy",
     "reference sdk": "howto/migrate",
 }
 
