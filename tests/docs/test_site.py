@@ -11,10 +11,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from playwright.async_api import async_playwright
+from sphinx.search.en import SearchEnglish
 
 import arcp_client
 from arcp_client.version import DOCS_URL
 from tests.docs.site import DOCS, ROOT, Entry, Page, built_site, inventory
+from tests.e2e.web.conftest import ARGS, chromium
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -185,8 +188,6 @@ def index(site: Path) -> dict[str, object]:
 @pytest.mark.parametrize("query", FOUND)
 def test_a_search_finds_the_page_that_answers_it(query: str, index: dict[str, object]) -> None:
     """As the script of the search page does: each word, stemmed, in titles and texts."""
-    from sphinx.search.en import SearchEnglish
-
     stem = SearchEnglish({}).stem
     docnames, terms, titles = index["docnames"], index["terms"], index["titleterms"]
     assert isinstance(docnames, list)
@@ -200,6 +201,18 @@ def test_a_search_finds_the_page_that_answers_it(query: str, index: dict[str, ob
             hits |= {numbers} if isinstance(numbers, int) else set(numbers)
         pages &= hits
     assert FOUND[query] in {docnames[number] for number in pages}
+
+
+async def test_the_search_page_finds_it_in_a_browser(site: Path) -> None:
+    path = chromium()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=ARGS)
+        page = await browser.new_page()
+        await page.goto(f"{(site / 'search.html').as_uri()}?q=nginx")
+        results = page.locator("#search-results li a")
+        await results.first.wait_for()
+        assert "TLS and proxies" in await results.all_inner_texts()
+        await browser.close()
 
 
 # ------------------------------------------------------------------ for language models
