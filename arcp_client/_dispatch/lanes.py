@@ -199,8 +199,9 @@ class SessionLane(Lane):
 
     def release(self, processed: bool = True) -> None:
         """Count the current event as done. With ``processed=False`` it stays outstanding."""
-        if processed:
-            self.done = done = self.done + 1
+        done = self.done + 1
+        if processed and done <= self.taken:  # otherwise the handler has abandoned the lane
+            self.done = done
             set_call((self, done))
             if self.waiters:
                 self._resolve_waiters()

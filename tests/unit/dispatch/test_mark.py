@@ -8,6 +8,7 @@ import pytest
 
 from arcp_client import Order, events
 from arcp_client.errors import HandlerFailed
+from arcp_client.events import Event
 from arcp_client.rx import concat_map_async
 from tests.unit.dispatch.kit import Hub, Tape, log, turns
 
@@ -203,3 +204,24 @@ async def test_every_path_through_a_consumer_ends_its_account_at_zero() -> None:
     del iterator
     assert hub.fan_out.backlog == 0
     assert hub.processed == hub.published == seen
+
+
+@pytest.mark.parametrize("order", Order)
+async def test_a_handler_that_disposes_of_its_own_registration_leaves_no_event_behind(
+    order: Order, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the client follows each processed event, for a store."""
+    hub = Hub(order=order)
+    hub.back_pressure.follower = lambda event: None
+    seen: list[int | None] = []
+
+    def handle(event: Event) -> None:
+        seen.append(event.seq)
+        registration.dispose()
+
+    registration = hub.subscribe(handle)
+    hub.publish(log(1), log(2), log(3, "job_2"))
+    await turns()
+    assert seen == [1]
+    assert (registration.lag, hub.mark) == (0, 3)
+    assert not caplog.records
