@@ -17,7 +17,7 @@ from typing import Any
 import bench_client
 import bench_latency
 import bench_start
-from rounds import HERE, answer, machine, report, results, table
+from rounds import HERE, answer, report, results, table
 
 HISTORY = HERE / "history.jsonl"
 PARTS = ("client", "start", "latency", "idle")
@@ -38,8 +38,7 @@ IDLE = {
 
 
 def measured_idle(rounds: int) -> dict[str, Any]:
-    found = answer(HERE / "bench_lone.py", "--rounds", rounds, limit=LIMIT)
-    return {**machine(), **found}
+    return answer(HERE / "bench_lone.py", "--rounds", rounds, limit=LIMIT)
 
 
 def measure(part: str, rounds: int) -> dict[str, Any]:

@@ -24,7 +24,6 @@ import asyncio
 import gc
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -34,6 +33,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+from rounds import footer, machine, table
 
 HERE = Path(__file__).parent
 KINDS = ("ours", "reference", "aiohttp", "websockets")
@@ -251,6 +252,40 @@ def summary(rounds: list[Round]) -> dict[str, dict[str, dict[str, float]]]:
     return figures
 
 
+ROWS = {
+    "ours": "arcp-client",
+    "reference": "reference client",
+    "aiohttp": "aiohttp alone",
+    "websockets": "websockets alone",
+}
+FIGURES = {
+    "event_us": "a lone event",
+    "connect_cpu_us": "connect, submit, one event, close",
+    "kib_per_client": "memory of a client",
+    "idle_core_percent": "idle clients",
+}
+
+
+def shown(result: dict[str, Any]) -> str:
+    """Each kind over the reference, by the medians of the rounds."""
+    base = result["reference"]
+    rows = [
+        [name, *(f"{result[kind][key]['median'] / base[key]['median']:.2f}" for key in FIGURES)]
+        for kind, name in ROWS.items()
+    ]
+    told = {key: base[key]["median"] for key in FIGURES}
+    units = (
+        f"{told['event_us']:.0f} µs, {told['connect_cpu_us'] / 1000:.1f} ms,"
+        f" {told['kib_per_client']:.0f} KiB, and {told['idle_core_percent']:.1f} % of a core for"
+        f" {result['idle_clients']:,} clients"
+    )
+    return (
+        table(("× reference client", *FIGURES.values()), rows)
+        + f"\n\nThe reference client: {units}."
+        + footer(result, "")
+    )
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
@@ -277,8 +312,7 @@ def main(options: argparse.Namespace) -> None:
         server.terminate()
         server.wait()
     result = {
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **machine(),
         "rounds": options.rounds,
         "idle_rounds": options.idle_rounds,
         "idle_clients": options.idle_clients,

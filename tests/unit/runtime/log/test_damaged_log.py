@@ -131,7 +131,9 @@ async def test_a_log_that_may_not_be_written_is_that_error_too(
     connect = sqlite3.connect
 
     def read_only(_: object, **options: Any) -> sqlite3.Connection:
-        return connect(f"file:{path}?mode=ro", uri=True, **options)  # root may write any file
+        return connect(
+            f"file:{path}?mode=ro", **{**options, "uri": True}
+        )  # root may write any file
 
     monkeypatch.setattr(sqlite3, "connect", read_only)
     error = await opened(path)
