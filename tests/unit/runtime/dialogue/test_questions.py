@@ -13,7 +13,7 @@ from pydantic import BaseModel, field_validator
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time, time_text
 from arcp_client.errors import LocalProtocolError, QuestionExpired
-from arcp_client.runtime import JobContext, Limits, Runtime, SqliteEventLog
+from arcp_client.runtime import JobContext, Limits, MemoryEventLog, Runtime, SqliteEventLog
 from arcp_client.testing import VirtualClock
 from tests.unit.runtime.conftest import MakeRuntime
 from tests.unit.runtime.peer import Frame, Peer, bodies, seqs
@@ -591,3 +591,44 @@ async def test_the_error_of_an_agent_can_be_caught(make: MakeRuntime, clock: Any
     _, frames = await peer.run("calm")
     assert frames[-1]["payload"]["result"] == "nobody"
     await peer.close()
+
+
+class SlowLog(MemoryEventLog):
+    """A durable log whose writes wait until the test lets them happen."""
+
+    durable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = asyncio.Event()
+        self.writes.set()
+
+    async def write(self, entries: Any) -> None:
+        await self.writes.wait()
+
+
+async def test_x4_neither_agent_nor_people_learn_of_an_answer_that_is_not_stored(
+    make: MakeRuntime, clock: VirtualClock
+) -> None:
+    log = SlowLog()
+    runtime = make(heartbeat_interval=None, event_log=log)
+    got = asks(runtime)
+    peer, late = await Peer.to(runtime), await Peer.to(runtime)
+    await peer.hello()
+    await late.hello()
+    job_id, question = await asked(peer)
+    log.writes.clear()
+    replies = [
+        asyncio.ensure_future(answer(each, job_id, question, value))
+        for each, value in ((peer, "yes"), (late, "no"))
+    ]
+    await asyncio.sleep(0.5)  # less than the log's patience
+    assert got == []
+    assert not any(reply.done() for reply in replies)
+    log.writes.set()
+    taken, refused = await asyncio.gather(*replies)
+    assert taken["payload"]["value"] == refused["payload"]["details"]["value"] == "yes"
+    await peer.follow(job_id)
+    assert got == ["yes"]
+    await peer.close()
+    await late.close()
