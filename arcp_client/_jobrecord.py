@@ -63,6 +63,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         unwatch: stops watching a job.
         sse: streams a job to a browser, from its ``Last-Event-ID`` on.
         answer: answers a question of a job.
+        send: sends a message to the agent of a job.
     """
 
     notifications: Observable[Event]
@@ -78,6 +79,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     unwatch: Callable[[str], Awaitable[None]]
     sse: Callable[[Any, str | None], AsyncGenerator[bytes, None]]
     answer: Callable[[str, str, Any, str | None, float | None], Awaitable[TakenAnswer]]
+    send: Callable[[str, Any, str, str | None, float | None], Awaitable[str]]
 
 
 class JobRecord(JobStream):

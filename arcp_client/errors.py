@@ -25,6 +25,7 @@
     │   ├── JobNotFound · LeaseSubsetViolation
     │   ├── InvalidRequest        the runtime found the request malformed
     │   │   └── InvalidInput      the input does not match the agent's schema; see ``fields``
+    │   ├── JobEnded              the job has ended; its agent takes no messages any more
     │   ├── QuestionNotFound · QuestionAnswered · QuestionClosed · InvalidAnswer
     │   ├── RequestTimeout        (also a TimeoutError) no answer before the deadline
     │   ├── FeatureNotNegotiated  the runtime does not offer a required feature (§6.2)
@@ -70,6 +71,7 @@ __all__ = [
     "InvalidInput",
     "InvalidRequest",
     "JobCancelled",
+    "JobEnded",
     "JobError",
     "JobFailed",
     "JobLost",
@@ -475,6 +477,14 @@ class LeaseSubsetViolation(RequestError):
     default_code = "LEASE_SUBSET_VIOLATION"
 
 
+class JobEnded(RequestError):
+    """The job has ended, so its agent cannot get a message any more."""
+
+    remedy: ClassVar[str] = "Submit a new job whose input has the message."
+
+    default_code = "JOB_ENDED"
+
+
 class QuestionNotFound(RequestError):
     """There is no such question, or this principal may not see it."""
 
@@ -788,6 +798,7 @@ _REQUEST_ERRORS: Mapping[str, type[RequestError]] = {
         JobNotFound,
         InvalidRequest,
         LeaseSubsetViolation,
+        JobEnded,
         QuestionNotFound,
         QuestionAnswered,
         QuestionClosed,

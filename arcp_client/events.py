@@ -37,6 +37,7 @@ __all__ = [
     "Answered",
     "ArtifactRef",
     "Completed",
+    "Consumed",
     "Delegate",
     "Event",
     "Expired",
@@ -47,6 +48,8 @@ __all__ = [
     "Progress",
     "Question",
     "ResultChunk",
+    "Returned",
+    "Sent",
     "Status",
     "Thought",
     "ToolCall",
@@ -238,7 +241,8 @@ def _json_schema(cls: type[Event], whole: bool) -> dict[str, Any]:
     if "options" in properties:
         properties["options"]["items"] = found[Choice.__name__]
     for name in properties.keys() & {"ts", "completed_at", "expires_at", "at", "lease_expires_at"}:
-        properties[name]["anyOf"][0]["format"] = "date-time"
+        if "anyOf" in properties[name]:  # `Consumed.at` is a number
+            properties[name]["anyOf"][0]["format"] = "date-time"
     if cls in _FIXED:
         properties["kind"]["const"] = _FIXED[cls]
     schema["required"] = sorted(properties) if whole else []
@@ -422,6 +426,45 @@ class Withdrawn(Event, frozen=True, kw_only=True, gc=False):
     lease_expires_at: datetime | None = None
 
 
+class Sent(Event, frozen=True, kw_only=True, gc=False):
+    """A client sent the agent a message; exactly one of `Consumed` and `Returned` follows.
+
+    Attributes:
+        message_id: identifies the message.
+        mode: ``steer`` asks the agent to look at it soon, ``queue`` when it is ready.
+        value: the message.
+        by: the principal that sent it.
+        client: the name and version of its client.
+    """
+
+    kind: str = "x-vendor.arcp-client.sent"
+    message_id: str = ""
+    mode: str = "queue"
+    value: Any = None
+    by: str = ""
+    client: str = ""
+
+
+class Consumed(Event, frozen=True, kw_only=True, gc=False):
+    """The agent took a message.
+
+    Attributes:
+        message_id: the message.
+        at: how many messages the agent has taken, this one included.
+    """
+
+    kind: str = "x-vendor.arcp-client.consumed"
+    message_id: str = ""
+    at: int = 0
+
+
+class Returned(Event, frozen=True, kw_only=True, gc=False):
+    """The job ended, and its agent has not taken the message ``message_id``."""
+
+    kind: str = "x-vendor.arcp-client.returned"
+    message_id: str = ""
+
+
 class Unknown(Event, frozen=True, kw_only=True, gc=False):
     """An event of a kind without a class, or with a body that does not fit its class."""
 
@@ -505,6 +548,9 @@ KINDS: dict[str, type[Event]] = {
         Answered,
         Expired,
         Withdrawn,
+        Sent,
+        Consumed,
+        Returned,
         Completed,
         Failed,
         Gap,

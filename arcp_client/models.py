@@ -23,6 +23,7 @@ __all__ = [
     "ClientInfo",
     "Credential",
     "EndedJob",
+    "JobMessage",
     "JobStatus",
     "JobSummary",
     "Lease",
@@ -413,3 +414,25 @@ class TakenAnswer:
 
     def __hash__(self) -> int:  # the value may be a list or a dict
         return hash((self.question_id, self.at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMessage:
+    """A message to the agent of a running job.
+
+    Attributes:
+        message_id: identifies the message.
+        mode: ``steer`` asks the agent to look at it soon, ``queue`` when it is ready.
+        value: the message, any JSON value.
+        by: the principal that sent it.
+        client: the name and version of its client.
+    """
+
+    message_id: str
+    mode: str = "queue"
+    value: Any = None
+    by: str = ""
+    client: str = ""
+
+    def __hash__(self) -> int:  # the value may be a list or a dict
+        return hash(self.message_id)

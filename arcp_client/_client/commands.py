@@ -27,6 +27,7 @@ from arcp_client._wire.messages import (
     ListJobsMessage,
     ListQuestions,
     Ping,
+    SendMessage,
     SubscribeMessage,
 )
 from arcp_client._wire.replies import JobPage, QuestionPage
@@ -219,6 +220,32 @@ class Commands:
         )
         taken: TakenAnswer = await self._ask(request)
         return taken
+
+    async def send(
+        self, job_id: str, value: Any, *, mode: str, message_id: str | None, timeout: float | None
+    ) -> str:
+        """Send a message to the agent of a job; return its id once the runtime has taken it."""
+        try:
+            encoded = snapshot(value)
+        except ValueError as error:
+            raise ValueError(f"value: {error}") from error
+        try:
+            message = SendMessage(
+                job_id=job_id,
+                message_id=message_id or f"msg_{new_id()}",
+                mode=mode,
+                value=encoded,
+            )
+        except Malformed as error:
+            raise ValueError(f"send: {error}") from None
+        request = Request(
+            kind=wire.SEND,
+            payload=message.wire(),
+            deadline=self._until(timeout),
+            job_id=job_id,
+        )
+        await self._ask(request)
+        return message.message_id
 
     async def questions(
         self, *, follow: bool, timeout: float | None

@@ -97,6 +97,7 @@ class Wiring:
             unwatch=self._unwatch,
             sse=self._sse,
             answer=self._answer,
+            send=self._send,
         )
 
     # Calls of parts that are made later than their callers. Functions that are made for each client
@@ -139,6 +140,13 @@ class Wiring:
         self, job_id: str, question_id: str, value: Any, key: str | None, timeout: float | None
     ) -> TakenAnswer:
         return await self.commands.answer(job_id, question_id, value, key=key, timeout=timeout)
+
+    async def _send(
+        self, job_id: str, value: Any, mode: str, message_id: str | None, timeout: float | None
+    ) -> str:
+        return await self.commands.send(
+            job_id, value, mode=mode, message_id=message_id, timeout=timeout
+        )
 
     def _sse(self, job: JobHandle, last_event_id: str | None) -> AsyncGenerator[bytes, None]:
         return self.streams.of(job, last_event_id)

@@ -29,6 +29,7 @@ _ANSWERS: Final = {
     names.PONG: names.PING,
     names.ANSWER_TAKEN: names.ANSWER,
     names.QUESTIONS: names.LIST_QUESTIONS,
+    names.QUEUED: names.SEND,
 }
 _REFUSED_BY: Final = {
     names.DUPLICATE_KEY: frozenset({names.SUBMIT}),

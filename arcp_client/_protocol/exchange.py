@@ -49,6 +49,7 @@ _NEEDS: Final = {
     names.PING: names.HEARTBEAT,
     names.ANSWER: names.ASKING,
     names.LIST_QUESTIONS: names.ASKING,
+    names.SEND: names.STEERING,
 }
 """The feature that a request needs (§6.2)."""
 _REFUSALS: Final = frozenset(
@@ -340,6 +341,11 @@ class Exchange:
         if request is not None:
             self._answer(request, read_taken(frame), now)
 
+    def _queued(self, frame: ControlFrame, now: float) -> None:
+        request = self._correlation.answered_by(frame)
+        if request is not None:
+            self._answer(request, names.text_of(frame.payload.get("state")) or "", now)
+
     def _questions(self, frame: ControlFrame, now: float) -> None:
         request = self._correlation.answered_by(frame)
         if request is not None:
@@ -400,6 +406,7 @@ class Exchange:
         names.CANCELLED: _cancelled,
         names.PONG: _pong,
         names.ANSWER_TAKEN: _taken,
+        names.QUEUED: _queued,
         names.QUESTIONS: _questions,
     }
 

@@ -120,6 +120,23 @@ class WithdrawnBody(_Body, gc=False):
     lease_expires_at: datetime | None = None
 
 
+class SentBody(_Body, gc=False):
+    message_id: str = ""
+    mode: str = "queue"
+    value: Any = None
+    by: str = ""
+    client: str = ""
+
+
+class ConsumedBody(_Body, gc=False):
+    message_id: str = ""
+    at: int = 0
+
+
+class ReturnedBody(_Body, gc=False):
+    message_id: str = ""
+
+
 class _Payload(msgspec.Struct, tag_field="kind", gc=False):
     ts: Moment | None = None
 
@@ -180,6 +197,18 @@ class WithdrawnPayload(_Payload, tag=names.WITHDRAWN, kw_only=True, gc=False):
     body: WithdrawnBody
 
 
+class SentPayload(_Payload, tag=names.SENT, kw_only=True, gc=False):
+    body: SentBody
+
+
+class ConsumedPayload(_Payload, tag=names.CONSUMED, kw_only=True, gc=False):
+    body: ConsumedBody
+
+
+class ReturnedPayload(_Payload, tag=names.RETURNED, kw_only=True, gc=False):
+    body: ReturnedBody
+
+
 class LoosePayload(msgspec.Struct, gc=False):
     """The payload of an event whose kind has no class, or whose body does not fit its class."""
 
@@ -206,6 +235,9 @@ KnownPayload = (
     | AnsweredPayload
     | ExpiredPayload
     | WithdrawnPayload
+    | SentPayload
+    | ConsumedPayload
+    | ReturnedPayload
 )
 
 
@@ -245,6 +277,9 @@ KINDS: frozenset[str] = frozenset(
         names.ANSWERED,
         names.EXPIRED,
         names.WITHDRAWN,
+        names.SENT,
+        names.CONSUMED,
+        names.RETURNED,
     }
 )
 """The kinds of §8.2, and those of the extensions. Other kinds are legal and delivered unchanged."""

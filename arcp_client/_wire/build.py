@@ -16,6 +16,7 @@ from arcp_client.events import (
     Answered,
     ArtifactRef,
     Completed,
+    Consumed,
     Delegate,
     Event,
     Expired,
@@ -25,6 +26,8 @@ from arcp_client.events import (
     Progress,
     Question,
     ResultChunk,
+    Returned,
+    Sent,
     Status,
     Thought,
     ToolCall,
@@ -308,6 +311,59 @@ def _withdrawn(f: Any, data: bytes, again: bool) -> Event:
     )
 
 
+def _sent(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Sent(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        message_id=b.message_id,
+        mode=b.mode,
+        value=b.value,
+        by=b.by,
+        client=b.client,
+    )
+
+
+def _consumed(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Consumed(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        message_id=b.message_id,
+        at=b.at,
+    )
+
+
+def _returned(f: Any, data: bytes, again: bool) -> Event:
+    p = f.payload
+    b = p.body
+    return Returned(
+        seq=f.event_seq,
+        id=f.id,
+        session_id=f.session_id,
+        job_id=f.job_id,
+        ts=p.ts,
+        trace_id=f.trace_id,
+        redelivered=again,
+        _frame=data,
+        message_id=b.message_id,
+    )
+
+
 def _loose(f: Any, data: bytes, again: bool) -> Event:
     p = f.payload
     body = p.body
@@ -343,6 +399,9 @@ BUILDERS: Final[dict[type, Callable[[Any, bytes, bool], Event]]] = {
     bodies.AnsweredPayload: _answered,
     bodies.ExpiredPayload: _expired,
     bodies.WithdrawnPayload: _withdrawn,
+    bodies.SentPayload: _sent,
+    bodies.ConsumedPayload: _consumed,
+    bodies.ReturnedPayload: _returned,
     bodies.LoosePayload: _loose,
 }
 """Payload type to the function that builds the event; hot paths call that function directly."""

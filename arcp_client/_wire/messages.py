@@ -55,6 +55,7 @@ __all__ = [
     "Pong",
     "Resume",
     "ResumeBlock",
+    "SendMessage",
     "Submit",
     "SubscribeMessage",
     "Unsubscribe",
@@ -539,6 +540,27 @@ class ListQuestions(Message, frozen=True, kw_only=True):
     follow: bool = False
 
 
+def _mode(value: Any) -> str:
+    if value not in ("steer", "queue"):
+        raise Malformed("must be steer or queue")
+    return str(value)
+
+
+class SendMessage(_OfJob, frozen=True, kw_only=True):
+    """``send``: a message to the agent of a running job (an extension)."""
+
+    type = names.SEND
+    readers = {**_OfJob.readers, "message_id": _KEY, "mode": _mode}
+
+    message_id: str
+    mode: str = "queue"
+    value: Any = None
+
+    def wire(self) -> dict[str, Any]:
+        """Return the payload. ``value`` is always present; it may already be encoded JSON."""
+        return {**super().wire(), "value": self.value}
+
+
 REQUESTS: dict[str, type[Message]] = {
     message.type: message
     for message in (
@@ -556,6 +578,7 @@ REQUESTS: dict[str, type[Message]] = {
         Unsubscribe,
         Answer,
         ListQuestions,
+        SendMessage,
     )
 }
 """Message type to the struct that its payload is read into."""

@@ -58,6 +58,13 @@ ANSWERED: Final = f"{PREFIX}answered"
 EXPIRED: Final = f"{PREFIX}expired"
 WITHDRAWN: Final = f"{PREFIX}withdrawn"
 
+SEND: Final = f"{PREFIX}send"
+QUEUED: Final = f"{PREFIX}queued"
+
+SENT: Final = f"{PREFIX}sent"
+CONSUMED: Final = f"{PREFIX}consumed"
+RETURNED: Final = f"{PREFIX}returned"
+
 WORK_ID: Final = f"{PREFIX}work_id"
 """The field of a submit that names its work."""
 PAUSES: Final = f"{PREFIX}pauses"
@@ -98,7 +105,9 @@ FEATURES: Final = (
 
 ASKING: Final = f"{PREFIX}ask"
 
-OFFERED: Final = (*FEATURES, ASKING)
+STEERING: Final = f"{PREFIX}steer"
+
+OFFERED: Final = (*FEATURES, ASKING, STEERING)
 """The features that clients and runtimes of this package offer."""
 
 DECLARATIONS: Final = "x-vendor.arcp-client.declarations"
@@ -133,6 +142,7 @@ QUESTION_ANSWERED: Final = "QUESTION_ANSWERED"
 QUESTION_CLOSED: Final = "QUESTION_CLOSED"
 QUESTION_EXPIRED: Final = "QUESTION_EXPIRED"
 INVALID_ANSWER: Final = "INVALID_ANSWER"
+JOB_ENDED: Final = "JOB_ENDED"
 
 RETRYABLE_BY_DEFAULT: Final = frozenset({INTERNAL_ERROR, HEARTBEAT_LOST})
 

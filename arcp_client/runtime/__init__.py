@@ -5,6 +5,7 @@ from __future__ import annotations
 from arcp_client.runtime._agents.child import Child
 from arcp_client.runtime._agents.tool import Tool
 from arcp_client.runtime._connection.authentication import Authentication
+from arcp_client.runtime._dialogue.inbox import JobInbox, Steering
 from arcp_client.runtime._jobs.outcomes import Cancellation
 from arcp_client.runtime._leases.credentials import Provision, Provisioner
 from arcp_client.runtime._log.event_log import EventLog, MemoryEventLog
@@ -20,6 +21,7 @@ __all__ = [
     "Child",
     "EventLog",
     "JobContext",
+    "JobInbox",
     "Limits",
     "MemoryEventLog",
     "Observation",
@@ -29,5 +31,6 @@ __all__ = [
     "Runtime",
     "Server",
     "SqliteEventLog",
+    "Steering",
     "Tool",
 ]

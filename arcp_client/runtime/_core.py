@@ -7,7 +7,7 @@ import contextlib
 import copy
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from arcp_client._security import WrongTokens
@@ -23,6 +23,7 @@ from arcp_client.runtime._connection.connection import Arrival, Connection
 from arcp_client.runtime._connection.handshake import Identity, ServerHandshake
 from arcp_client.runtime._connection.requests import RequestHandler
 from arcp_client.runtime._dialogue.book import QuestionBook
+from arcp_client.runtime._dialogue.inbox import Mailroom
 from arcp_client.runtime._jobs.admission import Admission, Delegation
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
@@ -43,7 +44,7 @@ from arcp_client.runtime._log.directory import (
     Resync,
     SessionTaken,
 )
-from arcp_client.runtime._log.entries import Watch
+from arcp_client.runtime._log.entries import QuestionState, Watch
 from arcp_client.runtime._log.event_log import EventLog
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._sessions.registry import SessionRegistry
@@ -84,6 +85,7 @@ class Core:
         event_log: stores events for resumes.
         limits: all limits.
         policy: lets principals observe the jobs of others.
+        steering: lets sessions send messages to jobs that they did not submit.
         provisioner: issues credentials.
         compat: adapts payloads to the SDKs that connect.
     """
@@ -95,6 +97,7 @@ class Core:
         event_log: EventLog,
         limits: Limits,
         policy: Policy | None,
+        steering: Policy | None,
         provisioner: Provisioner | None,
         compat: Compat = SPECIFICATION,
     ) -> None:
@@ -124,6 +127,7 @@ class Core:
             limits,
             TaskOwner(f"runtime {identity.name} jobs"),
             policy=policy,
+            steering=steering,
             journal=journal,
             context=self._context,
             compat=compat,
@@ -148,10 +152,12 @@ class Core:
         self.questions = QuestionBook(
             self.jobs, self.sessions, limits, self._journal, durable=event_log.durable
         )
+        self.mailroom = Mailroom(limits, self._journal)
         self._requests = RequestHandler(
             self.jobs,
             self.admission,
             self.questions,
+            self.mailroom,
             limits,
             self._directory,
             self._journal.then,
@@ -217,7 +223,7 @@ class Core:
                 self.jobs,
                 self._keys,
                 self._requests.broken,
-                self.questions.restore,
+                self._restore_dialogue,
             )
         except Exception as error:  # an entry is malformed: reported as an error of the log
             self.sessions.close()
@@ -297,6 +303,11 @@ class Core:
         except RequestError as error:
             _log.warning("job %s cannot be followed yet: %s", watch.job_id, error)
 
+    def _restore_dialogue(self, questions: Sequence[QuestionState]) -> None:
+        self.questions.restore(questions)
+        for job in self.jobs.open():
+            self.mailroom.restore(job)
+
     def connection(self, transport: Transport, arrival: Arrival) -> Connection:
         """Make the connection for a link; the caller runs it."""
         connection = Connection(
@@ -361,7 +372,12 @@ class Core:
 
     def _context(self, job: ServerJob, holder: Callable[[Budget], ServerJob | None]) -> JobContext:
         return JobContext(
-            job, self.limits, Authorizer(job, holder), self._delegate, self.questions.ask
+            job,
+            self.limits,
+            Authorizer(job, holder),
+            self._delegate,
+            self.questions.ask,
+            self.mailroom.inbox,
         )
 
     async def _delegate(self, parent: ServerJob, wish: Delegation) -> ServerJob:

@@ -81,6 +81,9 @@ class Runtime:
         limits: all other limits.
         policy: lets principals observe the jobs of others; by default only the principal that
             submitted a job may (§14).
+        steering: lets sessions send messages to the agents of jobs that they did not submit, also
+            those of the same principal; by default only the session that submitted a job may, as
+            for a cancel (§7.4).
         provisioner: issues credentials for jobs and revokes them at their end (§9.8). Offered to
             clients only with a durable event log, and over TLS, stdio or in this process.
         dialect: ``python`` also serves clients of the Python SDK (1.1.3), which deviate from
@@ -104,6 +107,7 @@ class Runtime:
         resume_window: float = 600.0,
         limits: Limits | None = None,
         policy: Policy | None = None,
+        steering: Policy | None = None,
         provisioner: Provisioner | None = None,
         dialect: Literal["specification", "python", "go"] = "specification",
     ) -> None:
@@ -122,6 +126,7 @@ class Runtime:
         check.an_instance("limits", limits, Limits, "Limits", none=True)
         check.an_instance("event_log", event_log, EventLog, "an EventLog", none=True)
         check.a_function("policy", policy, none=True, sync=True)
+        check.a_function("steering", steering, none=True, sync=True)
         check.an_instance("provisioner", provisioner, Provisioner, "a Provisioner", none=True)
         check.seconds("heartbeat_interval", heartbeat_interval, above=True, none=True)
         check.seconds("resume_window", resume_window, above=True)
@@ -142,6 +147,7 @@ class Runtime:
             event_log or MemoryEventLog(),
             limits or Limits(),
             policy,
+            steering,
             provisioner,
             _COMPAT[dialect],
         )

@@ -24,6 +24,7 @@ from arcp_client.runtime._agents.child import Child, delegated_to
 from arcp_client.runtime._agents.throttle import Throttle
 from arcp_client.runtime._agents.tool import Tool
 from arcp_client.runtime._dialogue.asked import MISSING, Asked
+from arcp_client.runtime._dialogue.inbox import JobInbox, Steering
 from arcp_client.runtime._jobs.admission import Delegation
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.outcomes import Cancellation
@@ -39,6 +40,7 @@ _OWN_KINDS = frozenset(
     {
         *("result_chunk", "delegate"),
         *(names.QUESTION, names.ANSWERED, names.EXPIRED, names.WITHDRAWN),
+        *(names.SENT, names.CONSUMED, names.RETURNED),
     }
 )
 
@@ -58,6 +60,7 @@ class JobContext:
         authority: Authorizer,
         delegate: Callable[[ServerJob, Delegation], Awaitable[ServerJob]],
         ask: Callable[[ServerJob, Asked, float | None], Awaitable[Any]],
+        inbox: Callable[[ServerJob], JobInbox],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._job = job
@@ -65,6 +68,7 @@ class JobContext:
         self._authority = authority
         self._delegate = delegate
         self._ask = ask
+        self._inbox = inbox
         self._pace = Throttle(job, limits)
         request = job.request
         self._input = None if request is None else request.input
@@ -345,6 +349,25 @@ class JobContext:
         asked = Asked.of(question, schema=schema, options=options, default=default, to=to, key=key)
         self._check_loop()
         return await self._ask(self._job, asked, timeout)
+
+    @property
+    def inbox(self) -> JobInbox:
+        """The messages that clients send to the job: ``async for message in job.inbox()``.
+
+        Each message is a `JobMessage`. The agent takes them one at a time, in their order; those
+        that it has not taken when the job ends are returned to their senders by an event.
+        """
+        self._check_loop()
+        return self._inbox(self._job)
+
+    @property
+    def steered(self) -> Steering:
+        """Set while a message with the mode ``steer`` waits in the inbox.
+
+        Look at it between steps, or wait for it beside a step: ``await job.steered.wait()``. The
+        calls of `tool` have it too.
+        """
+        return self.inbox.steered
 
     # ------------------------------------------------------------------------ result
 

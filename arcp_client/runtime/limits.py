@@ -88,6 +88,9 @@ class Limits:
             dropped.
         answer_bytes: the same in bytes.
         answer_window: how long they are kept.
+        inbox_messages: messages that wait for the agent of one job. Further ones are refused.
+        inbox_bytes: bytes of all messages to one job, taken ones included.
+        message_bytes: bytes of one message; at most half of ``event_bytes``.
         idempotency_window: how long an idempotency key is kept (§7.2).
         idempotency_keys: maximum number of keys, over all principals. Beyond it, the oldest key of
             the principal with the most keys is dropped.
@@ -129,6 +132,9 @@ class Limits:
     answers: int = 10_000
     answer_bytes: int = 64 * MIB
     answer_window: float = 604_800.0
+    inbox_messages: int = 256
+    inbox_bytes: int = 64 * MIB
+    message_bytes: int = 256 * 1024
     idempotency_window: float = 86_400.0
     idempotency_keys: int = 100_000
     idempotency_bytes: int = 64 * MIB

@@ -150,6 +150,7 @@ SAMPLES: list[ArcpError] = [
     errors.InvalidRequest("m"),
     errors.InvalidInput("input.a: m", details={"input_fields": {"a": "m"}}),
     errors.LeaseSubsetViolation("m"),
+    errors.JobEnded("m"),
     errors.QuestionNotFound("m"),
     errors.QuestionAnswered("m", details={"by": "alice", "at": "then", "value": [1]}),
     errors.QuestionClosed("m", details={"state": "expired"}),

@@ -96,12 +96,13 @@ CALLS: dict[Any, dict[str, str]] = {
         "events": "(*kinds)",
         "result": "async ()",
         "save": "async (path)",
+        "send": "async (value, *, mode='queue', message_id=None, timeout=None)",
         "sse": "(*, last_event_id=None)",
     },
     arcp_client.Runtime: {
         "__init__": "(*, name='arcp-client', version=None, auth=None, event_log=None,"
         " heartbeat_interval=30.0, resume_window=600.0, limits=None, policy=None,"
-        " provisioner=None, dialect='specification')",
+        " steering=None, provisioner=None, dialect='specification')",
         "add_routes": "(app, path='/arcp', *, allowed_hosts=())",
         "agent": "(name, version=None, default=False, *, input_schema=None, description=None)",
         "asgi": "(*, allowed_hosts=())",
@@ -152,6 +153,8 @@ JOB_CONTEXT = {
             "id",
             "input",
             "lease",
+            "inbox",
+            "steered",
             "trace_id",
             "work_id",
         ],
@@ -426,6 +429,9 @@ EVENTS = {
     "Answered": "question_id value by client at lease_expires_at",
     "Expired": "question_id defaulted value lease_expires_at",
     "Withdrawn": "question_id reason lease_expires_at",
+    "Sent": "message_id mode value by client",
+    "Consumed": "message_id at",
+    "Returned": "message_id",
     "Completed": "value result_id result_size summary completed_at",
     "Failed": "status code message retryable details",
     "Unknown": "body",
@@ -461,7 +467,7 @@ ArcpError
     TooManyStreams WouldDeadlock
   RequestError: PermissionDenied AgentNotFound AgentVersionNotFound DuplicateKey JobNotFound
     InvalidRequest LeaseSubsetViolation RequestTimeout(TimeoutError) FeatureNotNegotiated
-    QuestionNotFound QuestionAnswered QuestionClosed InvalidAnswer UnknownCode
+    JobEnded QuestionNotFound QuestionAnswered QuestionClosed InvalidAnswer UnknownCode
   InvalidRequest: InvalidInput
   JobError: JobFailed JobLost ResultIncomplete ResultUnavailable
   JobFailed: JobCancelled JobTimedOut LeaseExpired BudgetExhausted QuestionExpired

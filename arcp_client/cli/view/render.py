@@ -237,6 +237,18 @@ def _withdrawn(event: events.Withdrawn) -> Text:
     return _plain(f"the question needs no answer any more ({event.reason})", "dim")
 
 
+def _sent(event: events.Sent) -> Text:
+    return _plain(f"✉ {event.by} ({event.mode}): {_field(event, 'value')}", "cyan")
+
+
+def _consumed(event: events.Consumed) -> Text:
+    return _plain(f"✉ the agent took message {event.at}", "dim")
+
+
+def _returned(event: events.Returned) -> Text:
+    return _plain(f"✉ the agent did not take the message {event.message_id}", "yellow")
+
+
 _WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
     events.Log: _log,
     events.Thought: _thought,
@@ -252,6 +264,9 @@ _WRITERS: dict[type[events.Event], Callable[[Any], Text]] = {
     events.Answered: _answered,
     events.Expired: _expired,
     events.Withdrawn: _withdrawn,
+    events.Sent: _sent,
+    events.Consumed: _consumed,
+    events.Returned: _returned,
     events.Completed: _completed,
     events.Failed: _failed,
     events.Gap: _gap,

@@ -10,11 +10,15 @@ from typing import Any, Protocol
 
 from arcp_client._wire import names
 from arcp_client.errors import JobFailed, LocalProtocolError, PermissionDenied
+from arcp_client.runtime._dialogue.inbox import Steering
 
 __all__ = ["Tool"]
 
 
 class _Context(Protocol):
+    @property
+    def steered(self) -> Steering: ...
+
     def authorize(self, capability: str, target: str) -> None: ...
 
     async def tool_call(self, tool: str, args: Any = None, call_id: str | None = None) -> str: ...
@@ -41,6 +45,11 @@ class Tool:
         self.call_id = ""
         self.result: Any = None
         self.error: Mapping[str, Any] | None = None
+
+    @property
+    def steered(self) -> Steering:
+        """Set while a message with the mode ``steer`` waits: a long call can end early."""
+        return self._context.steered
 
     async def __aenter__(self) -> Tool:
         self.call_id = await self._context.tool_call(self._name, self._args)

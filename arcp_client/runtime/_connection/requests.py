@@ -20,6 +20,7 @@ from arcp_client._wire.messages import (
     ListQuestions,
     Message,
     Ping,
+    SendMessage,
     Submit,
     SubscribeMessage,
     Unsubscribe,
@@ -27,6 +28,7 @@ from arcp_client._wire.messages import (
 from arcp_client.errors import InvalidRequest, RequestError, request_error
 from arcp_client.runtime._connection import frames
 from arcp_client.runtime._dialogue.book import QuestionBook
+from arcp_client.runtime._dialogue.inbox import Mailroom
 from arcp_client.runtime._jobs.admission import Acceptance, Admission
 from arcp_client.runtime._jobs.job import ServerJob
 from arcp_client.runtime._jobs.listing import (
@@ -86,6 +88,7 @@ class RequestHandler:
         jobs: JobRegistry,
         admission: Admission,
         questions: QuestionBook,
+        mailroom: Mailroom,
         limits: Limits,
         directory: Directory,
         then: Callable[[Callable[[], None], Callable[[RequestError], None]], None],
@@ -96,6 +99,7 @@ class RequestHandler:
         self.mirrors = Mirrors(directory, jobs, tasks, self.broken)
         self._admission = admission
         self._questions = questions
+        self._mailroom = mailroom
         self._limits = limits
         self._then = then
         self._tasks = tasks
@@ -115,6 +119,7 @@ class RequestHandler:
             names.UNSUBSCRIBE: self._unsubscribe,
             names.ANSWER: self._answer,
             names.LIST_QUESTIONS: self._list_questions,
+            names.SEND: self._send_message,
         }
 
     async def handle(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
@@ -393,6 +398,23 @@ class RequestHandler:
             job_id=request.job_id,
         )
         self._once_stored(line, lambda: line.control(taken), unwritten)
+
+    def _send_message(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
+        _need(session, names.STEERING)
+        request = _of_job(SendMessage, frame)
+        job = self._jobs.steered(session, request.job_id)
+        self._jobs.check_log()
+        payload = {
+            "job_id": job.id,
+            "message_id": request.message_id,
+            "state": self._mailroom.send(session, job, request),
+        }
+        if frame.id:
+            payload["request_id"] = frame.id
+        queued = frames.control(names.QUEUED, payload, session_id=session.id, job_id=job.id)
+        self._once_stored(
+            line, lambda: line.control(queued), lambda error: line.refuse(frame, error)
+        )
 
     def _list_questions(
         self, line: _Connection, session: ServerSession, frame: ControlFrame

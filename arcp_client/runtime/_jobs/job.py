@@ -51,6 +51,9 @@ _NEEDS = {
     names.ANSWERED: names.ASKING,
     names.EXPIRED: names.ASKING,
     names.WITHDRAWN: names.ASKING,
+    names.SENT: names.STEERING,
+    names.CONSUMED: names.STEERING,
+    names.RETURNED: names.STEERING,
 }
 
 

@@ -38,6 +38,7 @@ class JobRegistry:
         limits: bounds number and retention.
         tasks: owns the jobs' tasks.
         policy: lets principals observe the jobs of others.
+        steering: lets sessions send messages to jobs that they did not submit.
         journal: stores jobs, if they must survive the process.
         before_end: revokes a job's credentials.
         context: makes the `JobContext` of a job.
@@ -54,6 +55,7 @@ class JobRegistry:
         tasks: TaskOwner,
         *,
         policy: Policy | None,
+        steering: Policy | None,
         journal: Journal | None,
         before_end: Callable[[ServerJob], Awaitable[None]] | None,
         context: Callable[[ServerJob, Callable[[Budget], ServerJob | None]], AgentContext],
@@ -62,6 +64,7 @@ class JobRegistry:
         self._compat = compat
         self._limits = limits
         self._policy = policy
+        self._steering = steering
         self._journal = journal
         self._ids = EventIds()
         self._jobs: dict[str, ServerJob] = {}
@@ -280,6 +283,23 @@ class JobRegistry:
             raise PermissionDenied("this job was submitted by another session")
         return job
 
+    def steered(self, session: ServerSession, job_id: str) -> ServerJob:
+        """Return a job that the session may send messages to.
+
+        Raises:
+            JobNotFound: there is no such job.
+            PermissionDenied: another session submitted it, and the policy does not allow it.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise JobNotFound(f"there is no job {job_id[:80]}")
+        if job.principal == session.principal and session.id in job.authorities:
+            return job
+        watch = Observation(session.principal, job.principal, job.id, job.agent)
+        if self._permits(self._steering, watch):
+            return job
+        raise PermissionDenied("this job was submitted by another session")
+
     def visible(self, principal: str, job: ServerJob) -> bool:
         """Whether the principal may see the job."""
         return self.allows(principal, job.principal, job.id, job.agent)
@@ -291,15 +311,18 @@ class JobRegistry:
 
     def allows(self, principal: str, owner: str, job_id: str, agent: str) -> bool:
         """Whether the principal may see a job of ``owner``."""
-        if owner == principal:
-            return True
-        if self._policy is None:
+        return owner == principal or self._permits(
+            self._policy, Observation(principal, owner, job_id, agent)
+        )
+
+    def _permits(self, policy: Policy | None, watch: Observation) -> bool:
+        if policy is None:
             return False
         try:
-            return bool(self._policy(Observation(principal, owner, job_id, agent)))
+            return bool(policy(watch))
         except BaseException as error:  # noqa: BLE001 - a broken policy opens nothing
             pass_on(error)
-            _log.exception("the policy failed; access to job %s denied", job_id)
+            _log.exception("the policy failed; access to job %s denied", watch.job_id)
             return False
 
     def open(self) -> list[ServerJob]:

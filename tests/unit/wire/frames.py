@@ -59,6 +59,15 @@ BODIES: dict[str, dict[str, Any]] = {
         "value": 2,
         "lease_expires_at": "2026-05-13T23:00:00Z",
     },
+    "x-vendor.arcp-client.sent": {
+        "message_id": "msg_1",
+        "mode": "steer",
+        "value": {"not": "that file"},
+        "by": "alice",
+        "client": "phone 1",
+    },
+    "x-vendor.arcp-client.consumed": {"message_id": "msg_1", "at": 2},
+    "x-vendor.arcp-client.returned": {"message_id": "msg_1"},
     "x-vendor.arcp-client.withdrawn": {
         "question_id": "q_1",
         "reason": "job_ended",

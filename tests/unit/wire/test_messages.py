@@ -54,6 +54,7 @@ def test_every_request_is_found_by_its_type() -> None:
         "job.unsubscribe",
         "x-vendor.arcp-client.answer",
         "x-vendor.arcp-client.list_questions",
+        "x-vendor.arcp-client.send",
     }
     assert all(REQUESTS[kind].type == kind for kind in REQUESTS)
 
