@@ -20,7 +20,7 @@ APT_PACKAGES := chromium fonts-dejavu-core
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli
-DEV_EXTRAS  := cli,ag-ui,schema
+DEV_EXTRAS  := cli,ag-ui,mcp,schema
 DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 LOCK        := requirements-dev.lock

@@ -31,9 +31,13 @@ IMPORTS = {
     "cli": "arcp_client.cli.app",
     "ag-ui": "arcp_client.web.exports.agui",
     "keyring": "keyring",
+    "mcp": "arcp_client.mcp",
+    "testing": "arcp_client.testing.pytest_plugin",
     "schema": "jsonschema, referencing",
 }
 """What is importable of an installation with an extra and nothing else."""
+TESTED_LOWEST = "ag-ui,cli,keyring,schema,tui"
+"""The extras of the tests with the lowest versions: the SDK of MCP needs later ones of pydantic."""
 
 Version = tuple[int, int]
 
@@ -107,7 +111,7 @@ def environment(
         install += ["--group", group]
     if lowest:
         bounds = WHERE / f"{name}.txt"
-        chosen = ["--extra", extra] if extra else []
+        chosen = [word for each in extra.split(",") if each for word in ("--extra", each)]
         uv(
             *("pip", "compile", "--quiet", "--resolution", "lowest-direct", "--no-header"),
             *("--python", interpreter, *chosen, "--output-file", bounds, "pyproject.toml"),
@@ -153,7 +157,7 @@ def lowest(found: dict[Version, str], arguments: Sequence[str]) -> Iterator[Run]
     for extra, modules in IMPORTS.items():
         interpreter = environment(f"lowest-{extra or 'base'}", python, extra=extra, lowest=True)
         subprocess.run([interpreter, "-c", f"import {modules}"], cwd=WHERE, check=True)
-    interpreter = environment("lowest", python, extra="all", group="test", lowest=True)
+    interpreter = environment("lowest", python, extra=TESTED_LOWEST, group="test", lowest=True)
     yield Run("lowest versions", interpreter, "plain", arguments)
 
 

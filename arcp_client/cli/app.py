@@ -26,6 +26,7 @@ from arcp_client.cli.commands.doctor import doctor
 from arcp_client.cli.commands.jobs import jobs
 from arcp_client.cli.commands.login import login
 from arcp_client.cli.commands.logout import logout
+from arcp_client.cli.commands.mcp import mcp
 from arcp_client.cli.commands.ping import ping
 from arcp_client.cli.commands.record import record
 from arcp_client.cli.commands.replay import replay
@@ -48,7 +49,7 @@ Command = Callable[..., int]
 
 COMMANDS: tuple[Command, ...] = (
     demo, serve, acp, run_, watch, jobs, top, status, cancel, result, ping, record, replay,
-    doctor, web, login, logout, version,
+    doctor, web, mcp, login, logout, version,
 )  # fmt: skip
 """The commands in the order of ``--help``; each has the name of its function."""
 CONFIG_COMMANDS: tuple[Command, ...] = (show,)

@@ -38,6 +38,13 @@ def make(auth: Any = None, event_log: EventLog | None = None) -> Runtime:
     async def report(input: Report, job: JobContext) -> str:
         return f"{input.title}: {input.pages} pages"
 
+    @runtime.agent("slow")
+    async def slow(input: float, job: JobContext) -> float:
+        await job.progress(0, total=2)
+        await job.progress(1, total=2)
+        await asyncio.sleep(input)
+        return input
+
     @runtime.agent("fails")
     async def fails(input: Any, job: JobContext) -> None:
         raise JobFailed("the disk is full", code="INTERNAL_ERROR")

@@ -110,7 +110,7 @@ def test_the_extras_are_those_that_users_ask_for_and_each_installs_something(
     metadata: Metadata,
 ) -> None:
     extras = set(metadata.provides_extra or ())
-    assert extras == {"ag-ui", "all", "cli", "keyring", "schema", "tui"}
+    assert extras == {"ag-ui", "all", "cli", "keyring", "mcp", "schema", "tui"}
     requirements = metadata.requires_dist or []
     for extra in extras:
         own = [r for r in requirements if r.marker and r.marker.evaluate({"extra": extra})]

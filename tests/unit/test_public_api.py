@@ -537,6 +537,8 @@ COMMANDS = {
     "acp": "--prompt --json --cwd --session --allow --write",
     "web": "--host --port --allow-control --login-file --allow-host --open --replay --speed"
     f" {PLACE}",
+    "mcp": "--http --host --port --login-file --allow-host --agent --wait --lease --max-runtime"
+    f" {PLACE}",
     "version": "--output --json",
     "record": f"--out --all --force {PLACE} --reconnect-for",
     "replay": "--job --speed --from --serve --port --allow-host --output --json --profile",
