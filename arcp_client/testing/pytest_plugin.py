@@ -4,7 +4,8 @@ It must be activated in ``conftest.py``::
 
     pytest_plugins = ["arcp_client.testing.pytest_plugin"]
 
-It needs pytest and pytest-asyncio, in either of its modes.
+It needs the extra ``testing``: pytest and pytest-asyncio, in either of its modes. Each fixture has
+the scope of a test function.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ except ModuleNotFoundError as missing:
     if missing.name is None or missing.name.partition(".")[0] not in {"pytest", "pytest_asyncio"}:
         raise
     raise ModuleNotFoundError(
-        "arcp_client.testing.pytest_plugin needs pytest and pytest-asyncio:"
-        " pip install pytest pytest-asyncio",
+        "arcp_client.testing.pytest_plugin needs the extra testing:"
+        " pip install 'arcp-client[testing]'",
         name=missing.name,
     ) from missing
 

@@ -19,48 +19,43 @@ import pytest
 from arcp_client import MemoryStore, SqliteStore
 from arcp_client.errors import StoreLocked
 from arcp_client.events import ResultChunk
-from arcp_client.models import Checkpoint, EndedJob, OpenJob
 from arcp_client.stores import CheckpointStore
 from arcp_client.stores.spool import ChunkLog
-from arcp_client.testing import VirtualClock
+from arcp_client.testing import STORE_CHECKS, StoreCase, VirtualClock
+from arcp_client.testing.store_checks import CHECKPOINT, StoreCheck
 
-CHECKPOINT = Checkpoint(
-    session_id="sess_1",
-    resume_token="rt-secret",
-    mark=7,
-    processed=((9, 12), (20, 20)),
-    reserved=30,
-    jobs=(OpenJob("job_1", "echo@1.0.0", "key-1", "ab" * 32),),
-    ended=(
-        EndedJob("job_9", "echo@1.0.0", "key-9", "cd" * 32, outcome='{"end":"completed"}'),
-        EndedJob("job_0", "echo@1.0.0", "key-0", "ef" * 32, outcome='{"end":"failed"}'),
-    ),
-)
 WHERE = ("ws://127.0.0.1:7777/arcp", "default")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kept.db")
+class Stores:
+    """Makes stores of one kind, and opens the file of one once more."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self._directory = directory
+        self._files: dict[int, Path] = {}
+        self.case = StoreCase(self._memory)
+        if kind == "sqlite":
+            self.case = StoreCase(self._sqlite, self._again)
+
+    def _memory(self) -> CheckpointStore:
+        return MemoryStore()
+
+    def _sqlite(self) -> CheckpointStore:
+        path = self._directory / f"kept-{len(self._files)}.db"
+        store = SqliteStore(path)
+        self._files[id(store)] = path
+        return store
+
+    def _again(self, store: CheckpointStore) -> CheckpointStore:
+        return SqliteStore(self._files[id(store)])
 
 
-async def test_ended_jobs_come_and_go_in_their_order(store: CheckpointStore) -> None:
-    first, second = CHECKPOINT.ended
-    third = EndedJob("job_5", "say", "key-5", "ab" * 32, outcome="{}")
-    await store.acquire(*WHERE)
-    await store.save(*WHERE, CHECKPOINT)
-    await store.save(*WHERE, dataclasses.replace(CHECKPOINT, ended=(second, third)))
-    await store.release(*WHERE)
-    kept = await store.acquire(*WHERE)
-    assert kept is not None
-    assert kept.ended == (second, third)
-    await store.save("elsewhere", "default", CHECKPOINT)
-    await store.delete(*WHERE)
-    await store.release(*WHERE)
-    other = await store.acquire("elsewhere", "default")
-    assert other is not None
-    assert other.ended == (first, second)
-    await store.release("elsewhere", "default")
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+async def test_every_store_passes_the_conformance_kit(
+    kind: str, check: StoreCheck, tmp_path: Path
+) -> None:
+    await check(Stores(kind, tmp_path).case)
 
 
 async def test_a_file_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
@@ -92,30 +87,6 @@ async def test_results_beside_a_memory_store_go_with_it() -> None:
     del store
     gc.collect()
     assert not again.path.parent.exists()
-
-
-async def test_what_was_saved_is_given_to_the_next_holder(store: CheckpointStore) -> None:
-    assert await store.acquire(*WHERE) is None
-    await store.save(*WHERE, CHECKPOINT)
-    await store.release(*WHERE)
-    assert await store.acquire(*WHERE) == CHECKPOINT
-    await store.delete(*WHERE)
-    await store.delete(*WHERE)
-    await store.release(*WHERE)
-    await store.release(*WHERE)
-    assert await store.acquire(*WHERE) is None
-    await store.release(*WHERE)
-
-
-async def test_a_second_holder_is_refused_until_the_first_lets_go(store: CheckpointStore) -> None:
-    await store.acquire(*WHERE)
-    with pytest.raises(StoreLocked, match="default"):
-        await store.acquire(*WHERE)
-    await store.acquire(WHERE[0], "another")
-    await store.release(*WHERE)
-    await store.acquire(*WHERE)
-    await store.release(*WHERE)
-    await store.release(WHERE[0], "another")
 
 
 @pytest.mark.parametrize("bad", [{"every": 0}, {"interval": 0}])
