@@ -45,3 +45,10 @@ def test_every_picture_is_one_that_a_page_of_the_documentation_shows() -> None:
         name = url.rpartition("/")[2]
         assert (ROOT / "docs" / "images" / name).is_file(), name
         assert f"images/{name})" in pages, name
+
+
+def test_the_number_of_other_runtimes_is_that_of_the_page_on_interoperability() -> None:
+    page = (ROOT / "docs" / "reference" / "interop.md").read_text(encoding="utf-8")
+    each = page.partition("\n## How each runtime deviates\n")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^### ", each, re.MULTILINE)) == 6
+    assert "adapts to six" in README
