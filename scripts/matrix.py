@@ -34,6 +34,7 @@ IMPORTS = {
     "mcp": "arcp_client.mcp",
     "testing": "arcp_client.testing.pytest_plugin",
     "schema": "jsonschema, referencing",
+    "tui": "textual",
 }
 """What is importable of an installation with an extra and nothing else."""
 TESTED_LOWEST = "ag-ui,cli,keyring,schema,tui"

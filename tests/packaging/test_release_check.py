@@ -113,3 +113,23 @@ def test_the_first_example_of_the_readme_is_found_with_its_output() -> None:
     program, output = release_check.first_example(readme)
     assert program == (release_check.ROOT / "examples" / "first_client.py").read_text("utf-8")
     assert output.endswith("{'counted': 5}\n")
+
+
+README = (release_check.ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_renders_as_a_description_without_loss() -> None:
+    assert list(release_check.faults_of_description(README)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("![a picture](docs/images/run.svg)\n", "refers to 'docs/images/run.svg'"),
+        ("[a page](docs/index.md)\n", "refers to 'docs/index.md'"),
+        ("```python\nx = 1\n```\n\n<pre>2</pre>\n", "1 code blocks, and 2 are rendered"),
+        ("text\n| a | b |\n|--|\n", "1 tables, and 0 are rendered"),
+    ],
+)
+def test_what_an_index_cannot_show_is_named(text: str, said: str) -> None:
+    assert said in "; ".join(release_check.faults_of_description(text))
