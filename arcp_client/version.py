@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 DOCS_URL = "https://arcp-client.readthedocs.io/en/latest/"
