@@ -35,6 +35,8 @@ OTHERS = [
     f"result job_1 {NOWHERE}",
     f"record job_1 --out - {NOWHERE}",
     "doctor ws://127.0.0.1:1/arcp --connect-timeout 0.1",
+    f"top {NOWHERE}",
+    f"mcp {NOWHERE}",
     "web --replay /no/such/file",
     "login --url ws://127.0.0.1:1/arcp",
     "logout --url ws://127.0.0.1:1/arcp",

@@ -16,17 +16,21 @@ from arcp_client.models import (
     AgentDeclaration,
     AgentInfo,
     Checkpoint,
+    Choice,
     ClientInfo,
     Credential,
     EndedJob,
+    JobMessage,
     JobSummary,
     Lease,
     LeaseConstraints,
     OpenJob,
+    OpenQuestion,
     Result,
     RuntimeInfo,
     SessionInfo,
     Stats,
+    TakenAnswer,
 )
 
 CANARY = "cAnArY-5f3a9b"
@@ -48,10 +52,14 @@ VALUES: list[Any] = [
     EndedJob("j", "a", "k", "h", outcome=CANARY),
     Checkpoint("s", CANARY, mark=3, processed=((5, 7),), jobs=(OpenJob("j", "a", "k", "h"),)),
     Stats(received=3),
+    Choice(["a"], "A"),
+    OpenQuestion(question_id="q", job_id="j", schema={}, options=(Choice({"a": 1}),), default=[1]),
+    TakenAnswer(question_id="q", job_id="j", value={"a": 1}),
+    JobMessage(message_id="m", value={"a": 1}),
 ]
 every_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 
-ALIASES = {"Budget", "JobStatus", "LogLevel"}
+ALIASES = {"Budget", "JobStatus", "LogLevel", "OpenQuestions"}
 
 
 def test_every_public_class_is_sampled() -> None:
