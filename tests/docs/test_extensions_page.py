@@ -30,7 +30,6 @@ def test_every_name_with_the_prefix_stands_on_the_page() -> None:
         for value in vars(names).values()
         if isinstance(value, str) and value.startswith(names.PREFIX) and value != names.PREFIX
     }
-    own.discard("declarations")  # of the inventory in the welcome: see `Runtime.agent`
     assert {name for name in own if f"…{name}" not in TEXT and f".{name}" not in TEXT} == set()
 
 

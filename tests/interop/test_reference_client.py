@@ -44,6 +44,10 @@ async def runtime() -> AsyncIterator[Runtime]:
         await job.status("waiting")
         await asyncio.Event().wait()
 
+    @runtime.agent("declared", "1.0", input_schema=dict[str, int], description="Adds.")
+    async def declared(input: dict[str, int], job: JobContext) -> int:
+        return sum(input.values())
+
     @runtime.agent("broken")
     async def broken(input: Any, job: JobContext) -> None:
         raise ValueError("internal detail")
@@ -251,3 +255,14 @@ async def test_it_acknowledges_and_answers_pings(runtime: Runtime, connect: Conn
     await client.ack(client.latest_event_seq)
     (page,) = (await client.list_jobs()).jobs
     assert page.status == "success"
+
+
+async def test_a_client_that_does_not_know_declarations_uses_an_agent_that_has_them(
+    connect: Connect,
+) -> None:
+    client = await connect()
+    handle = await client.submit(agent="declared", input={"a": 1, "b": 2})
+    assert (await handle.done).result == 3
+    with pytest.raises(arcp.ARCPError) as caught:
+        await client.submit(agent="declared", input={"a": "x"})
+    assert "input.a: Input should be a valid integer" in str(caught.value)
