@@ -23,6 +23,7 @@ from arcp_client._dispatch.notifications import Notifications
 from arcp_client._dispatch.registration import Handler, HandlerRegistration, OnError
 from arcp_client._dispatch.slow_consumers import Episode, SlowConsumers
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
+from arcp_client._log_fields import log_fields
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
 from arcp_client.policy import Batch, Order
@@ -178,7 +179,9 @@ class Consumers:
         if len(self.errors):
             self.errors.emit(failure)
         else:
-            _log.error("%s", failure, exc_info=error)
+            first = events[0]
+            fields = log_fields(session=first.session_id, job=first.job_id, seq=first.seq)
+            _log.error("%s", failure, exc_info=error, extra=fields)
         if registration.on_error == "stop":
             stopped = HandlerFailed(str(failure))
             stopped.__cause__ = error

@@ -30,6 +30,7 @@ from arcp_client._link.durability import Durability
 from arcp_client._link.ended_jobs import event_of
 from arcp_client._link.ingress import Ingress
 from arcp_client._link.reconnect import ReconnectManager
+from arcp_client._log_fields import log_fields
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
 from arcp_client.errors import ArcpError
@@ -268,6 +269,11 @@ class SessionEngine:
         return self._session.info
 
     @property
+    def session_id(self) -> str | None:
+        """The id of the session; ``None`` before the first welcome."""
+        return self._session.session_id
+
+    @property
     def request_pending(self) -> bool:
         """Whether a request waits for its answer."""
         return any(not request.orphaned for request in self._session.requests)
@@ -350,8 +356,9 @@ class SessionEngine:
                 self.news.report()
             case actions.Ended(cause):
                 self._ended(cause)
-            case actions.Report(message, _):
-                _log.warning("%s", message)
+            case actions.Report(message, _, job_id, seq):
+                fields = log_fields(session=self._session.session_id, job=job_id, seq=seq)
+                _log.warning("%s", message, extra=fields)
             case _:
                 raise AssertionError(f"unknown action: {action!r}")
 
@@ -381,12 +388,27 @@ class SessionEngine:
         self.resumed = resumed
         if not resumed:
             self._carrier.acks.renewed()
+        self._log_session(resumed)
         # Code that waits for this state runs before the replay is delivered, so it can register
         # handlers, or read the open jobs, in time.
         self._states.change(Live(resumed))
         self.news.report()  # a notice may have been lost with the link
         if self._durability is not None:
             self._durability.hold_until_saved(self._session.session_id or "", fresh=not resumed)
+
+    def _log_session(self, resumed: bool) -> None:
+        info = self.info
+        assert info is not None
+        _log.info(
+            "session %s %s: %s %s (%s), %s",
+            info.id,
+            "resumed" if resumed else "opened",
+            info.runtime.name,
+            info.runtime.version,
+            info.dialect,
+            ", ".join(sorted(info.features)),
+            extra=log_fields(session=info.id),
+        )
 
     # ------------------------------------------------------------------ processed events (S1)
 

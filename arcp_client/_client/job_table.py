@@ -6,6 +6,7 @@ still holds.
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from arcp_client._client.submission import Submission
 from arcp_client._dispatch.early_events import EVENTS, EarlyEvents
 from arcp_client._dispatch.jobstreams import JobStream, JobStreams
 from arcp_client._jobrecord import JobOwner, JobRecord
+from arcp_client._log_fields import log_fields
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError
 from arcp_client.events import Completed, Failed, ResultChunk
@@ -23,6 +25,8 @@ from arcp_client.job import Job, JobHandle, JobView
 from arcp_client.models import EndedJob, OpenJob
 
 __all__ = ["JobTable"]
+
+_log = logging.getLogger("arcp_client.client")
 
 _RECENT = 256
 _EXPECTED = 65536
@@ -133,6 +137,7 @@ class JobTable:
         record = self.record(job_id)
         record.submitted = True
         record.agent = record.agent or submission.agent
+        _log.info("job %s (%s) submitted", job_id, record.agent, extra=log_fields(job=job_id))
         if not record.over:
             record.key = submission.key
             self._keys[submission.key] = (submission.fingerprint, record)
@@ -214,6 +219,8 @@ class JobTable:
         self._early_events.claim(stream.job_id)
         record = self._open.pop(stream.job_id, None)
         if record is not None:
+            fields = log_fields(job=record.job_id)
+            _log.info("job %s (%s): %s", record.job_id, record.agent, record.status, extra=fields)
             self._release(record)
 
     def _release(self, record: JobRecord) -> None:

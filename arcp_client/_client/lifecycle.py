@@ -18,6 +18,7 @@ from arcp_client._client.engine import GRACE, SessionEngine
 from arcp_client._client.job_table import JobTable
 from arcp_client._client.states import LOOP_ENDED, States
 from arcp_client._deadline import SLACK, Deadline
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, cancel_and_wait, is_elsewhere, pass_on
 from arcp_client.errors import (
     ArcpError,
@@ -220,6 +221,7 @@ class Lifecycle:
                 _log.warning(
                     "closed while handlers still ran: %d events were not handled",
                     self._consumers.backlog,
+                    extra=log_fields(session=engine.session_id),
                 )
         self._warn_of_jobs()
         if await engine.say_goodbye(deadline, tell=tell):
@@ -241,6 +243,7 @@ class Lifecycle:
             len(open_jobs),
             info.dialect,
             ", ".join(open_jobs[:10]),
+            extra=log_fields(session=info.id),
         )
 
     def end(self, cause: ArcpError | None) -> None:
@@ -280,7 +283,11 @@ class Lifecycle:
             )
 
     def _fail(self, error: BaseException) -> None:
-        _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
+        _log.error(
+            "a defect of arcp-client ends the client; please report it",
+            exc_info=error,
+            extra=log_fields(session=self._engine.session_id),
+        )
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
         self._engine.finish(cause)
@@ -288,7 +295,10 @@ class Lifecycle:
     def _interrupted(self) -> None:
         """End the client, because other code has cancelled the task that runs its links."""
         if self._closing is None and not self._states.closed:
-            _log.warning("a client was not closed: its task was cancelled from outside")
+            _log.warning(
+                "a client was not closed: its task was cancelled from outside",
+                extra=log_fields(session=self._engine.session_id),
+            )
             self._states.interrupted = True
             self._engine.finish(LinkLost("the client's task was cancelled from outside"))
 

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import IO, Protocol
 
+from arcp_client._log_fields import log_fields
 from arcp_client._wire.halves import TextJoiner
 from arcp_client.errors import ArcpError, ResultIncomplete
 from arcp_client.events import ResultChunk
@@ -185,7 +186,7 @@ class Assembler:
             self._ends[-1] = self.size
         if size is not None and self.started and size != self.size:
             text = "the result of job %s has %d bytes, its runtime stated %d"
-            _logger.warning(text, self.job_id, self.size, size)
+            _logger.warning(text, self.job_id, self.size, size, extra=log_fields(job=self.job_id))
         if self._log is not None:
             self._log.close()
         self._resolve_waiters()

@@ -11,6 +11,8 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 
+from arcp_client._log_fields import log_fields
+
 __all__ = ["EVENTS", "EarlyEvents"]
 
 _log = logging.getLogger("arcp_client.dispatch")
@@ -77,7 +79,12 @@ class EarlyEvents:
         del self._since[job_id]
         if self._in_use(job_id):
             return
-        _log.warning("events of job %s arrived without job.accepted (%s)", job_id[:80], why)
+        _log.warning(
+            "events of job %s arrived without job.accepted (%s)",
+            job_id[:80],
+            why,
+            extra=log_fields(job=job_id),
+        )
         self._dropped[job_id] = None
         if len(self._dropped) > _REMEMBERED:
             self._dropped.popitem(last=False)

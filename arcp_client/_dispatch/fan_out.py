@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from arcp_client._log_fields import log_fields
 from arcp_client._protocol.actions import EventRun
 from arcp_client.events import Event, Gap, sizes
 
@@ -118,6 +119,7 @@ class FanOut:
                     "%s, and no consumer gets the gap: register a handler for events.Gap"
                     " or events.Event, or iterate over the job",
                     _description(gap),
+                    extra=log_fields(session=gap.session_id, job=gap.job_id, seq=gap.first),
                 )
 
     def __iter__(self) -> Iterator[Consumer]:

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from arcp_client import errors
 from arcp_client._feeds.job_feed import MEMORY, JobFeed
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client.errors import ArcpError
 from arcp_client.events import Gap
@@ -193,9 +194,11 @@ class FeedRegistry:
             await asyncio.shield(opening)
         except errors.RequestError as error:
             self._refused.add(job_id)
-            _log.debug("job %s cannot be followed: %s", job_id, error)
+            _log.debug("job %s cannot be followed: %s", job_id, error, extra=log_fields(job=job_id))
         except (ArcpError, FeedUnavailable) as error:
-            _log.debug("job %s is not followed now: %s", job_id, error)
+            _log.debug(
+                "job %s is not followed now: %s", job_id, error, extra=log_fields(job=job_id)
+            )
 
     def adopt(self, job: JobHandle, *, owned: bool = False, light: bool = False) -> JobFeed:
         """Return the feed of a job whose handle exists; start it if there is none.
@@ -352,7 +355,12 @@ class FeedRegistry:
             try:
                 await feed.job.unsubscribe()
             except ArcpError as error:
-                _log.debug("the subscription of job %s could not be ended: %s", feed.job.id, error)
+                _log.debug(
+                    "the subscription of job %s could not be ended: %s",
+                    feed.job.id,
+                    error,
+                    extra=log_fields(job=feed.job.id),
+                )
 
 
 def _failed(error: BaseException) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from arcp_client._log_fields import log_fields
 from arcp_client._protocol import actions
 from arcp_client._protocol.session import Session
 from arcp_client.errors import ArcpError, ClientClosed, LinkLost, RemoteProtocolError
@@ -118,7 +119,11 @@ class Driver:
 
     def failed(self, error: BaseException) -> None:
         """End the client, because of a defect in this package that a new link would not cure."""
-        _log.error("a defect of arcp-client ends the client; please report it", exc_info=error)
+        _log.error(
+            "a defect of arcp-client ends the client; please report it",
+            exc_info=error,
+            extra=log_fields(session=self.session.session_id),
+        )
         cause = ClientClosed(f"a defect of arcp-client ended the client: {type(error).__name__}")
         cause.__cause__ = error
         self.session.end(cause)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from arcp_client._budget import ByteBudget
 from arcp_client._dispatch.back_pressure import BackPressure, Reading
 from arcp_client._link.driver import Driver
+from arcp_client._log_fields import log_fields
 from arcp_client._protocol.session import Session, State
 from arcp_client._spill import SpillFile
 from arcp_client._wire import names
@@ -165,6 +166,7 @@ class Ingress:
             _log.warning(
                 "the link ended while %d events waited on disk: the resume requests them again",
                 len(spill),
+                extra=log_fields(session=self._driver.session.session_id),
             )
         spill.clear()
         self.aside = False

@@ -18,7 +18,9 @@ from arcp_client._deadline import Deadline
 from arcp_client._link.driver import Driver
 from arcp_client._link.ingress import Ingress
 from arcp_client._link.link import Link
+from arcp_client._log_fields import log_fields
 from arcp_client._protocol.session import State
+from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import pass_on
 from arcp_client.errors import (
     ArcpError,
@@ -334,10 +336,13 @@ class ReconnectManager:
             return None
         if self._connect_deadline is None:
             self._warn_of(cause)
-            self._changed(Reconnecting(max(self._backoff.attempt, 1), delay, cause))
+            attempt = max(self._backoff.attempt, 1)
+            self._log_retry(attempt, delay, cause)
+            self._changed(Reconnecting(attempt, delay, cause))
         elif now + delay >= self._connect_deadline:
             return None
         else:
+            self._log_retry(self._backoff.attempt + 1, delay, cause)
             self._changed(Connecting(self._backoff.attempt + 1, cause))
         return delay
 
@@ -364,11 +369,25 @@ class ReconnectManager:
     def _may_retry(self, cause: ArcpError) -> bool:
         return may_retry(cause, live_before=self._connect_deadline is None)
 
+    def _log_retry(self, attempt: int, delay: float, cause: ArcpError) -> None:
+        _log.info(
+            "no link to %s: %s; attempt %d in %.3g s",
+            Scrubber().text(self._connector.target),
+            cause,
+            attempt,
+            delay,
+            extra=log_fields(session=self._driver.session.session_id),
+        )
+
     def _warn_of(self, cause: ArcpError) -> None:
         """Warn that an address is retried although it looks wrong; once for each outage."""
         if not self._warned and not may_retry(cause):
             self._warned = True
-            _log.warning("retrying, because this runtime was reached before: %s", cause)
+            _log.warning(
+                "retrying, because this runtime was reached before: %s",
+                cause,
+                extra=log_fields(session=self._driver.session.session_id),
+            )
 
     def _final_error(self, cause: ArcpError) -> ArcpError:
         """The error for users: ConnectFailed before the first welcome, except a refused token."""

@@ -128,6 +128,8 @@ class Report(msgspec.Struct):
 
     message: str
     error: ArcpError | None = None
+    job_id: str | None = None
+    seq: int | None = None
 
 
 Action = (
@@ -213,9 +215,16 @@ class ActionQueue:
             self.relinking = True
             self.actions.append(Relink(cause))
 
-    def report(self, message: str, error: ArcpError | None = None) -> None:
-        """Add a message for the log."""
-        self.actions.append(Report(message, error))
+    def report(
+        self,
+        message: str,
+        error: ArcpError | None = None,
+        *,
+        job_id: str | None = None,
+        seq: int | None = None,
+    ) -> None:
+        """Add a message for the log, about a job or an event if these are given."""
+        self.actions.append(Report(message, error, job_id, seq))
 
     # -- the link
 

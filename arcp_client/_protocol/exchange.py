@@ -246,7 +246,9 @@ class Exchange:
     def _answer(self, request: Request, value: object, now: float) -> None:
         self._pending.remove(request)
         if request.late:
-            self._out.report(f"the answer to {request.name} arrived after its deadline")
+            self._out.report(
+                f"the answer to {request.name} arrived after its deadline", job_id=request.job_id
+            )
             if request.owner is self._recovery and isinstance(value, Accepted):
                 self._recovery.accepted_late(request, value, now)
             return
@@ -262,7 +264,9 @@ class Exchange:
     def _unanswered(self, request: Request, error: ArcpError, now: float) -> None:
         if request.late:
             self._out.report(
-                f"the answer to {request.name} arrived after its deadline: {error}", error
+                f"the answer to {request.name} arrived after its deadline: {error}",
+                error,
+                job_id=request.job_id,
             )
             return
         late = isinstance(error, RequestTimeout) and bool(request.ids)

@@ -318,7 +318,7 @@ class Receiver:
         number, cursor = frame.event_seq, self.cursor
         assert number is not None
         text = f"a frame is numbered {number}, and {cursor} was the last: it was not taken"
-        self._out.report(text, RemoteProtocolError(text))
+        self._out.report(text, RemoteProtocolError(text), job_id=frame.job_id, seq=number)
         if not isinstance(frame, ControlFrame) or frame.type:  # else it is no more than a number
             self.gap(number, number, "undecodable", job_id=frame.job_id, after=cursor)
 
@@ -333,7 +333,7 @@ class Receiver:
     def _repeat(self, seq: int) -> None:
         if not self._warned:
             self._warned = True
-            self._out.report(f"the runtime sent event {seq} again; repeats are dropped")
+            self._out.report(f"the runtime sent event {seq} again; repeats are dropped", seq=seq)
 
     # -- holes
 
@@ -515,7 +515,7 @@ class Receiver:
         marks = self.peer.identities(frame)
         if self.dedup.repeats(job, marks):
             return
-        self._out.report(str(frame.error), frame.error)
+        self._out.report(str(frame.error), frame.error, job_id=frame.job_id, seq=frame.event_seq)
         if frame.event_seq is not None:
             self.gap(frame.event_seq, frame.event_seq, "undecodable", job_id=frame.job_id)
             self.dedup.repeats(job, marks)  # its job is remembered only now

@@ -564,7 +564,7 @@ class Recovery:
     def _cancel_unasked(self, job_id: str, now: float) -> None:
         """Cancel a job that the runtime started because it had forgotten the idempotency key."""
         text = f"job {job_id} was started by mistake: its key was forgotten; cancelling it"
-        self._out.report(text)
+        self._out.report(text, job_id=job_id)
         cancel = Cancel(job_id=job_id, reason="the outcome of an earlier job was asked for")
         self._out.control(names.CANCEL, cancel.wire(), now, job_id=job_id)
 

@@ -410,7 +410,8 @@ class Session:
         for job_id in self._silence.due(now):
             self._out.report(
                 f"job {job_id} has sent no event for {self._silence.bound:g} s since a link was"
-                " lost, and the runtime does not report its end: it may send no more events"
+                " lost, and the runtime does not report its end: it may send no more events",
+                job_id=job_id,
             )
         self._settle(now)
         self._out.beat(now)

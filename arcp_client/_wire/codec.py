@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.bodies import (
     KINDS,
@@ -215,7 +216,11 @@ def _loose(frame: ControlFrame, data: bytes) -> Frame:
         if typed is not None:
             typed.ts = moment
             return TypedEvent(payload=typed, trace_id=frame.trace_id, **header)
-        _log.warning("the body of a %s event does not fit its kind, delivered raw", kind)
+        _log.warning(
+            "the body of a %s event does not fit its kind, delivered raw",
+            kind,
+            extra=log_fields(session=frame.session_id, job=frame.job_id, seq=frame.event_seq),
+        )
     loose = LoosePayload(kind, moment, body)
     return LooseEvent(payload=loose, trace_id=frame.trace_id, **header)
 

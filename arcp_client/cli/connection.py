@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -38,7 +37,6 @@ from arcp_client.transcripts import Scrubber
 __all__ = ["Place", "connected", "place"]
 
 
-_log = logging.getLogger("arcp_client.cli")
 MOMENT = 1.0
 _TRIES = 3
 """How many times the user is asked for a token."""
@@ -136,7 +134,6 @@ async def connected(
 
     def changed(state: LinkState) -> None:
         nonlocal first
-        _log.info("the link to %s: %s", Scrubber().text(where.url), state)
         if isinstance(state, Closed) or (isinstance(state, Live) and first):
             first = False  # a fast connection needs no message, and an error has its own
             return
@@ -173,11 +170,6 @@ async def connected(
     if interrupts.count:
         await leave(0.5)
         raise CommandError(Exit.INTERRUPTED, "interrupted before there was a connection")
-    session = client.session
-    _log.info(
-        "session %s with %s %s (%s): %s", session.id, session.runtime.name,
-        session.runtime.version, session.dialect, ", ".join(sorted(session.features)),
-    )  # fmt: skip
     try:
         yield client
     finally:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from arcp_client._log_fields import log_fields
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere, start
 from arcp_client._wire import names
@@ -247,6 +248,7 @@ class Core:
                 _log.error(
                     "job %s left a credential; no provisioner can revoke it",
                     left.job_id,
+                    extra=log_fields(job=left.job_id),
                 )
 
     # ---------------------------------------------------------------------- replicas
@@ -301,7 +303,8 @@ class Core:
             session.control(frames.acceptance(job.accepted, session.id, None))
             await mirrors.follow(session, [watch])
         except RequestError as error:
-            _log.warning("job %s cannot be followed yet: %s", watch.job_id, error)
+            fields = log_fields(job=watch.job_id)
+            _log.warning("job %s cannot be followed yet: %s", watch.job_id, error, extra=fields)
 
     def _restore_dialogue(self, questions: Sequence[QuestionState]) -> None:
         self.questions.restore(questions)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from arcp_client._log_fields import log_fields
 from arcp_client.events import ResultChunk
 
 __all__ = ["ChunkLog"]
@@ -86,7 +87,12 @@ class ChunkLog:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
             self._broken = True
-            _log.error("the result of job %s will not survive a restart: %s", self._job_id, error)
+            _log.error(
+                "the result of job %s will not survive a restart: %s",
+                self._job_id,
+                error,
+                extra=log_fields(job=self._job_id),
+            )
 
     def close(self) -> None:
         """Close the file."""

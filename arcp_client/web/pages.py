@@ -14,6 +14,7 @@ from arcp_client import _arguments as check
 from arcp_client._feeds import frames
 from arcp_client._feeds.registry import FeedRegistry, FeedUnavailable
 from arcp_client._feeds.stream import FrameStream, viewed
+from arcp_client._log_fields import log_fields
 from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
 
 __all__ = ["asked_position", "end_streams", "share_feeds", "sse"]
@@ -60,7 +61,9 @@ def sse(job: JobHandle) -> web.StreamResponse:
         try:
             feed = feeds.adopt(job)
         except FeedUnavailable as refused:  # the headers are sent; the browser will reconnect
-            _log.warning("job %s is not streamed: %s", job.id, refused)
+            _log.warning(
+                "job %s is not streamed: %s", job.id, refused, extra=log_fields(job=job.id)
+            )
             return
         async with aclosing(viewed(stream, feeds, feed, asked_position(request))) as told:
             async for frame in told:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 
+from arcp_client._log_fields import log_fields
+
 __all__ = ["EarlyUpdates"]
 
 _log = logging.getLogger("arcp_client.acp")
@@ -27,14 +29,22 @@ class EarlyUpdates:
         self._bytes += len(line)
         if len(lines) > self._updates:
             self._bytes -= len(lines.popleft())
-            _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
+            _log.warning(
+                "the oldest update for the unknown session %.64r is dropped",
+                session_id,
+                extra=log_fields(session=session_id),
+            )
         while len(self._lines) > self._sessions or (
             self._bytes > self._limit and len(self._lines) > 1
         ):
             self.drop(next(iter(self._lines)))
         while self._bytes > self._limit and len(lines) > 1:
             self._bytes -= len(lines.popleft())
-            _log.warning("the oldest update for the unknown session %.64r is dropped", session_id)
+            _log.warning(
+                "the oldest update for the unknown session %.64r is dropped",
+                session_id,
+                extra=log_fields(session=session_id),
+            )
 
     def claim(self, session_id: str) -> deque[bytes]:
         """Remove and return the updates of a session that was attached."""
@@ -47,7 +57,10 @@ class EarlyUpdates:
         lines = self.claim(session_id)
         if lines:
             _log.warning(
-                "%d updates for the unknown session %.64r are dropped", len(lines), session_id
+                "%d updates for the unknown session %.64r are dropped",
+                len(lines),
+                session_id,
+                extra=log_fields(session=session_id),
             )
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from arcp_client._log_fields import log_fields
 from arcp_client._scrubbing import Scrubber
 from arcp_client._tasks import TaskOwner, cancel_and_wait
 from arcp_client.acp import schema
@@ -117,7 +118,9 @@ def host(
             raise JobFailed(reason[:1000], retryable=False, details=details) from error
         except LinkError as error:
             said = Scrubber().text(getattr(error, "stderr", ""))
-            _log.error("the agent of job %s: %s %s", job.id, error, said)
+            _log.error(
+                "the agent of job %s: %s %s", job.id, error, said, extra=log_fields(job=job.id)
+            )
             raise JobFailed(f"the agent exited: {error}", retryable=True) from error
         except ArcpError as error:
             raise JobFailed(str(error), retryable=True) from error
@@ -136,7 +139,13 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
         if isinstance(failure.__cause__, JobFailed):
             failures.append(failure.__cause__)
         else:
-            _log.error("job %s: %s", job.id, failure, exc_info=failure.__cause__)
+            _log.error(
+                "job %s: %s",
+                job.id,
+                failure,
+                exc_info=failure.__cause__,
+                extra=log_fields(job=job.id),
+            )
 
     if task.session:
         await (session.load() if client.capabilities.load_session else _resumed(client, session))

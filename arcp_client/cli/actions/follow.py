@@ -19,6 +19,7 @@ import msgspec
 
 from arcp_client import ArcpError, Client, Job, JobHandle, events
 from arcp_client import _digits as digits
+from arcp_client._log_fields import log_fields
 from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
 from arcp_client.cli.environment import text_of
 from arcp_client.cli.errors import command_error, loses_events
@@ -131,7 +132,13 @@ class Following:
             elif isinstance(event, events.Delegate) and event.child_job_id:
                 with contextlib.suppress(asyncio.QueueFull):  # too many children to show
                     self._children.put_nowait(event.child_job_id)
-            _log.debug("event %s of job %s: %s", event.seq, event.job_id, event.kind)
+            _log.debug(
+                "event %s of job %s: %s",
+                event.seq,
+                event.job_id,
+                event.kind,
+                extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
+            )
             self._report.event(event)
             if event.terminal and event.job_id == job.id:
                 self._end = event

@@ -43,7 +43,12 @@ class Authorizer:
         if self._has_expired():
             if job.violated is None:
                 job.violated = LEASE_RAN_OUT
-                _log.warning("job %s (%s) continued after its lease expired", job.id, job.agent)
+                _log.warning(
+                    "job %s (%s) continued after its lease expired",
+                    job.id,
+                    job.agent,
+                    extra=job.log_fields,
+                )
             raise LeaseExpired("the lease has expired", code=names.LEASE_EXPIRED, job_id=job.id)
         try:
             job.budget.check()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from arcp_client._budget import ByteBudget
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner
 from arcp_client._wire import names
 from arcp_client._wire.codec import BadFrame, ControlFrame, decode_control
@@ -257,19 +258,27 @@ class Connection:
     def refuse(self, frame: ControlFrame, error: BaseException) -> None:
         """Answer a request with an error (§12)."""
         if not isinstance(error, RequestError):
-            _log.error("a %s could not be handled", frame.type[:80], exc_info=error)
+            _log.error(
+                "a %s could not be handled",
+                frame.type[:80],
+                exc_info=error,
+                extra=log_fields(session=self._session_id),
+            )
             error = request_error(
                 names.INTERNAL_ERROR, "the runtime failed to handle this", retryable=True
             )
         job_id = frame.payload.get("job_id", frame.job_id)
         self._refuse(error, frame.id, job_id if isinstance(job_id, str) else None)
 
+    @property
+    def _session_id(self) -> str | None:
+        return None if self.session is None else self.session.id
+
     def _refuse(
         self, error: RequestError, request_id: str | None, job_id: str | None = None
     ) -> None:
-        session_id = None if self.session is None else self.session.id
         self.control(
-            frames.refusal(error, session_id=session_id, request_id=request_id, job_id=job_id)
+            frames.refusal(error, session_id=self._session_id, request_id=request_id, job_id=job_id)
         )
 
     # ----------------------------------------------------------------------- the session
@@ -319,7 +328,13 @@ class Connection:
         session = self.session
         if session is None:
             return
-        _log.warning("session %s of %s: %s", session.id, session.principal, text)
+        _log.warning(
+            "session %s of %s: %s",
+            session.id,
+            session.principal,
+            text,
+            extra=log_fields(session=session.id),
+        )
         error = request_error(names.INTERNAL_ERROR, text, retryable=True)
         self.finish(frames.refusal(error, session_id=session.id))
 
@@ -331,7 +346,12 @@ class Connection:
         session = self.session
         if session is None:
             return
-        _log.info("session %s of %s: heartbeat lost", session.id, session.principal)
+        _log.info(
+            "session %s of %s: heartbeat lost",
+            session.id,
+            session.principal,
+            extra=log_fields(session=session.id),
+        )
         error = request_error(
             names.HEARTBEAT_LOST, "the client was silent for two intervals", retryable=True
         )
@@ -438,7 +458,11 @@ class Connection:
             self._dead = True  # the reader detects it too
         except LocalProtocolError as error:
             # The link cannot carry the frame, and without it the sequence would have a hole.
-            _log.error("a frame is too large for its link, which is closed: %s", error)
+            _log.error(
+                "a frame is too large for its link, which is closed: %s",
+                error,
+                extra=log_fields(session=self._session_id),
+            )
             self._dead = True
             await self._transport.close(timeout=_FAREWELL)
         finally:

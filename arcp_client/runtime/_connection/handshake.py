@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from arcp_client._log_fields import log_fields
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import pass_on
 from arcp_client._wire import names
@@ -184,7 +185,13 @@ class ServerHandshake:
         if features is None:  # as before, but without the features that this link cannot have
             features = session.features & self._features(connection)
         session.features = features
-        _log.info("session %s of %s resumed after %d", session.id, principal, last)
+        _log.info(
+            "session %s of %s resumed after %d",
+            session.id,
+            principal,
+            last,
+            extra=log_fields(session=session.id, seq=last),
+        )
         await self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
 
     async def _enter(

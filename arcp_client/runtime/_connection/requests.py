@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
@@ -281,7 +282,12 @@ class RequestHandler:
         )
         self._send(line, lambda: line.control(answer))
         if not job.ended:
-            _log.info("%s cancels job %s", session.principal, job.id)
+            _log.info(
+                "%s cancels job %s",
+                session.principal,
+                job.id,
+                extra=log_fields(session=session.id, job=job.id),
+            )
         if self._jobs.get(job.id) is job:
             self.cancelled(job, request.reason)
 
@@ -355,7 +361,10 @@ class RequestHandler:
     def broken(self, session: ServerSession, feed: SubscriptionFeed) -> None:
         """Notify a session whose subscription has ended before the job."""
         _log.warning(
-            "%s fell behind with job %s: its subscription ended", session.principal, feed.job_id
+            "%s fell behind with job %s: its subscription ended",
+            session.principal,
+            feed.job_id,
+            extra=log_fields(session=session.id, job=feed.job_id),
         )
         error = request_error(
             names.INTERNAL_ERROR,

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
+from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.ids import new_prefixed_id, parse_time, time_text
@@ -261,7 +262,13 @@ class QuestionBook:
                 details={"path": "$"},
             )
         self._check(question, request.value)
-        _log.info("%s answers question %s of job %s", principal, question.id, request.job_id)
+        _log.info(
+            "%s answers question %s of job %s",
+            principal,
+            question.id,
+            request.job_id,
+            extra=log_fields(session=session.id, job=request.job_id),
+        )
         self._close(
             question,
             states.ANSWERED,

@@ -24,11 +24,15 @@ class Abandonable(Generic[T]):
     Args:
         coroutine: the coroutine to run.
         name: its name in the log.
+        fields: the ``extra`` of its log records.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T], name: str, fields: dict[str, Any]
+    ) -> None:
         self._coroutine = coroutine
         self._name = name
+        self._fields = fields
         self._gone = False
 
     def abandon(self) -> None:
@@ -61,4 +65,9 @@ class Abandonable(Generic[T]):
         try:
             self._coroutine.close()
         except BaseException as error:  # noqa: BLE001 - it had its chance; its task ends now
-            _log.error("%s did not clean up when it was abandoned: %s", self._name, error)
+            _log.error(
+                "%s did not clean up when it was abandoned: %s",
+                self._name,
+                error,
+                extra=self._fields,
+            )

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.ids import new_prefixed_id, now_text, time_text
 from arcp_client._wire.stamp import (
@@ -194,6 +195,11 @@ class ServerJob:
     def ended(self) -> bool:
         """Whether its terminal event was emitted."""
         return self.status in names.ENDED
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """The ``extra`` of log records about the job."""
+        return log_fields(session=self.owner_id, job=self.id)
 
     # ---------------------------------------------------------------------- emitting
 

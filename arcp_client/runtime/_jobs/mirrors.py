@@ -175,7 +175,8 @@ class Mirrors:
         try:
             await self._read(job)
         except RequestError as error:  # the next poll tries again
-            _log.warning("the events of job %s cannot be read: %s", job.id, error)
+            fields = job.log_fields
+            _log.warning("the events of job %s cannot be read: %s", job.id, error, extra=fields)
 
     async def _read(self, job: ServerJob) -> None:
         while not job.ended:

@@ -136,7 +136,12 @@ class JobOutput:
             try:
                 details = snapshot(details)
             except ValueError as fault:
-                _log.error("the details of the error of job %s: %s", self._job.id, fault)
+                _log.error(
+                    "the details of the error of job %s: %s",
+                    self._job.id,
+                    fault,
+                    extra=self._job.log_fields,
+                )
                 details = {"left_out": f"the details are {fault}"}
         return Failure(
             names.ERROR, str(error.code), str(error.message), bool(error.retryable), details

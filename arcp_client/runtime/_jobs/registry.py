@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from arcp_client._budget import ByteBudget
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
@@ -152,7 +153,9 @@ class JobRegistry:
             seconds = (job.grant.expires_at - now).total_seconds()
             job.deadline = asyncio.get_running_loop().time() + seconds
             job.timers.arm(seconds + self._limits.lease_grace, partial(self._on_lease_end, job))
-        _log.info("job %s (%s) accepted for %s", job.id, job.agent, job.principal)
+        _log.info(
+            "job %s (%s) accepted for %s", job.id, job.agent, job.principal, extra=job.log_fields
+        )
         return job
 
     def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
@@ -232,7 +235,7 @@ class JobRegistry:
         moved = job.deadline is not None and job.deadline > asyncio.get_running_loop().time()
         if job.paused_at is not None or moved:
             return  # `lease_moved` sets another timer
-        _log.info("the lease of job %s (%s) expired", job.id, job.agent)
+        _log.info("the lease of job %s (%s) expired", job.id, job.agent, extra=job.log_fields)
         self.runner.stop(job, LEASE_RAN_OUT)
 
     # ------------------------------------------------------------------------- access
@@ -263,6 +266,7 @@ class JobRegistry:
             job.id,
             job.principal,
             "allowed" if allowed else "denied",
+            extra=log_fields(session=session.id, job=job.id),
         )
         if not allowed:
             # Ids have 80 random bits: a principal that sends one did not guess it.
@@ -322,7 +326,11 @@ class JobRegistry:
             return bool(policy(watch))
         except BaseException as error:  # noqa: BLE001 - a broken policy opens nothing
             pass_on(error)
-            _log.exception("the policy failed; access to job %s denied", watch.job_id)
+            _log.exception(
+                "the policy failed; access to job %s denied",
+                watch.job_id,
+                extra=log_fields(job=watch.job_id),
+            )
             return False
 
     def open(self) -> list[ServerJob]:
@@ -360,7 +368,14 @@ class JobRegistry:
     # ----------------------------------------------------------------------- keeping
 
     def _on_ended(self, job: ServerJob) -> None:
-        _log.info("job %s (%s) of %s: %s", job.id, job.agent, job.principal, job.status)
+        _log.info(
+            "job %s (%s) of %s: %s",
+            job.id,
+            job.agent,
+            job.principal,
+            job.status,
+            extra=job.log_fields,
+        )
         self._uncount(job)
         if job.status != names.SUCCESS:
             self._end_children(job)

@@ -116,7 +116,9 @@ def _settle(
     for job_id, job in found.items():
         ended = states[job_id].ended
         if ended is None:
-            _log.warning("job %s (%s) was cut short by a restart", job.id, job.agent)
+            _log.warning(
+                "job %s (%s) was cut short by a restart", job.id, job.agent, extra=job.log_fields
+            )
             job.end(_CUT_SHORT)
             jobs.restored(job, 0.0)
         else:

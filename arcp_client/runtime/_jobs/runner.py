@@ -148,7 +148,12 @@ class Runner:
     def _abandon(self, job: ServerJob) -> None:
         if job.ended or job.stopping is None:
             return
-        _log.error("job %s (%s) does not end when interrupted; abandoned", job.id, job.agent)
+        _log.error(
+            "job %s (%s) does not end when interrupted; abandoned",
+            job.id,
+            job.agent,
+            extra=job.log_fields,
+        )
         running = self._abandonable.get(job)
         if running is not None and job.task is not None:
             running.abandon()
@@ -189,7 +194,7 @@ class Runner:
         context = self._context(job)
         try:
             running = self._abandonable[job] = Abandonable(
-                self._call(job, context), f"job {job.id}"
+                self._call(job, context), f"job {job.id}", job.log_fields
             )
             try:
                 value = await running
@@ -204,7 +209,13 @@ class Runner:
             outcome = JobOutput(job, self._limits).failure(error)
         except BaseException as error:  # noqa: BLE001 - an agent's failure is that of its job alone
             pass_on(error, task)
-            _log.error("the agent of job %s (%s) failed", job.id, job.agent, exc_info=error)
+            _log.error(
+                "the agent of job %s (%s) failed",
+                job.id,
+                job.agent,
+                exc_info=error,
+                extra=job.log_fields,
+            )
             text = "the agent failed"
             if not isinstance(error, Exception):  # the type helps to diagnose and reveals no secret
                 text = f"the agent raised {type(error).__name__}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, pass_on
 from arcp_client._wire import names
 from arcp_client.errors import RequestError, request_error
@@ -78,7 +79,9 @@ class Vault:
             raise
         except BaseException as error:
             pass_on(error, task)
-            _log.exception("no credentials for job %s", wanted.job_id)
+            _log.exception(
+                "no credentials for job %s", wanted.job_id, extra=log_fields(job=wanted.job_id)
+            )
             raise request_error(
                 names.INTERNAL_ERROR, "no credentials could be issued", retryable=True
             ) from error
@@ -113,6 +116,7 @@ class Vault:
                     credential_id,
                     job_id,
                     type(error).__name__,
+                    extra=log_fields(job=job_id),
                 )
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.ids import new_prefixed_id
 from arcp_client.errors import PermissionDenied, RequestError, request_error
@@ -74,7 +75,9 @@ class SessionRegistry:
         if len(theirs) >= self._limits.sessions_per_principal:
             self._make_room(theirs)
         session = self._add(new_prefixed_id("sess"), principal)
-        _log.info("session %s opened for %s", session.id, principal)
+        _log.info(
+            "session %s opened for %s", session.id, principal, extra=log_fields(session=session.id)
+        )
         return session
 
     def restore(self, state: SessionState) -> ServerSession:
@@ -113,7 +116,12 @@ class SessionRegistry:
             return
         session.lose()
         self._drop(session)
-        _log.info("session %s of %s was taken over elsewhere", session.id, session.principal)
+        _log.info(
+            "session %s of %s was taken over elsewhere",
+            session.id,
+            session.principal,
+            extra=log_fields(session=session.id),
+        )
 
     def ids(self) -> list[str]:
         """Return the ids of all sessions."""
@@ -157,7 +165,12 @@ class SessionRegistry:
         if session is None:
             raise _gone("the session is unknown or has expired")
         if not session.tokens.valid(token) or session.principal != principal:
-            _log.warning("%s may not resume session %s", principal, session.id)
+            _log.warning(
+                "%s may not resume session %s",
+                principal,
+                session.id,
+                extra=log_fields(session=session.id),
+            )
             raise PermissionDenied("the resume token does not belong to this session")
         if last < session.log.floor:
             raise _gone("the events after last_event_seq are no longer held")
