@@ -21,6 +21,7 @@ from arcp_client._dispatch.jobstreams import JobStream
 from arcp_client._dispatch.lanes import Lane
 from arcp_client._dispatch.reader_gate import ReaderGate
 from arcp_client._dispatch.replay_buffer import ReplayMemory
+from arcp_client._telemetry import ClientTelemetry
 from arcp_client._wire.replies import Accepted, Subscribed
 from arcp_client.errors import ArcpError, job_error
 from arcp_client.events import (
@@ -64,6 +65,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
         sse: streams a job to a browser, from its ``Last-Event-ID`` on.
         answer: answers a question of a job.
         send: sends a message to the agent of a job.
+        telemetry: traces jobs.
     """
 
     notifications: Observable[Event]
@@ -80,6 +82,7 @@ class JobOwner(msgspec.Struct, frozen=True, kw_only=True):
     sse: Callable[[Any, str | None], AsyncGenerator[bytes, None]]
     answer: Callable[[str, str, Any, str | None, float | None], Awaitable[TakenAnswer]]
     send: Callable[[str, Any, str, str | None, float | None], Awaitable[str]]
+    telemetry: ClientTelemetry | None = None
 
 
 class JobRecord(JobStream):
@@ -163,6 +166,7 @@ class JobRecord(JobStream):
             self.assembler.fail(error())
             self.tap.end(error)
             self._resolve_waiters()
+            self.report_end()
 
     def completed(self, event: Completed) -> None:
         """Record the success."""
@@ -174,6 +178,7 @@ class JobRecord(JobStream):
         self.assembler.finish(event.result_id, event.result_size)
         self._outcome = event
         self._resolve_waiters()
+        self.report_end()
 
     def failed(self, event: Failed) -> None:
         """Record the failure."""
@@ -183,6 +188,20 @@ class JobRecord(JobStream):
         self._outcome = event
         self.assembler.fail(self._error(event))
         self._resolve_waiters()
+        self.report_end()
+
+    def report_end(self) -> None:
+        """Report the outcome to telemetry, if there are both."""
+        telemetry, outcome = self.owner.telemetry, self._outcome
+        if telemetry is None or outcome is None:
+            return
+        code = message = None
+        if isinstance(outcome, Failed):
+            code, message = outcome.code, outcome.message
+        elif not isinstance(outcome, Event):
+            error = outcome()
+            code, message = type(error).__name__, str(error)
+        telemetry.ended(self.job_id, self.status, code, message)
 
     def recall(self, event: Completed | Failed, chunks: Iterable[ResultChunk]) -> None:
         """Restore an outcome from an earlier process, with the stored chunks of the result."""
@@ -194,6 +213,8 @@ class JobRecord(JobStream):
 
     def gap(self, event: Gap) -> None:
         """Record that chunks of the result may be lost."""
+        if self.owner.telemetry is not None:
+            self.owner.telemetry.gap(self.job_id, event.first, event.last, event.reason)
         if event.reason != "overflow":
             self.assembler.mark_lossy()
 

@@ -22,6 +22,7 @@ from arcp_client._client.event_methods import EventMethods
 from arcp_client._client.settings import Settings
 from arcp_client._client.wiring import Wiring
 from arcp_client._link.reconnect import TokenSource
+from arcp_client._telemetry import Telemetry
 from arcp_client.errors import LocalProtocolError
 from arcp_client.models import ClientInfo, SessionInfo, Stats
 from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
@@ -68,6 +69,7 @@ class Client(EventMethods, CommandMethods):
         timeouts: limits on every wait.
         dialect: the runtime's dialect; by default it is recognised from the welcome.
         handler_timeout: seconds that one handler call may take; no limit by default.
+        telemetry: traces jobs and counts events, such as `arcp_client.otel.OpenTelemetry`.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Client(EventMethods, CommandMethods):
         timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         dialect: str | None = None,
         handler_timeout: float | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         connector = _connector_for(target)
         parts = Wiring(
@@ -101,6 +104,7 @@ class Client(EventMethods, CommandMethods):
                 timeouts=timeouts,
                 dialect=dialect,
                 handler_timeout=handler_timeout,
+                telemetry=telemetry,
             ),
         )
         EventMethods.__init__(self, parts.consumers)

@@ -260,6 +260,7 @@ class OpenJob:
         payload_hash: hash of the submit's payload.
         seen: envelope ids of its last processed events, the oldest first, for runtimes that may
             send them again under other numbers; at most 1,024 over all jobs.
+        traceparent: the W3C trace context of its span, if the client had telemetry.
     """
 
     job_id: str
@@ -267,6 +268,7 @@ class OpenJob:
     idempotency_key: str
     payload_hash: str
     seen: tuple[str, ...] = ()
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

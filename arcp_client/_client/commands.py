@@ -16,6 +16,7 @@ from arcp_client._client.job_table import JobTable
 from arcp_client._client.lifecycle import Lifecycle
 from arcp_client._client.submission import Submission, is_own_key
 from arcp_client._protocol.pending import Request
+from arcp_client._telemetry import ClientTelemetry
 from arcp_client._wire import names as wire
 from arcp_client._wire.codec import snapshot
 from arcp_client._wire.fields import Malformed
@@ -49,11 +50,19 @@ class Commands:
         lifecycle: checks that the client can make requests.
         jobs: gets the submitted and watched jobs.
         timeouts: the default time to wait for an answer.
+        telemetry: traces submits.
     """
 
     def __init__(
-        self, engine: SessionEngine, *, lifecycle: Lifecycle, jobs: JobTable, timeouts: Timeouts
+        self,
+        engine: SessionEngine,
+        *,
+        lifecycle: Lifecycle,
+        jobs: JobTable,
+        timeouts: Timeouts,
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._engine = engine
         self._lifecycle = lifecycle
         self._jobs = jobs
@@ -84,10 +93,34 @@ class Commands:
             own_trace=trace_id is None,
             needs=submission.needs,
         )
-        accepted = await self._ask(request)
+        if self._telemetry is not None:
+            accepted = await self._ask_traced(self._telemetry, request, submission, trace_id)
+        else:
+            accepted = await self._ask(request)
         job = self._jobs.accept(accepted.job_id, submission)
         await self._engine.save()
         return job
+
+    async def _ask_traced(
+        self,
+        telemetry: ClientTelemetry,
+        request: Request,
+        submission: Submission,
+        trace_id: str | None,
+    ) -> Any:
+        """Send a submit with a trace context (§11)."""
+        self._lifecycle.usable()
+        request.trace = trace = telemetry.submitting(submission.agent)
+        request.extensions = trace.extensions
+        own = None if trace_id is not None else trace.trace_id
+        if own is not None and self._engine.may_share_trace(own):
+            request.own_trace = trace.fresh
+            request.trace_id = own
+        try:
+            return await self._engine.ask(request)
+        except BaseException as error:
+            telemetry.refused(trace, error)
+            raise
 
     async def watch(
         self, job_id: str, *, history: bool, from_seq: int | None, timeout: float | None

@@ -24,6 +24,7 @@ from arcp_client._dispatch.registration import Handler, HandlerRegistration, OnE
 from arcp_client._dispatch.slow_consumers import Episode, SlowConsumers
 from arcp_client._dispatch.streams import EventIterator, Iteration, Tap
 from arcp_client._log_fields import log_fields
+from arcp_client._telemetry import ClientTelemetry
 from arcp_client.errors import ArcpError, HandlerError, HandlerFailed
 from arcp_client.events import Event
 from arcp_client.policy import Batch, Order
@@ -44,6 +45,7 @@ class Consumers:
         active: called with the first event after a time without events.
         check_loop: raises LocalProtocolError unless the caller is in the client's event loop.
         failed: called when a handler with ``on_error="stop"`` raised, to end the client.
+        telemetry: measures handlers.
 
     Attributes:
         fan_out: publishes events to the consumers, and knows which events they have processed.
@@ -64,7 +66,9 @@ class Consumers:
         active: Callable[[], None],
         check_loop: Callable[[], None],
         failed: Callable[[ArcpError], None],
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self.order = settings.order
         self._store = settings.store
         self._handler_timeout = settings.handler_timeout
@@ -128,6 +132,7 @@ class Consumers:
             gate=self.back_pressure,
             failed=self._handler_failed,
             ended=self._registration_ended,
+            timed=None if self._telemetry is None else self._telemetry.timed,
         )
         self._registrations.append(registration)
         self.fan_out.attach(registration, first=True)

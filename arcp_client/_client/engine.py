@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
 from arcp_client._deadline import Deadline
 from arcp_client._dispatch.assembler import ChunkStore
+from arcp_client._jobrecord import JobRecord
 from arcp_client._link.acks import Acknowledger
 from arcp_client._link.driver import Driver
 from arcp_client._link.durability import Durability
@@ -33,9 +35,10 @@ from arcp_client._link.reconnect import ReconnectManager
 from arcp_client._log_fields import log_fields
 from arcp_client._protocol import actions
 from arcp_client._protocol.pending import Request
+from arcp_client._telemetry import ClientFigures, ClientTelemetry
 from arcp_client.errors import ArcpError
 from arcp_client.models import Checkpoint, OpenJob, SessionInfo, Stats
-from arcp_client.state import Live
+from arcp_client.state import LinkState, Live, Reconnecting
 from arcp_client.transports.base import Connector
 
 __all__ = ["GRACE", "SessionEngine"]
@@ -66,6 +69,7 @@ class SessionEngine:
         states: gets the state of the link.
         ended: called when the session has ended: with ``None`` if this client ended it, else with
             the error.
+        telemetry: traces jobs and links.
 
     Attributes:
         resumed: whether the present link resumed an earlier session.
@@ -81,7 +85,9 @@ class SessionEngine:
         jobs: JobTable,
         states: States,
         ended: Callable[[ArcpError | None], None],
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self.resumed = False
         self.news = QuestionNews()
         self._settings = settings
@@ -140,10 +146,12 @@ class SessionEngine:
             timeouts=settings.timeouts,
             ingress=ingress,
             outbox=buffer.bytes,
-            changed=self._states.change,
+            changed=self._states.change if self._telemetry is None else self._changed,
         )
         acks = Acknowledger(driver, self._fan_out, safe=self._safe_mark)
         self._carrier = _Carrier(driver, ingress, manager, acks)
+        if self._telemetry is not None:
+            self._telemetry.opened(self.figures)
         if durability is not None:
             if checkpoint is not None:
                 self._recall(checkpoint, durability)
@@ -154,6 +162,14 @@ class SessionEngine:
         """Restore the jobs of an earlier process: the open ones, and those that ended last."""
         for job in checkpoint.jobs:
             self._jobs.resume(job, durability.log_for(job.job_id) or ())
+            if self._telemetry is not None:
+                traceparent = self._telemetry.resumed(
+                    job.job_id,
+                    job.agent,
+                    session_id=checkpoint.session_id,
+                    traceparent=job.traceparent,
+                )
+                durability.add_job(replace(job, traceparent=traceparent))
         for ended in checkpoint.ended:
             event = event_of(ended)
             if event is not None:
@@ -207,6 +223,8 @@ class SessionEngine:
 
     def halt(self) -> None:
         """Stop all timers after the end of the session, and freeze the watermark."""
+        if self._telemetry is not None:
+            self._telemetry.closed()
         if self._carrier is not None:
             self._carrier.acks.stop()
             self._carrier.driver.stop()
@@ -333,6 +351,30 @@ class SessionEngine:
             silent=session.silent,
         )
 
+    def figures(self) -> ClientFigures:
+        """The counts for telemetry."""
+        stats, back_pressure = self.stats(), self._back_pressure
+        return ClientFigures(
+            received=stats.received,
+            processed=stats.processed,
+            backlog=stats.queued,
+            lag=stats.lag,
+            spilled=stats.spilled,
+            gaps=stats.gaps,
+            reconnects=stats.reconnects,
+            pauses=back_pressure.pauses,
+            paused=back_pressure.paused is not None,
+        )
+
+    def may_share_trace(self, trace_id: str) -> bool:
+        """Whether a submit may have this trace id, which other open submits may have too.
+
+        Some runtimes name the request in an answer by its trace id only.
+        """
+        return self._session.peer.names_requests or all(
+            request.trace_id != trace_id for request in self._session.requests
+        )
+
     # ------------------------------------------------------------------ actions of the session
 
     def _apply(self, action: actions.Action) -> None:
@@ -370,11 +412,31 @@ class SessionEngine:
                 assert self._carrier is not None
                 self._session.request_outcome(reply.job_id, self._carrier.driver.now)
             request = action.request
+            traceparent = self._trace_job(record, request)
             if self._durability is not None and request is not None:
                 payload = hashlib.sha256(memoryview(request.payload)).hexdigest()
                 self._durability.add_job(
-                    OpenJob(reply.job_id, record.agent, request.key or "", payload)
+                    OpenJob(
+                        reply.job_id,
+                        record.agent,
+                        request.key or "",
+                        payload,
+                        traceparent=traceparent,
+                    )
                 )
+
+    def _trace_job(self, record: JobRecord, request: Request | None) -> str | None:
+        """Report an accepted submit to telemetry, if there is any; return the ``traceparent``."""
+        telemetry = self._telemetry
+        if telemetry is None or request is None or request.trace is None:
+            return None
+        return telemetry.accepted(
+            request.trace,
+            record.job_id,
+            record.agent,
+            session_id=self._session.session_id or "",
+            trace_id=record.trace_id,
+        )
 
     def _job_gone(self, action: actions.JobGone) -> None:
         self._jobs.record(action.job_id).lose(lambda: action.error, status=action.status)
@@ -389,12 +451,21 @@ class SessionEngine:
         if not resumed:
             self._carrier.acks.renewed()
         self._log_session(resumed)
+        if self._telemetry is not None and self._carrier.manager.links > 1:
+            self._telemetry.link_live(resumed=resumed)
         # Code that waits for this state runs before the replay is delivered, so it can register
         # handlers, or read the open jobs, in time.
         self._states.change(Live(resumed))
         self.news.report()  # a notice may have been lost with the link
         if self._durability is not None:
             self._durability.hold_until_saved(self._session.session_id or "", fresh=not resumed)
+
+    def _changed(self, state: LinkState) -> None:
+        """Publish a state, and report a lost link to telemetry."""
+        if isinstance(state, Reconnecting) and isinstance(self._states.now, Live):
+            assert self._telemetry is not None
+            self._telemetry.link_lost(state.cause)
+        self._states.change(state)
 
     def _log_session(self, resumed: bool) -> None:
         info = self.info

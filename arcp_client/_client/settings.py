@@ -11,6 +11,7 @@ from arcp_client import _arguments as check
 from arcp_client._dialects import DIALECTS, recognise
 from arcp_client._link.reconnect import TokenSource
 from arcp_client._protocol.session import Session
+from arcp_client._telemetry import Telemetry
 from arcp_client._wire import names as wire
 from arcp_client.models import Checkpoint, ClientInfo
 from arcp_client.policy import Buffer, Order, Reconnect, Timeouts
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts
     dialect: str | None
     handler_timeout: float | None
+    telemetry: Telemetry | None
 
     def __post_init__(self) -> None:
         check.an_instance("info", self.info, ClientInfo, "a ClientInfo", none=True)
@@ -49,6 +51,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         check.an_instance("timeouts", self.timeouts, Timeouts, "Timeouts")
         check.an_instance("store", self.store, CheckpointStore, "a CheckpointStore", none=True)
         check.a_text("key", self.key)
+        check.an_instance(
+            "telemetry",
+            self.telemetry,
+            Telemetry,
+            "an OpenTelemetry of arcp_client.otel",
+            none=True,
+        )
         check.seconds("handler_timeout", self.handler_timeout, above=True, none=True)
         check.an_instance(
             "token",

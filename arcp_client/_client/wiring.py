@@ -28,6 +28,7 @@ from arcp_client._client.settings import Settings
 from arcp_client._client.states import States
 from arcp_client._dispatch.assembler import ChunkStore
 from arcp_client._jobrecord import JobOwner
+from arcp_client._telemetry import ClientTelemetry
 from arcp_client.errors import ArcpError
 from arcp_client.job import JobHandle, JobView
 from arcp_client.models import TakenAnswer
@@ -48,8 +49,11 @@ class Wiring:
 
     def __init__(self, connector: Connector, settings: Settings) -> None:
         timeouts = settings.timeouts
+        maker = settings.telemetry
+        telemetry = None if maker is None else maker.client(connector.target)
         self.consumers = Consumers(
             settings,
+            telemetry=telemetry,
             request_pending=self._request_pending,
             held=self._held,
             active=self._active,
@@ -57,7 +61,7 @@ class Wiring:
             failed=self._failed,
         )
         self.states = States()
-        self.jobs = JobTable(self._job_owner())
+        self.jobs = JobTable(self._job_owner(telemetry))
         self.consumers.route(self.jobs.streams)
         self.engine = SessionEngine(
             settings,
@@ -66,6 +70,7 @@ class Wiring:
             jobs=self.jobs,
             states=self.states,
             ended=self._ended,
+            telemetry=telemetry,
         )
         self._token = settings.token
         self._streams: _feeds.BrowserStreams | None = None
@@ -78,10 +83,14 @@ class Wiring:
             timeouts=timeouts,
         )
         self.commands = Commands(
-            self.engine, lifecycle=self.lifecycle, jobs=self.jobs, timeouts=timeouts
+            self.engine,
+            lifecycle=self.lifecycle,
+            jobs=self.jobs,
+            timeouts=timeouts,
+            telemetry=telemetry,
         )
 
-    def _job_owner(self) -> JobOwner:
+    def _job_owner(self, telemetry: ClientTelemetry | None) -> JobOwner:
         consumers = self.consumers
         return JobOwner(
             notifications=consumers.notifications,
@@ -98,6 +107,7 @@ class Wiring:
             sse=self._sse,
             answer=self._answer,
             send=self._send,
+            telemetry=telemetry,
         )
 
     # Calls of parts that are made later than their callers. Functions that are made for each client

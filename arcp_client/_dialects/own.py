@@ -30,6 +30,7 @@ class Own(Dialect):
     # -- what the client does differently
 
     hole_patience: ClassVar[float] = 0.0
+    names_requests: ClassVar[bool] = True
 
     # -- what `ScriptedRuntime` plays
 

@@ -88,12 +88,14 @@ class HandlerRegistration(Registration):
         gate: ReaderGate,
         failed: Failure,
         ended: Callable[[HandlerRegistration], None],
+        timed: Callable[[str, Handler], Callable[[], Handler]] | None = None,
     ) -> None:
         self.event_filter = event_filter
         self.on_error = on_error
         self.barrier = barrier
         self.name = name_of(handler)
         self._handler = handler
+        self._timed = timed
         self._gate = gate
         self._failed = failed
         self._ended = ended
@@ -225,7 +227,11 @@ class HandlerRegistration(Registration):
     def _start(self) -> HandlerSink[Event, Any]:
         sink: HandlerSink[Event, Any]
         options = Options(
-            self._handler, self._on_error, slice_seconds=_SLICE, item_timeout=self._timeout
+            self._handler,
+            self._on_error,
+            slice_seconds=_SLICE,
+            item_timeout=self._timeout,
+            pick=None if self._timed is None else self._timed(self.name, self._handler),
         )
         if self._lane is not None:
             operator: type[Serial[Event, Any]] = Batches if self._batches is not None else Serial

@@ -7,7 +7,7 @@ link, with a new envelope id and the same payload. Timed-out requests are rememb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -47,6 +47,8 @@ class Request(msgspec.Struct, eq=False):
         key: the idempotency key of a submit.
         fresh: the key was made for this call, so no earlier job has it.
         own_trace: the trace id was made for this call, so no earlier job has it.
+        extensions: the ``extensions`` of the envelope, left out if there are none.
+        trace: the telemetry of a submit.
         envelope_job: send ``job_id`` in the envelope as well.
         needs: the feature that it needs, if its kind alone does not tell.
         token: data of the caller; not used here.
@@ -68,6 +70,8 @@ class Request(msgspec.Struct, eq=False):
     key: str | None = None
     fresh: bool = False
     own_trace: bool = False
+    extensions: Mapping[str, Any] | None = None
+    trace: Any = None
     envelope_job: bool = False
     needs: str | None = None
     token: Any = None
@@ -93,6 +97,7 @@ class Request(msgspec.Struct, eq=False):
             session_id=session_id,
             trace_id=self.trace_id,
             job_id=self.job_id if self.envelope_job else None,
+            extensions=self.extensions or None,
         )
 
     @property

@@ -39,7 +39,11 @@ def name_of(handler: object) -> str:
 
 
 class Options(msgspec.Struct, Generic[T, R], frozen=True):
-    """How handlers run. Validated when the operator is made, not at subscription."""
+    """How handlers run. Validated when the operator is made, not at subscription.
+
+    ``pick`` returns the function to call in place of the handler until the drain task next yields
+    to the event loop: the handler itself, or a wrapper of the same kind that measures calls.
+    """
 
     handler: Callable[[T], Awaitable[R] | R]
     on_error: OnError[T] = "skip"
@@ -47,6 +51,7 @@ class Options(msgspec.Struct, Generic[T, R], frozen=True):
     slice_seconds: float = 0.005
     item_timeout: float | None = None
     isolate: bool = False
+    pick: Callable[[], Callable[[T], Awaitable[R] | R]] | None = None
     is_async: bool = False  # computed from the handler, like the name
     name: str = ""
 
@@ -211,6 +216,9 @@ class HandlerSink(Emitter[T, R]):
         """
         options, here = self.options, self.here
         handler: Any = self.isolated if options.isolate else options.handler
+        pick: Any = options.pick
+        if pick is not None:
+            handler = pick()
         is_async = options.is_async or options.isolate
         on_next = self.down.on_next
         task: Any = asyncio.current_task()
@@ -224,6 +232,8 @@ class HandlerSink(Emitter[T, R]):
                 item = take()
             except IndexError:
                 if await dry():
+                    if pick is not None:
+                        handler = pick()
                     continue
                 return
             token = slot
@@ -269,6 +279,8 @@ class HandlerSink(Emitter[T, R]):
             if left <= 0 or clock() >= until:
                 await self.pause()
                 left, until = slice_items, clock() + slice_seconds
+                if pick is not None:
+                    handler = pick()
 
     def _overdue(self, cause: BaseException | None = None) -> TimeoutError:
         limit = self.options.item_timeout

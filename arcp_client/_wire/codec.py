@@ -70,6 +70,7 @@ class ControlFrame(msgspec.Struct, kw_only=True, gc=False):
     event_seq: Seq | None = None
     trace_id: str | None = None
     correlation_id: str | None = None
+    extensions: Any = None
     payload: dict[str, Any] = {}
 
     def __repr__(self) -> str:  # payloads hold tokens and credentials
@@ -297,6 +298,7 @@ def encode(
     job_id: str | None = None,
     trace_id: str | None = None,
     event_seq: int | None = None,
+    extensions: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Encode one envelope (§5). Absent fields are left out, never sent as null.
 
@@ -312,6 +314,8 @@ def encode(
         envelope["job_id"] = job_id
     if event_seq is not None:
         envelope["event_seq"] = event_seq
+    if extensions is not None:
+        envelope["extensions"] = extensions
     envelope["payload"] = payload
     return to_json(envelope)
 

@@ -7,12 +7,14 @@ import contextlib
 import copy
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from arcp_client._log_fields import log_fields
 from arcp_client._security import WrongTokens
 from arcp_client._tasks import TaskOwner, is_elsewhere, start
+from arcp_client._telemetry import RuntimeFigures, RuntimeTelemetry
 from arcp_client._wire import names
 from arcp_client._wire.codec import ControlFrame
 from arcp_client.errors import ConnectFailed, LocalProtocolError, RequestError, StorageError
@@ -28,7 +30,7 @@ from arcp_client.runtime._dialogue.inbox import Mailroom
 from arcp_client.runtime._jobs.admission import Admission, Delegation
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.idempotency import IdempotencyKeys
-from arcp_client.runtime._jobs.job import ServerJob
+from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
 from arcp_client.runtime._jobs.outcomes import NOT_WRITTEN, PARENT_ENDED, Failure
 from arcp_client.runtime._jobs.registry import JobRegistry
 from arcp_client.runtime._jobs.restore import restore
@@ -89,6 +91,7 @@ class Core:
         steering: lets sessions send messages to jobs that they did not submit.
         provisioner: issues credentials.
         compat: adapts payloads to the SDKs that connect.
+        telemetry: traces jobs and counts events.
     """
 
     def __init__(
@@ -101,7 +104,9 @@ class Core:
         steering: Policy | None,
         provisioner: Provisioner | None,
         compat: Compat = SPECIFICATION,
+        telemetry: RuntimeTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self.limits = limits
         self.agents = AgentRegistry()
         self.tasks = TaskOwner(f"runtime {identity.name}")
@@ -133,6 +138,7 @@ class Core:
             context=self._context,
             compat=compat,
             before_end=self._end_credentials if self.vault is not None else None,
+            telemetry=telemetry,
         )
         self.admission = Admission(
             self.agents.resolve,
@@ -174,6 +180,7 @@ class Core:
             inventory=lambda: self._directory.inventory(self.agents.inventory()),
             features=self._features,
             stored=self._journal.flushed,
+            resumed=None if telemetry is None else telemetry.resumed,
         )
 
     def _features(self, connection: Connection) -> frozenset[str]:
@@ -205,6 +212,8 @@ class Core:
         """Bind the runtime to the first event loop that uses it, while that loop is open."""
         if self._home is None or self._home.is_closed():
             self._home = asyncio.get_running_loop()
+            if self._telemetry is not None:
+                self._telemetry.opened(self._figures)
         elif is_elsewhere(self._home):
             raise LocalProtocolError(
                 f"runtime {self._identity.name} belongs to another event loop: use it there (from"
@@ -415,6 +424,21 @@ class Core:
         assert self.vault is not None
         await self.vault.revoke(job.id, list(job.credentials))
 
+    def _figures(self) -> RuntimeFigures:
+        """The counts for telemetry."""
+        jobs = Counter(job.status for job in self.jobs.open())
+        sessions = self.sessions
+        return RuntimeFigures(
+            sent=sessions.sent,
+            unsent=sessions.unsent,
+            waiting=sessions.behind,
+            connections=len(self.connections),
+            sessions=len(sessions),
+            resumes=sessions.resumes,
+            pending=jobs[PENDING],
+            running=jobs[RUNNING],
+        )
+
     # ------------------------------------------------------------------------ closing
 
     @property
@@ -463,6 +487,8 @@ class Core:
         await self._directory.leave(timeout=_LAST_WRITES)
         await self.tasks.close()
         await self._event_log.close()
+        if self._telemetry is not None:
+            self._telemetry.closed()
 
     async def _end_jobs(self, timeout: float) -> None:
         await self._ended(timeout)

@@ -28,6 +28,7 @@ from aiohttp import web
 
 from arcp_client import _arguments as check
 from arcp_client._security import AllowedHosts
+from arcp_client._telemetry import Telemetry
 from arcp_client._wire.messages import parse_agent
 from arcp_client.errors import JobNotFound
 from arcp_client.models import Credential
@@ -94,6 +95,7 @@ class Runtime:
             the Go SDK, which read an inline result only from ``output``. The result is sent under
             both ``output`` and ``result``, so it counts twice towards the 1 MiB that such a client
             reads in one frame.
+        telemetry: traces jobs and counts events, such as `arcp_client.otel.OpenTelemetry`.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Runtime:
         steering: Policy | None = None,
         provisioner: Provisioner | None = None,
         dialect: Literal["specification", "python", "go"] = "specification",
+        telemetry: Telemetry | None = None,
     ) -> None:
         check.a_text("name", name)
         check.a_text("version", version, none=True)
@@ -128,6 +131,9 @@ class Runtime:
         check.a_function("policy", policy, none=True, sync=True)
         check.a_function("steering", steering, none=True, sync=True)
         check.an_instance("provisioner", provisioner, Provisioner, "a Provisioner", none=True)
+        check.an_instance(
+            "telemetry", telemetry, Telemetry, "an OpenTelemetry of arcp_client.otel", none=True
+        )
         check.seconds("heartbeat_interval", heartbeat_interval, above=True, none=True)
         check.seconds("resume_window", resume_window, above=True)
         if dialect not in _COMPAT:
@@ -150,6 +156,7 @@ class Runtime:
             steering,
             provisioner,
             _COMPAT[dialect],
+            None if telemetry is None else telemetry.runtime(name),
         )
 
     def __repr__(self) -> str:

@@ -234,6 +234,7 @@ def _save(db: sqlite3.Connection, target: str, key: str, checkpoint: Checkpoint)
             "idempotency_key": job.idempotency_key,
             "payload_hash": job.payload_hash,
             **({"seen": job.seen} if job.seen else {}),
+            **({"traceparent": job.traceparent} if job.traceparent else {}),
         }
         for job in checkpoint.jobs
     ]

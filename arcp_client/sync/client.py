@@ -19,6 +19,7 @@ from reactivex import Observable
 from arcp_client import _arguments as check
 from arcp_client import job as aio
 from arcp_client._link.reconnect import TokenSource
+from arcp_client._telemetry import Telemetry
 from arcp_client.client import Client as AsyncClient
 from arcp_client.models import (
     ClientInfo,
@@ -89,6 +90,7 @@ class Client(EventMethods):
         timeouts: limits on every wait.
         dialect: the runtime's dialect; by default it is recognised from the welcome.
         handler_timeout: seconds that one handler call may take; no limit by default.
+        telemetry: traces jobs and counts events, such as `arcp_client.otel.OpenTelemetry`.
         portal: the portal whose loop thread the client uses; by default the client makes its own.
     """
 
@@ -107,6 +109,7 @@ class Client(EventMethods):
         timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         dialect: str | None = None,
         handler_timeout: float | None = None,
+        telemetry: Telemetry | None = None,
         portal: Portal | None = None,
     ) -> None:
         check.an_instance("portal", portal, Portal, "a Portal of arcp_client.sync", none=True)
@@ -123,6 +126,7 @@ class Client(EventMethods):
             timeouts=timeouts,
             dialect=dialect,
             handler_timeout=handler_timeout,
+            telemetry=telemetry,
         )
         super().__init__(LoopAccess(portal), client, order)
         self._timeouts = timeouts

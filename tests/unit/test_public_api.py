@@ -42,7 +42,8 @@ CALLS: dict[Any, dict[str, str]] = {
         "questions": "aiter (*, timeout=None)",
         "__init__": "(target, *, token=None, info=None, features=None, order=Order.SESSION,"
         " buffer=Buffer(), reconnect=Reconnect(), store=None, key='default',"
-        " timeouts=Timeouts(), dialect=None, handler_timeout=None)",
+        " timeouts=Timeouts(), dialect=None, handler_timeout=None,"
+        " telemetry=None)",
         "cancel_job": "async (job_id, reason=None)",
         "close": "async (*, timeout=None)",
         "connect": "async ()",
@@ -102,7 +103,8 @@ CALLS: dict[Any, dict[str, str]] = {
     arcp_client.Runtime: {
         "__init__": "(*, name='arcp-client', version=None, auth=None, event_log=None,"
         " heartbeat_interval=30.0, resume_window=600.0, limits=None, policy=None,"
-        " steering=None, provisioner=None, dialect='specification')",
+        " steering=None, provisioner=None, dialect='specification',"
+        " telemetry=None)",
         "add_routes": "(app, path='/arcp', *, allowed_hosts=())",
         "agent": "(name, version=None, default=False, *, input_schema=None, description=None)",
         "asgi": "(*, allowed_hosts=())",

@@ -69,7 +69,9 @@ class ServerHandshake:
         inventory: Callable[[], list[dict[str, Any]]],
         features: Callable[[Connection], frozenset[str]],
         stored: Callable[[], Awaitable[None]],
+        resumed: Callable[[str], None] | None = None,
     ) -> None:
+        self._resumed = resumed
         self._identity = identity
         self._gate = gate
         self._sessions = sessions
@@ -192,6 +194,8 @@ class ServerHandshake:
             last,
             extra=log_fields(session=session.id, seq=last),
         )
+        if self._resumed is not None:
+            self._resumed(session.id)
         await self._enter(connection, session, last, session.tokens.rotate(token), resumed=True)
 
     async def _enter(

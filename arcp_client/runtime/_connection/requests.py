@@ -218,7 +218,7 @@ class RequestHandler:
 
     async def _submit(self, line: _Connection, session: ServerSession, frame: ControlFrame) -> None:
         submit = checked(Submit, frame)
-        accepted = await self._admission.submit(session, submit, frame.trace_id)
+        accepted = await self._admission.submit(session, submit, frame.trace_id, frame.extensions)
         if isinstance(accepted, Acceptance):
             self._accept(line, session, frame, accepted)
         else:

@@ -99,7 +99,11 @@ class Admission:
     # --------------------------------------------------------------------- submitting
 
     async def submit(
-        self, session: ServerSession, submit: Submit, trace_id: str | None
+        self,
+        session: ServerSession,
+        submit: Submit,
+        trace_id: str | None,
+        extensions: Any = None,
     ) -> Acceptance | Awaitable[Acceptance]:
         """Accept a submit, or return the acceptance of an earlier one with the same key.
 
@@ -111,7 +115,7 @@ class Admission:
         """
         key = submit.idempotency_key
         if key is None:
-            return await self._accept(session, submit, trace_id, None)
+            return await self._accept(session, submit, trace_id, None, extensions)
         parameters = fingerprint(submit.wire())
         known = self._keys.find(session.principal, key, parameters)
         if known is not None:
@@ -126,7 +130,7 @@ class Admission:
             if earlier is not None:
                 self._keys.settle(session.principal, key, dict(earlier))
                 return Acceptance(dict(earlier), None)
-            accepted = await self._accept(session, submit, trace_id, parameters)
+            accepted = await self._accept(session, submit, trace_id, parameters, extensions)
         except BaseException as error:
             self._keys.drop(session.principal, key, error)
             raise
@@ -171,6 +175,7 @@ class Admission:
         submit: Submit,
         trace_id: str | None,
         parameters: bytes | None,
+        extensions: Any,
     ) -> Acceptance | Awaitable[Acceptance]:
         key = submit.idempotency_key
         reference, agent = self._resolve(submit.agent)
@@ -197,6 +202,7 @@ class Admission:
             delegate_id=submit.delegate_id,
             size=size,
             work_id=_work(submit),
+            extensions=extensions,
         )
         origin = JobOrigin.of(session)
         if self._vault is not None and names.CREDENTIALS in session.features:

@@ -12,6 +12,7 @@ from functools import partial
 from arcp_client._budget import ByteBudget
 from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner, pass_on
+from arcp_client._telemetry import RuntimeTelemetry
 from arcp_client._wire import names
 from arcp_client._wire.ids import parse_time
 from arcp_client._wire.stamp import EventIds
@@ -44,6 +45,7 @@ class JobRegistry:
         before_end: revokes a job's credentials.
         context: makes the `JobContext` of a job.
         compat: adapts payloads to the SDKs that connect.
+        telemetry: traces jobs.
 
     Attributes:
         runner: runs the jobs.
@@ -61,7 +63,9 @@ class JobRegistry:
         before_end: Callable[[ServerJob], Awaitable[None]] | None,
         context: Callable[[ServerJob, Callable[[Budget], ServerJob | None]], AgentContext],
         compat: Compat = SPECIFICATION,
+        telemetry: RuntimeTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._compat = compat
         self._limits = limits
         self._policy = policy
@@ -84,6 +88,7 @@ class JobRegistry:
             context=lambda job: context(job, self._budgets.get),
             on_ended=self._on_ended,
             before_end=before_end,
+            started=None if telemetry is None else telemetry.started,
         )
         self.closing = False
 
@@ -156,6 +161,15 @@ class JobRegistry:
         _log.info(
             "job %s (%s) accepted for %s", job.id, job.agent, job.principal, extra=job.log_fields
         )
+        if self._telemetry is not None:
+            self._telemetry.accepted(
+                job.id,
+                job.agent,
+                session_id=job.owner_id,
+                trace_id=job.trace_id,
+                carrier=request.extensions,
+                parent_id=job.parent_id,
+            )
         return job
 
     def reenter(self, state: LoggedJobState, request: JobRequest, origin: JobOrigin) -> ServerJob:
@@ -197,6 +211,15 @@ class JobRegistry:
         """Finish the restoration of a stored job that ended ``age`` seconds ago."""
         job.ended_at = asyncio.get_running_loop().time() - age
         self._keep(job)
+
+    def cut_short(self, job: ServerJob) -> None:
+        """Finish the restoration of a stored job that had not ended."""
+        if self._telemetry is not None:
+            self._telemetry.cut_short(
+                job.id, job.agent, session_id=job.owner_id, trace_id=job.trace_id
+            )
+            self._report_end(self._telemetry, job)
+        self.restored(job, 0.0)
 
     def withdraw(self, job: ServerJob) -> None:
         """End a job that could not be stored and was not announced."""
@@ -376,6 +399,8 @@ class JobRegistry:
             job.status,
             extra=job.log_fields,
         )
+        if self._telemetry is not None:
+            self._report_end(self._telemetry, job)
         self._uncount(job)
         if job.status != names.SUCCESS:
             self._end_children(job)
@@ -396,6 +421,13 @@ class JobRegistry:
             if not inputs.used:
                 del self._inputs[job.principal]
         self._budgets.pop(job.budget, None)
+
+    def _report_end(self, telemetry: RuntimeTelemetry, job: ServerJob) -> None:
+        outcome = job.outcome
+        if isinstance(outcome, Failure):
+            telemetry.ended(job.id, job.status, outcome.code, outcome.message)
+        else:
+            telemetry.ended(job.id, job.status, None, None)
 
     def _keep(self, job: ServerJob) -> None:
         self._retained.add(job, job.held)

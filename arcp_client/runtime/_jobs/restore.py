@@ -120,7 +120,7 @@ def _settle(
                 "job %s (%s) was cut short by a restart", job.id, job.agent, extra=job.log_fields
             )
             job.end(_CUT_SHORT)
-            jobs.restored(job, 0.0)
+            jobs.cut_short(job)
         else:
             moment = parse_time(ended)
             age = 0.0 if moment is None else (datetime.now(UTC) - moment).total_seconds()

@@ -51,6 +51,7 @@ class Runner:
         context: makes the context of a job.
         on_ended: called for every job after its terminal event was emitted.
         before_end: revokes the credentials of a job; the terminal event waits for it (§9.8).
+        started: called with the id of each job whose agent starts, in the agent's context.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Runner:
         context: Callable[[ServerJob], AgentContext],
         on_ended: Callable[[ServerJob], None],
         before_end: Callable[[ServerJob], Awaitable[None]] | None = None,
+        started: Callable[[str], None] | None = None,
     ) -> None:
+        self._started = started
         self._before_end = before_end
         self._limits = limits
         self._tasks = tasks
@@ -112,7 +115,10 @@ class Runner:
                 ),
             )
         # An empty context: context variables of the submitting client must not reach the agent.
-        job.task = contextvars.Context().run(self._tasks.spawn, self._run(job), name=job.id)
+        context = contextvars.Context()
+        if self._started is not None:
+            context.run(self._started, job.id)
+        job.task = context.run(self._tasks.spawn, self._run(job), name=job.id)
 
     # ------------------------------------------------------------------------ ending
 

@@ -41,6 +41,9 @@ class SessionRegistry:
         window: seconds that a session without a connection and without running jobs is kept.
         on_gone: called with each expired session.
         journal: stores sessions, if they must survive the process.
+
+    Attributes:
+        resumes: number of sessions that were resumed.
     """
 
     def __init__(
@@ -59,6 +62,8 @@ class SessionRegistry:
         self._journal = journal
         self._sessions: dict[str, ServerSession] = {}
         self._of: dict[str, dict[str, ServerSession]] = {}
+        self._sent_before = 0
+        self.resumes = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -176,7 +181,23 @@ class SessionRegistry:
             raise _gone("the events after last_event_seq are no longer held")
         if last > session.log.last:
             raise _gone("last_event_seq is higher than any number sent in this session")
+        self.resumes += 1
         return session
+
+    @property
+    def sent(self) -> int:
+        """Number of events that were passed to a connection, those of expired sessions included."""
+        return self._sent_before + sum(session.sent for session in self._sessions.values())
+
+    @property
+    def unsent(self) -> int:
+        """Number of events that were not passed to a connection."""
+        return sum(session.unsent for session in self._sessions.values())
+
+    @property
+    def behind(self) -> int:
+        """Number of sessions for which agents wait."""
+        return sum(session.behind for session in self._sessions.values())
 
     def _find(self, principal: str, session_id: str | None, token: str) -> ServerSession | None:
         if session_id:
@@ -215,13 +236,15 @@ class SessionRegistry:
         self._drop(session)
         if self._journal is not None:
             self._journal.put(Gone(session_id=session.id))
-        _log.info("session %s of %s expired", session.id, session.principal)
+        fields = log_fields(session=session.id)
+        _log.info("session %s of %s expired", session.id, session.principal, extra=fields)
 
     def _drop(self, session: ServerSession) -> None:
         if session.expiry is not None:
             session.expiry.cancel()
             session.expiry = None
-        self._sessions.pop(session.id, None)
+        if self._sessions.pop(session.id, None) is not None:
+            self._sent_before += session.sent
         theirs = self._of.get(session.principal)
         if theirs is not None:
             theirs.pop(session.id, None)

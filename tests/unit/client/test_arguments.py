@@ -173,6 +173,7 @@ MADE: dict[tuple[str, str], tuple[Callable[[Any], Any], list[Any]]] = {
     ("Client", "key"): (lambda v: Client("ws://h", key=v), TEXTS),
     ("Client", "timeouts"): (lambda v: Client("ws://h", timeouts=v), [None, 5]),
     ("Client", "dialect"): (lambda v: Client("ws://h", dialect=v), [5, "", "perl"]),
+    ("Client", "telemetry"): (lambda v: Client("ws://h", telemetry=v), [5, "otel", object()]),
     ("Client", "handler_timeout"): (
         lambda v: Client("ws://h", handler_timeout=v),
         [*SECONDS, 0],
