@@ -8,6 +8,7 @@ that send commands. These methods call the parts of the client, which are in ``_
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from types import TracebackType
@@ -21,7 +22,9 @@ from arcp_client._client.command_methods import CommandMethods
 from arcp_client._client.event_methods import EventMethods
 from arcp_client._client.settings import Settings
 from arcp_client._client.wiring import Wiring
+from arcp_client._html import table
 from arcp_client._link.reconnect import TokenSource
+from arcp_client._notebook import leave_earlier
 from arcp_client._telemetry import Telemetry
 from arcp_client.errors import LocalProtocolError
 from arcp_client.models import ClientInfo, SessionInfo, Stats
@@ -119,6 +122,17 @@ class Client(EventMethods, CommandMethods):
     def __repr__(self) -> str:
         return f"<Client {self._target} {type(self._states.now).__name__}>"
 
+    def _repr_html_(self) -> str:
+        info = self._engine.info
+        rows: list[tuple[str, object]] = [
+            ("target", self._target),
+            ("state", str(self._states.now)),
+            ("session", None if info is None else info.id),
+            ("runtime", None if info is None else f"{info.runtime.name} {info.runtime.version}"),
+        ]
+        rows += [(f"job {job.id}", f"{job.agent} {job.status}") for job in self.open_jobs()[:20]]
+        return table("Client", rows)
+
     def __del__(
         self,
         _warn: Callable[..., None] = warnings.warn,
@@ -147,7 +161,16 @@ class Client(EventMethods, CommandMethods):
             ClientClosed: the client was closed before.
             LocalProtocolError: the client belongs to another event loop.
         """
+        if "ipykernel" in sys.modules:
+            await leave_earlier(self, self._has_ended, self._leave_cell)
         await self._lifecycle.connect()
+
+    def _has_ended(self) -> bool:
+        return self._states.closed
+
+    async def _leave_cell(self) -> None:
+        """Leave because the cell of a notebook that connected this client is run again."""
+        await self._lifecycle.leave(None, drain=False, tell=not self._engine.durable)
 
     async def connected(self) -> None:
         """Wait until the session is live, for the first time or again.

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from pydantic_core import core_schema
 
+from arcp_client._html import table
 from arcp_client.models import Choice
 
 if TYPE_CHECKING:
@@ -120,6 +121,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             if name not in _QUIET and value is not None and (value or name not in _USUAL):
                 shown.append(f"{name}={_short(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        number = "" if self.seq is None else f" {self.seq}"
+        rows = [
+            (name, str(value) if isinstance(value, datetime) else value)
+            for name, value in fields.items()
+            if name not in ("seq", "redelivered", "_frame") and value not in (None, "")
+        ]
+        return table(f"{type(self).__name__}{number}", rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The event's fields as JSON-ready values, for logs, files and responses.

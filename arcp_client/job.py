@@ -20,6 +20,7 @@ from arcp_client import _digits as digits
 from arcp_client._dispatch.event_filter import EventFilter, Kind
 from arcp_client._dispatch.streams import EventIterator
 from arcp_client._jobrecord import JobRecord
+from arcp_client._notebook import job_html, show_live
 from arcp_client.events import Event, Progress, Unknown
 from arcp_client.models import (
     Budget,
@@ -344,6 +345,12 @@ class JobHandle:
 
         events = self._record.owner.notifications.filter(of_this_job)
         return events.take_while(not_terminal, inclusive=True)
+
+    def _repr_html_(self) -> str:
+        return job_html(self)
+
+    def _ipython_display_(self) -> None:
+        show_live(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.agent or '?'} {self.status}>"

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_validator
 
+from arcp_client._html import table
+
 __all__ = [
     "AgentDeclaration",
     "AgentInfo",
@@ -247,6 +249,15 @@ class Result:
     size: int | None = None
     summary: str | None = None
     completed_at: datetime | None = None
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("value", self.value if isinstance(self.value, str) else repr(self.value)),
+            ("summary", self.summary),
+            ("size", self.size),
+            ("completed at", None if self.completed_at is None else str(self.completed_at)),
+        ]
+        return table("Result", rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,9 @@ class Client(EventMethods):
     def __repr__(self) -> str:
         return repr(self._client)
 
+    def _repr_html_(self) -> str:
+        return self._client._repr_html_()
+
     def __del__(self) -> None:
         # The asynchronous client reports that it was not closed, and ends; then the thread ends.
         access = getattr(self, "_access", None)

@@ -16,6 +16,7 @@ from reactivex import Observable
 from arcp_client import _arguments as check
 from arcp_client import job as aio
 from arcp_client._dispatch.event_filter import Kind
+from arcp_client._notebook import job_html
 from arcp_client.events import Event, Progress, Unknown
 from arcp_client.models import (
     Budget,
@@ -303,6 +304,9 @@ class JobHandle:
         Its observers are called in the loop thread; see `LoopObservable`.
         """
         return LoopObservable(self._access, self._job.notifications)
+
+    def _repr_html_(self) -> str:
+        return job_html(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.agent or '?'} {self.status}>"
