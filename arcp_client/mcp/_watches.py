@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from arcp_client._log_fields import log_fields
 from arcp_client._tasks import TaskOwner
 from arcp_client.client import Client
 from arcp_client.errors import ArcpError
@@ -91,4 +92,5 @@ class Watches:
         try:
             await view.unsubscribe()
         except ArcpError as error:
-            _log.debug("job %s stays subscribed: %s", view.id, error)
+            fields = log_fields(job=view.id)
+            _log.debug("job %s stays subscribed: %s", view.id, error, extra=fields)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from arcp_client._budget import ByteBudget
+from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.codec import parse, snapshot
 from arcp_client._wire.messages import SendMessage
@@ -239,7 +240,8 @@ class Mailroom:
         sizes.add(len(value))
         letters[message.message_id] = letter
         inbox.put(letter)
-        _log.info("%s sends a message to job %s", session.principal, job.id)
+        fields = log_fields(session=session.id, job=job.id)
+        _log.info("%s sends a message to job %s", session.principal, job.id, extra=fields)
         return letter.state
 
     def _known(self, job: ServerJob, message_id: str) -> _Letter | None:
