@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -38,6 +39,7 @@ class Notifications(Observable[Event]):
         self._observed = observed
         self._gate = gate
         self._observers: dict[_Observer, None] = {}
+        self._changes = 0  # of the observers
         self._pending: dict[_EventDelivery, None] = {}
         self._drained: list[asyncio.Future[None]] = []
         self._ended = False
@@ -66,24 +68,30 @@ class Notifications(Observable[Event]):
             observer.end(self._error)
             return Disposable()
         self._observers[observer] = None
+        self._changes += 1
         self._observed()
 
         def leave() -> None:
-            self._observers.pop(observer, None)
+            self._remove(observer)
 
         return Disposable(leave)
 
     # -- for the fan-out
 
     def accept(self, events: list[Event], now: float, _largest: int = 0) -> None:
-        here = current_here()
+        here, pending = current_here(), self._pending
+        callers: list[tuple[_Observer, Callable[[Event], None]]] = []
+        changes = -1
         for event in events:
-            for observer in tuple(self._observers):
+            if changes != self._changes:
+                changes = self._changes
+                callers = [(observer, observer.caller()) for observer in self._observers]
+            for observer, call in callers:
                 delivery = _EventDelivery(self, event, now)
-                self._pending[delivery] = None
+                pending[delivery] = None
                 outer, here.token = here.token, delivery
                 try:
-                    observer.next(event)
+                    call(event)
                 except BaseException as error:  # noqa: BLE001  a user's observer
                     here.token = outer
                     delivery.release()
@@ -97,9 +105,13 @@ class Notifications(Observable[Event]):
 
     def _failed(self, observer: _Observer, error: BaseException) -> None:
         pass_on(error)
-        self._observers.pop(observer, None)
+        self._remove(observer)
         _log.error("an observer of notifications failed and was removed", exc_info=error)
         observer.end(as_exception(error, "an observer"))
+
+    def _remove(self, observer: _Observer) -> None:
+        self._observers.pop(observer, None)
+        self._changes += 1
 
     def processed(self, delivery: _EventDelivery) -> None:
         """Count an event as processed by one observer."""
@@ -145,6 +157,7 @@ class Notifications(Observable[Event]):
         self._ended = True
         self._error = error
         observers, self._observers = self._observers, {}
+        self._changes += 1
         for observer in observers:
             observer.end(error)
 
@@ -174,9 +187,8 @@ class _Observer:
         on_completed: Callable[[], None] | None,
     ) -> None:
         if callable(getattr(on_next, "on_next", None)):
-            on_next = on_next.on_next
-            self._on_error = on_next.on_error
-            self._on_completed = on_next.on_completed
+            given = on_next
+            on_next, on_error, on_completed = given.on_next, given.on_error, given.on_completed
         else:
             if check.is_coroutine_function(on_next):
                 raise TypeError(
@@ -184,15 +196,18 @@ class _Observer:
                     " use .pipe(concat_map_async(handler)) or client.on"
                 )
             check.a_function("on_next", on_next, none=True)
-            self._on_error = on_error
-            self._on_completed = on_completed
+        self._on_error = on_error
+        self._on_completed = on_completed
         self._on_next: Callable[[Event], None] | None = on_next
         self._context = contextvars.copy_context()  # that of the subscription (D19)
 
-    def next(self, event: Event) -> None:
-        if self._on_next is not None:
-            # A copy, because an observer may cause the next event during this call.
-            self._context.copy().run(self._on_next, event)
+    def caller(self) -> Callable[[Event], None]:
+        """A function that passes events to ``on_next``, for one batch."""
+        if self._on_next is None:
+            return lambda event: None
+        # A copy, because an observer may cause the next batch during the call.
+        run: Callable[..., None] = self._context.copy().run
+        return functools.partial(run, self._on_next)
 
     def end(self, error: Exception | None) -> None:
         try:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 
 import pytest
+from reactivex import Observer
 from reactivex import operators as ops
 
 from arcp_client import Buffer, Client, Runtime, events
 from arcp_client.errors import Unauthenticated
+from arcp_client.events import Event
 from arcp_client.rx import concat_map_async, stream
 from tests.unit.client.conftest import Gates
 
@@ -27,6 +29,44 @@ async def test_observers_get_every_event_in_order_and_then_the_end(runtime: Runt
         )
         await (await client.submit("say", ["a", "b"])).result()
     assert seen == ["a", "b", "end"]
+
+
+async def test_an_observer_object_gets_every_event_and_then_the_end(runtime: Runtime) -> None:
+    seen: list[str] = []
+    observer: Observer[Event] = Observer(
+        lambda event: seen.append(event.kind), on_completed=lambda: seen.append("end")
+    )
+    async with Client(runtime) as client:
+        client.notifications.subscribe(observer)
+        await (await client.submit("say", ["a"])).result()
+    assert seen == ["log", "result", "end"]
+
+
+async def test_an_observer_that_joins_during_a_batch_gets_the_rest_of_it(client: Client) -> None:
+    late: list[int | None] = []
+
+    def join(event: Event) -> None:
+        if event.seq == 1:
+            client.notifications.subscribe(lambda later: late.append(later.seq))
+
+    client.notifications.subscribe(join)
+    await (await client.submit("say", ["a", "b"])).result()
+    assert late == [2, 3]
+
+
+async def test_an_observer_may_cause_the_next_event(client: Client) -> None:
+    """Its context is not in use then."""
+    seen: list[int] = []
+    notifications = client.notifications
+
+    def again(event: Event) -> None:
+        seen.append(len(seen))
+        if len(seen) == 1:
+            notifications.accept([event], 0.0)  # type: ignore[attr-defined]
+
+    notifications.subscribe(again)
+    await (await client.submit("say", [])).result()
+    assert seen == [0, 1]
 
 
 async def test_it_is_hot_and_a_late_observer_of_a_closed_client_gets_the_end(

@@ -73,7 +73,7 @@ class Hub(EventMethods):
             return
             yield b""
 
-        return JobOwner(
+        known: dict[str, Any] = dict(
             notifications=self.notifications,
             gate=self.back_pressure,
             check_loop=lambda: None,
@@ -83,11 +83,10 @@ class Hub(EventMethods):
             chunk_log=lambda _: None,
             exact_sizes=lambda: False,
             may_have_lost_events=lambda: False,
-            cancel=nothing,
-            unwatch=nothing,
-            answer=nothing,
             sse=no_stream,
         )
+        requests = set(JobOwner.__struct_fields__) - set(known)
+        return JobOwner(**known, **dict.fromkeys(requests, nothing))
 
     @property
     def mark(self) -> int:
