@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from arcp_client import Client
 from arcp_client.cli.actions import saved_runs
 from arcp_client.cli.connection import Place, connected
+from arcp_client.cli.environment import user_directory
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, execute
 from arcp_client.cli.view import terminal
@@ -15,7 +19,7 @@ __all__ = ["cancel", "request_cancel"]
 
 
 def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
-    """Cancel a job that one of this user's runs (`SavedRun`) submitted."""
+    """Cancel a job that a run of this user (`SavedRun`) or its MCP bridge submitted."""
 
     async def body(interrupts: Interrupts) -> Exit:
         async with connected(where, interrupts) as client:
@@ -31,19 +35,20 @@ def cancel(where: Place, job_id: str, *, reason: str | None) -> Exit:
 
 
 async def request_cancel(client: Client, job_id: str, reason: str | None = None) -> None:
-    """Ask the runtime to cancel a job of this session, or of one of this user's runs.
+    """Ask the runtime to cancel a job of this session, of a run, or of the MCP bridge of this user.
 
     Raises:
         CommandError: the runtime did not allow it, or no longer knows the job.
         ArcpError: the request failed.
     """
     run = saved_runs.find(job_id)
+    submit = await _submit_of_mcp(job_id) if run is None else run.submit
     try:
-        if run is None:
+        if submit is None:
             await client.cancel_job(job_id, reason or "user.cancel")
             return
         # Repeating the submit with its key returns the same job, and lets this session cancel it.
-        job = await client.submit(**run.submit)
+        job = await client.submit(**submit)
         await job.cancel(reason or "user.cancel")  # also if it is a new job: see below
     except PermissionDenied as refused:
         raise CommandError(
@@ -55,4 +60,17 @@ async def request_cancel(client: Client, job_id: str, reason: str | None = None)
         raise CommandError(
             Exit.NOT_FOUND, f"the runtime no longer knows job {job_id}; nothing was cancelled"
         )
-    run.over()
+    if run is not None:
+        run.over()
+
+
+async def _submit_of_mcp(job_id: str) -> Mapping[str, Any] | None:
+    """Return the submit of a job that ``arcp-client mcp`` of this user started."""
+    home = user_directory("state")
+    if home is None or not (home / "mcp").is_dir():
+        return None
+    try:
+        from arcp_client.mcp import FileSubmits
+    except ModuleNotFoundError:  # the extra was removed
+        return None
+    return await FileSubmits(home / "mcp").find(job_id)
