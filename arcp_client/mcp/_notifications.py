@@ -81,6 +81,8 @@ class Notifier:
                 await self.log("info", f"{phase}: {message}" if message else phase)
             case events.Thought(text=text):
                 await self.log("debug", text)
+            case events.Question(text=text):
+                await self.log("notice", f"the agent asks: {text}")
             case events.Gap(first=first, last=last, reason=reason):
                 await self.log(
                     "warning",

@@ -72,6 +72,10 @@ async def runtime(agents: Agents) -> AsyncIterator[Runtime]:
             agents.ended.append("done")
             return "late"
 
+        @runtime.agent("asks")
+        async def asks(input: Any, job: JobContext) -> Any:
+            return await job.ask("Which colour?", schema=str)
+
         @runtime.agent("fails")
         async def fails(input: Any, job: JobContext) -> None:
             raise JobFailed("the disk is full", code="DISK_FULL", retryable=True)

@@ -38,7 +38,8 @@ class Heard:
 async def test_each_agent_is_a_tool_with_its_schema_and_description(connect: Connect) -> None:
     listed = {tool.name: tool for tool in (await (await connect()).list_tools()).tools}
     assert set(listed) == {
-        "echo", "report", "stream", "wait", "fails", "job_status", "job_result", "job_cancel",
+        "echo", "report", "stream", "wait", "asks", "fails",
+        "job_status", "job_result", "job_cancel",
     }  # fmt: skip
     assert listed["report"].description == "Writes a report."
     assert listed["report"].input_schema["required"] == ["title"]
@@ -80,6 +81,22 @@ async def test_chunks_of_a_result_become_log_notifications_and_progress(connect:
     ]
     chunks = [data["data"] for _, data in heard.logged[1:]]
     assert "".join(chunks) == "grün"
+
+
+async def test_a_question_of_the_agent_becomes_a_log_notification(
+    connect: Connect, client: Client
+) -> None:
+    @client.on(events.Question)
+    async def answer(event: events.Question) -> None:
+        job = client.job(event.job_id)
+        assert job is not None
+        await job.answer(event.question_id, "green")
+
+    heard = Heard()
+    tools = await connect(hook=heard.log)
+    answered = await tools.call_tool("asks", {})
+    assert answered.structured_content["result"] == "green"
+    assert ("notice", "the agent asks: Which colour?") in heard.logged
 
 
 async def test_without_a_wanted_level_no_log_line_is_sent(client: Client, connect: Connect) -> None:
