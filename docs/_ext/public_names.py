@@ -43,5 +43,7 @@ def add_aliases(app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    for module in public_modules(Path(app.srcdir)):  # before autodoc, which reloads some of them
+        importlib.import_module(module)
     app.connect("env-updated", add_aliases)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
