@@ -32,6 +32,7 @@ IMPORTS = {
     "ag-ui": "arcp_client.web.exports.agui",
     "keyring": "keyring",
     "mcp": "arcp_client.mcp",
+    "otel": "arcp_client.otel",
     "testing": "arcp_client.testing.pytest_plugin",
     "schema": "jsonschema, referencing",
     "tui": "textual",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -133,3 +134,9 @@ def test_the_readme_renders_as_a_description_without_loss() -> None:
 )
 def test_what_an_index_cannot_show_is_named(text: str, said: str) -> None:
     assert said in "; ".join(release_check.faults_of_description(text))
+
+
+def test_each_extra_has_an_import_that_shows_what_it_installs() -> None:
+    text = (release_check.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = set(tomllib.loads(text)["project"]["optional-dependencies"]) - {"all"}
+    assert extras == set(release_check.IMPORTS) - {""}
