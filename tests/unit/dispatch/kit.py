@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from msgspec.structs import fields
+
 from arcp_client import Buffer, Order, Reconnect, Timeouts
 from arcp_client._client.consumers import Consumers
 from arcp_client._client.event_methods import EventMethods
@@ -44,6 +46,7 @@ class Hub(EventMethods):
                     timeouts=timeouts,
                     dialect=None,
                     handler_timeout=handler_timeout,
+                    telemetry=None,
                 ),
                 request_pending=request_pending,
                 held=held,
@@ -85,7 +88,7 @@ class Hub(EventMethods):
             may_have_lost_events=lambda: False,
             sse=no_stream,
         )
-        requests = set(JobOwner.__struct_fields__) - set(known)
+        requests = {field.name for field in fields(JobOwner) if field.required} - set(known)
         return JobOwner(**known, **dict.fromkeys(requests, nothing))
 
     @property

@@ -124,3 +124,14 @@ async def test_twenty_thousand_short_jobs_leave_nothing_behind(
     jumps = clock.jumps
     await clock.advance(1)
     assert clock.jumps == jumps + 1
+
+
+async def test_jobs_that_come_after_others_were_given_up_are_given_up_as_well(
+    table: JobTable, clock: VirtualClock
+) -> None:
+    """D12: the time limit starts anew when the last one has passed."""
+    for job_id in ("job_1", "job_2"):
+        push(table, log(1, job_id))
+        assert table.get(job_id) is not None
+        await clock.advance(31)
+        assert table.get(job_id) is None
