@@ -140,7 +140,7 @@ async def shoot(browser: Browser, url: str, job_id: str, directory: Path) -> Non
             if size == "wide":
                 await page.locator(".row .line", has_text="fs.write").click()
                 await page.locator(".log").evaluate("(e) => { e.scrollTop = 0; }")
-            await page.locator("#lag", has_text="0.00 s").wait_for()
+            await page.locator("#lag", has_text="up to date").wait_for()
             await page.mouse.move(0, 0)
             name = "job" if size == "wide" else "phone"
             await page.screenshot(path=directory / f"dashboard-{name}-{theme}.png")

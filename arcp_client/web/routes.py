@@ -10,9 +10,10 @@ import asyncio
 import re
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import web
 from pydantic import SecretStr
@@ -22,13 +23,14 @@ from arcp_client import _arguments as check
 from arcp_client._feeds import frames
 from arcp_client._feeds.job_feed import MEMORY, JobFeed
 from arcp_client._feeds.registry import LINGER, FeedRegistry
-from arcp_client._feeds.stream import viewed
+from arcp_client._feeds.stream import FrameStream, viewed
 from arcp_client.transcripts import Scrubber
 from arcp_client.web._feeds.event_stream import EventStream, OpenStreams
 from arcp_client.web._feeds.job_list import JobList
 from arcp_client.web._feeds.kept_inputs import KeptInputs
 from arcp_client.web._feeds.link_status import LinkStatus
 from arcp_client.web._feeds.page_streams import overview_frames
+from arcp_client.web._feeds.shared_streams import SharedStreams, Source
 from arcp_client.web._http import bodies, downloads
 from arcp_client.web._http.logins import Logins
 from arcp_client.web._http.problems import Problem
@@ -165,10 +167,13 @@ def mount(app: web.Application, client: Client, options: DashboardOptions) -> No
     route("api/overview", dashboard.overview, "GET")
     route("api/overview/stream", dashboard.overview_stream, "GET")
     route("api/visible", dashboard.visible, "POST", changes=True)
+    route("api/streams", dashboard.shared_stream, "GET")
+    route("api/streams/{id}", dashboard.subscribe, "POST", changes=True)
     route("api/jobs", dashboard.submit, "POST", changes=True)
     route("api/jobs/{id}/input", dashboard.input, "GET")
     route("api/jobs/{id}/stream", dashboard.job_stream, "GET")
     route("api/jobs/{id}/transcript", dashboard.transcript, "GET")
+    route("api/jobs/{id}/document", dashboard.document, "GET")
     route("api/jobs/{id}/result", dashboard.result, "GET")
     route("api/jobs/{id}/cancel", dashboard.cancel, "POST", changes=True)
     route(
@@ -212,6 +217,7 @@ class _Dashboard:
         self._control = options.allow_control
         self._scrubber = Scrubber(secrets)
         self._inputs = KeptInputs()
+        self._shared = SharedStreams()
         self.feeds = FeedRegistry(
             client,
             secrets=secrets,
@@ -286,12 +292,47 @@ class _Dashboard:
         await self._refresh()
         _check_streams(request)  # others may have opened meanwhile
 
+        return EventStream(lambda stream, _: self._overview_frames(stream))
+
+    def _overview_frames(self, stream: FrameStream) -> AsyncGenerator[bytes, None]:
         def whole() -> bytes:
             return frames.frame("overview", frames.encoded(self._overview()))
 
-        return EventStream(
-            lambda stream, _: overview_frames(stream, self.job_list, self.link, whole)
-        )
+        return overview_frames(stream, self.job_list, self.link, whole)
+
+    async def shared_stream(self, request: web.Request) -> web.StreamResponse:
+        """``GET ./api/streams``."""
+        _check_streams(request)
+        return EventStream(lambda stream, _: self._shared.play(stream))
+
+    async def subscribe(self, request: web.Request) -> web.StreamResponse:
+        """``POST ./api/streams/{id}``."""
+        body = await bodies.read(request, bodies.SubscribeBody)
+        source = None if body.add is None else await self._source(body)
+        shared = self._shared.get(request.match_info["id"])  # after the wait: it may have ended
+        if shared is None:
+            raise Problem(404, "NO_STREAM", "this shared stream has ended", "open a new one")
+        if body.remove is not None:
+            shared.remove(body.remove)
+        if body.add is not None and source is not None:
+            shared.add(body.add, source)
+        return web.Response(status=202, body=b"{}", content_type="application/json")
+
+    async def _source(self, body: bodies.SubscribeBody) -> Source:
+        """What a subscription of a shared stream asks for."""
+        if self._shared.full:
+            raise _too_many()
+        if len(body.add or "") > 64 or not (body.add or "").isalnum():
+            raise Problem(400, "INVALID_BODY", "the name of a subscription is letters and digits")
+        if body.path == "api/overview/stream":
+            await self._refresh()
+            return self._overview_frames
+        found = re.fullmatch(r"api/jobs/([^/]+)/stream", body.path)
+        if found is None:
+            raise Problem(404, "NOT_FOUND", "there is no such stream")
+        feed = await self.feeds.open(_checked_id(unquote(found[1])))
+        asked = frames.position(body.after)
+        return lambda stream: viewed(stream, self.feeds, feed, asked, link=self.link)
 
     async def job_stream(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/stream``."""
@@ -304,20 +345,19 @@ class _Dashboard:
         """``GET ./api/jobs/{id}/transcript``."""
         return downloads.transcript(self._client, await self._feed(request))
 
+    async def document(self, request: web.Request) -> web.StreamResponse:
+        """``GET ./api/jobs/{id}/document``."""
+        feed = await self._feed(request)
+        return downloads.document(feed, self._inputs.get(feed.job.id))
+
     async def result(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/result``."""
         return await downloads.result(await self._feed(request))
 
     async def input(self, request: web.Request) -> web.StreamResponse:
         """``GET ./api/jobs/{id}/input``."""
-        given = self._inputs.get(_job_id(request))
-        if given is None:
-            raise Problem(
-                404,
-                "INPUT_UNKNOWN",
-                "the dashboard does not have the input of this job",
-                "it has the input of jobs that it has submitted itself; runtimes do not tell it",
-            )
+        # Runtimes do not tell the input of a job; the dashboard has that of its own jobs.
+        given = self._inputs.get(_job_id(request)) or b"null"
         return web.Response(body=given, content_type="application/json")
 
     async def visible(self, request: web.Request) -> web.StreamResponse:
@@ -423,17 +463,24 @@ def _stream(feeds: FeedRegistry, feed: JobFeed, link: LinkStatus) -> EventStream
 
 def _check_streams(request: web.Request) -> None:
     if OpenStreams.of(request.app).full:
-        raise Problem(
-            503,
-            "TOO_MANY_PAGES",
-            "too many pages are open",
-            "close some pages",
-            headers={"Retry-After": "5"},
-        )
+        raise _too_many()
+
+
+def _too_many() -> Problem:
+    return Problem(
+        503,
+        "TOO_MANY_PAGES",
+        "too many pages are open",
+        "close some pages",
+        headers={"Retry-After": "5"},
+    )
 
 
 def _job_id(request: web.Request) -> str:
-    job_id = request.match_info["id"]
+    return _checked_id(request.match_info["id"])
+
+
+def _checked_id(job_id: str) -> str:
     if len(job_id) > 256 or not job_id.isprintable():
         raise Problem(404, "JOB_NOT_FOUND", "no job has this id")
     return job_id

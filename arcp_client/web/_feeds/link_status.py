@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any
 
 from arcp_client import Client, Closed, Connecting, Event, Gap, LinkState, Live, Reconnecting
@@ -14,6 +15,8 @@ __all__ = ["LinkStatus"]
 
 _FRAME_INTERVAL = 0.2
 _POLL_INTERVAL = 1.0
+_HISTORY = 50
+"""States of the link that are kept, with their times."""
 
 
 class LinkStatus:
@@ -33,6 +36,7 @@ class LinkStatus:
         self._retry_at: int | None = None
         self._gap: dict[str, Any] | None = None
         self._sent: dict[str, Any] = {}
+        self._history: deque[dict[str, Any]] = deque(maxlen=_HISTORY)
         self._polled = float("-inf")
         self.shared = SharedFrame(self._frame, _FRAME_INTERVAL)
         self._states = client.states.subscribe(on_next=self._state_changed)
@@ -40,12 +44,27 @@ class LinkStatus:
 
     def _state_changed(self, state: LinkState) -> None:
         self._retry_at = _ms(state.delay) if isinstance(state, Reconnecting) else None
+        self._note(state)
         self.shared.notify_now()
 
     def _gap_found(self, event: Event) -> None:
         assert isinstance(event, Gap)
         self._gap = {"first": event.first, "last": event.last, "reason": event.reason}
+        self._history.append({"at": _ms(0), "state": "gap", "gap": self._gap})
         self.shared.notify_now()
+
+    def _note(self, state: LinkState) -> None:
+        """Add a state to the history; another try of the same kind replaces the one before."""
+        cause = getattr(state, "cause", None)
+        entry = {
+            "at": _ms(0),
+            "state": _NAMES.get(type(state), "connecting"),
+            "cause": self._scrubber.text(str(cause)) if cause is not None else None,
+            "resumed": isinstance(state, Live) and state.resumed,
+        }
+        if self._history and self._history[-1]["state"] == entry["state"]:
+            entry["at"] = self._history.pop()["at"]
+        self._history.append(entry)
 
     def poll(self) -> None:
         """Notify pages if a counter has changed. Checks at most once a second."""
@@ -67,6 +86,7 @@ class LinkStatus:
             "resumed": isinstance(state, Live) and state.resumed,
             "cause": self._scrubber.text(str(cause)) if cause is not None else None,
             "gap": self._gap,
+            "history": list(self._history),
             "received": stats.received,
             "processed": stats.processed,
             "reconnects": stats.reconnects,

@@ -11,7 +11,15 @@ from aiohttp.http import HttpProcessingError
 
 from arcp_client.web._http.problems import LAST, Problem
 
-__all__ = ["CancelBody", "LoginBody", "SubmitBody", "VisibleBody", "label_of", "read"]
+__all__ = [
+    "CancelBody",
+    "LoginBody",
+    "SubmitBody",
+    "SubscribeBody",
+    "VisibleBody",
+    "label_of",
+    "read",
+]
 
 _BYTES = 1 << 20
 _SECONDS = 15.0
@@ -42,6 +50,15 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of ``POST api/jobs/{id}/cancel``."""
 
     reason: str | None = None
+
+
+class SubscribeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST api/streams/{id}``: begins or ends a subscription of a shared stream."""
+
+    add: str | None = None
+    remove: str | None = None
+    path: str = ""
+    after: str | None = None
 
 
 class VisibleBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -17,7 +17,9 @@ from arcp_client._feeds.job_feed import JobFeed
 from arcp_client.web._http.problems import Problem
 from arcp_client.web._http.write_timeout import WriteTimeout
 
-__all__ = ["result", "transcript"]
+__all__ = ["document", "result", "transcript"]
+
+DOCUMENT = "arcp-client.job/1"
 
 _RESULT_TIMEOUT = 30.0
 _PIECE = 64 * 1024
@@ -91,6 +93,35 @@ async def _transcript(client: Client, feed: JobFeed) -> AsyncIterator[bytes]:
         yield transcripts.encode(outcome, feed.scrubber)
     reason = "complete" if ended is not None else "interrupted"
     yield transcripts.encode(transcripts.EndLine(at=at, reason=reason))
+
+
+def document(feed: JobFeed, given: bytes | None) -> web.StreamResponse:
+    """The state of a job, what was submitted, and the kept events as one JSON document.
+
+    Args:
+        feed: the job.
+        given: what was submitted, if it is known.
+    """
+    return _File(
+        _document(feed, given), name=f"{feed.job.id}.json", content_type="application/json"
+    )
+
+
+async def _document(feed: JobFeed, given: bytes | None) -> AsyncIterator[bytes]:
+    state = frames.encoded(feed.describe())
+    head = frames.encoded(DOCUMENT), given or b"null", state
+    yield b'{"schema":%b,"submitted":%b,"job":%b,"first_event":%d,"events":[' % (*head, feed.first)
+    piece = bytearray()
+    after = feed.first - 1
+    while (batch := feed.read(after)) is not None:
+        last, frame = batch
+        entries = frame.partition(b"data: ")[2].strip()[1:-1]  # without the brackets of the list
+        piece += (b"," if after >= feed.first else b"\n") + entries
+        after = last
+        if len(piece) >= _PIECE:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece) + b"]}\n"
 
 
 async def _error(feed: JobFeed) -> BaseException | None:

@@ -31,7 +31,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types arcp-client-worker;"
+    " worker-src 'self'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",

@@ -1,13 +1,15 @@
 /** Starts the dashboard and connects its parts; no other module imports all of them. */
 
 import { Announcer } from './announcer.js';
-import { ackText, gapChip, lagText, linkChip, linkNews } from './chip.js';
+import { gapChip, gapHint, lagText, linkChip, linkNews } from './chip.js';
 import { icon, put, set, show } from './dom.js';
 import { showKeys } from './help.js';
+import { compareView } from './compareview.js';
 import { jobView } from './jobview.js';
 import { jobsView } from './jobsview.js';
 import { loginView } from './loginview.js';
 import { parse } from './numbers.js';
+import { overviewView } from './overviewview.js';
 import { createStore } from './overview.js';
 import { replayView } from './replayview.js';
 import { startRouter } from './router.js';
@@ -114,11 +116,11 @@ function drawHead() {
     at('gap').dataset.text = gap;
     at('gap').replaceChildren(...(gap ? [icon('gap'), gap] : []));
     show(at('gap'), Boolean(gap));
+    set(at('gap'), 'title', gap ? gapHint(link.gap) : null);
   }
   const seconds = lag.seconds;
-  put(at('lag'), link ? lagText(link, seconds) : 'lag –');
+  put(at('lag'), link ? lagText(link, seconds) : '');
   set(at('lag'), 'data-seconds', (Number(link?.lag_seconds ?? 0) + seconds).toFixed(3));
-  put(at('ack'), ackText(link));
   const name = [runtime.name, runtime.version].filter(Boolean).map((part) => oneLine(part, 40)).join(' ');
   put(at('runtime'), name);
   show(at('logout'), login && phase !== 'login');
@@ -150,8 +152,8 @@ function onRoute(route) {
   announcer.clear();
   lag.clear();
   for (const link of document.querySelectorAll('nav a')) {
-    const current = link.dataset.page === route.name || (link.dataset.page === 'jobs' && route.name === 'job');
-    set(link, 'aria-current', current ? (route.name === 'job' ? 'true' : 'page') : null);
+    const current = link.dataset.page === route.name || (link.dataset.page === 'jobs' && (route.name === 'job' || route.name === 'compare'));
+    set(link, 'aria-current', current ? (link.dataset.page === route.name ? 'page' : 'true') : null);
   }
   if (store.state.phase === 'login') return;
   watchOverview(route.name !== 'job');
@@ -180,7 +182,9 @@ router = startRouter({
   views: {
     jobs: gated((route, given) => jobsView(route, given)),
     job: gated((route, given) => jobView(route, given)),
-    submit: gated((_route, given) => submitView(given)),
+    submit: gated((route, given) => submitView(route, given)),
+    overview: gated((_route, given) => overviewView(given)),
+    compare: gated((route, given) => compareView(route, given)),
     replay: gated((_route, given) => replayView(given)),
   },
   onRoute,

@@ -1,7 +1,7 @@
 /** Describes the state of both links in a few words with a tone. Pure. */
 
 import { num } from './numbers.js';
-import { count, duration } from './text.js';
+import { count, duration, plural } from './text.js';
 
 /**
  * What the connection chip says: `{tone, icon, text, hint}`.
@@ -39,22 +39,29 @@ function waiting(link, now) {
   return left > 0 ? `reconnecting in ${left} s` : `reconnecting, attempt ${link.attempt || 1}`;
 }
 
-/** "gap 120–140"; empty if there was none. */
+/** "21 events missing", "events missing" if nobody knows how many; empty if there was no gap. */
 export function gapChip(gap) {
   if (!gap) return '';
-  return String(gap.last) === String(gap.first) ? `gap ${gap.first}` : `gap ${gap.first}–${gap.last ?? '?'}`;
+  const first = num(gap.first);
+  const last = num(gap.last);
+  if (first === null || last === null || last < first) return 'events missing';
+  return `${plural(last - first + 1, 'event')} missing`;
 }
 
-/** "lag 3 events, 0.12 s". */
+/** The numbers of the missing events, and what to do. */
+export function gapHint(gap) {
+  const numbers = num(gap?.last) === null ? `from number ${count(gap?.first)} on` : `numbers ${count(gap.first)} to ${count(gap.last)}`;
+  return `Events that the runtime did not deliver again: ${numbers}. The results of jobs are not affected.`;
+}
+
+/** "up to date", or how far the page is behind: "3 events behind, 1.2 s late". */
 export function lagText(link, pageSeconds) {
-  const events = link?.lag_events ?? 0;
-  return `lag ${count(events)} event${events === 1 ? '' : 's'}, ${duration((num(link?.lag_seconds) ?? 0) + pageSeconds)}`;
-}
-
-/** "acked 1,234". */
-export function ackText(link) {
-  const mark = link?.acked ?? link?.processed;
-  return num(mark) !== null ? `acked ${count(mark)}` : 'acked –';
+  const events = num(link?.lag_events) ?? 0;
+  const seconds = (num(link?.lag_seconds) ?? 0) + pageSeconds;
+  const parts = [];
+  if (events > 0) parts.push(`${plural(events, 'event')} behind`);
+  if (seconds >= 0.5) parts.push(`${duration(seconds)} late`);
+  return parts.join(', ') || 'up to date';
 }
 
 /** What is worth saying aloud when the link has changed; empty if nothing is. */

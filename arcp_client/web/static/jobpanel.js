@@ -1,12 +1,15 @@
 /** Builds the page of a job from its `JobState`, for a live job and for a recording. */
 
 import { el } from './dom.js';
+import { familyPanel } from './familyview.js';
 import { factsPanel, faultPanel, relationsPanel } from './facts.js';
 import { leasePanel } from './gauges.js';
+import { originPanel } from './originpanel.js';
 import { resultPanel } from './resultpanel.js';
 import { ENDED } from './status.js';
 import { paced } from './ticker.js';
 import { timelineView } from './timelineview.js';
+import { waterfall } from './waterfall.js';
 
 /**
  * Draw a job's state, at most ten times a second; `tick` brings what counts seconds up to date.
@@ -15,16 +18,19 @@ import { timelineView } from './timelineview.js';
  * event that is new on screen came to the server: events from before `since()` are history, not late.
  * `now()` is the clock that ages and countdowns go by, in ms.
  */
-export function jobPanel(state, { transcript = null, result = null, links = true, told = () => {}, drawn = () => {}, since = () => Infinity, now = Date.now } = {}) {
+export function jobPanel(state, { transcript = null, result = null, links = true, jobs = () => new Map(), hrefOf = null, told = () => {}, drawn = () => {}, since = () => Infinity, now = Date.now } = {}) {
   const facts = factsPanel();
   const fault = faultPanel();
   const lease = leasePanel();
   const relations = relationsPanel();
   const outcome = resultPanel();
-  const timeline = timelineView(state, { transcript });
+  const timeline = timelineView(state, { transcript, hrefOf });
+  const calls = waterfall();
+  const family = familyPanel();
+  const origin = originPanel();
   const element = el('div', { class: 'job-grid' },
-    el('div', { class: 'job-main' }, facts.element, fault.element, timeline.element),
-    el('div', { class: 'job-side' }, lease.element, outcome.element, relations.element));
+    el('div', { class: 'job-main' }, facts.element, fault.element, calls.element, timeline.element),
+    el('div', { class: 'job-side' }, outcome.element, family.element, lease.element, relations.element, origin.element));
   let changed = new Set();
   let received = 0;
   let errors = 0;
@@ -33,6 +39,7 @@ export function jobPanel(state, { transcript = null, result = null, links = true
   const tick = () => {
     facts.tick(now());
     lease.tick(now());
+    calls.tick(now());
   };
 
   const draw = paced(() => {
@@ -40,6 +47,11 @@ export function jobPanel(state, { transcript = null, result = null, links = true
     facts.update(detail);
     lease.update(detail);
     relations.update(detail, links);
+    origin.update(detail);
+    const listed = jobs();
+    const ids = new Set((detail.children ?? []).map((child) => child.job_id ?? child));
+    calls.update(detail, [...listed.values()].filter((row) => ids.has(row.job_id) || row.parent_job_id === detail.job_id), now());
+    family.update(listed, detail.job_id);
     fault.update(detail.error);
     tick();
     outcome.update(state, detail.status === 'success' ? result : null);
@@ -68,6 +80,8 @@ export function jobPanel(state, { transcript = null, result = null, links = true
       draw();
     },
     tick,
+    origin,
+    reveal: (n) => timeline.reveal(n),
     stop() {
       draw.stop();
       timeline.stop();

@@ -5,37 +5,47 @@ import { el, put, show } from './dom.js';
 import { JobState } from './jobstate.js';
 import { jobPanel } from './jobpanel.js';
 import { ENDED } from './status.js';
-import { listHref } from './router.js';
+import { copyButton } from './copy.js';
+import { jobHref, listHref } from './router.js';
 import { follow, send } from './stream.js';
 import { clip, oneLine } from './text.js';
 import { everySecond } from './ticker.js';
 
-export function jobView({ id }, { store, announcer, page, link, shownAt, needLogin, lookOnce, watchOverview }) {
+export function jobView({ id, query }, { store, announcer, page, link, shownAt, needLogin, lookOnce, watchOverview }) {
   const path = `api/jobs/${encodeURIComponent(id)}`;
   const state = new JobState();
   const transcript = `${path}/transcript`;
   const panel = jobPanel(state, {
     transcript,
     result: `${path}/result`,
+    jobs: () => store.state.jobs,
+    hrefOf: (n) => `${jobHref(id)}?event=${n}`,
     told: (events, errors) => announcer.events(events, errors),
     drawn: shownAt,
     since: () => opened,
     now: () => Date.now() + store.state.skew,
   });
   const failure = el('div', { class: 'panel tone-error', role: 'alert', hidden: true });
-  const cancel = el('button', { type: 'button', class: 'button danger', hidden: true, on: { click: ask } }, 'Cancel job');
+  const cancel = el('button', { type: 'button', class: 'button danger small', hidden: true, on: { click: ask } }, 'Cancel job');
+  const again = el('a', { class: 'button small', href: `#/submit?from=${encodeURIComponent(id)}`, hidden: true }, 'Run again');
   const restarted = el('p', { class: 'note', hidden: true });
   const element = el('div', { class: 'page' },
     el('p', { class: 'back' }, el('a', { href: listHref() }, '← All jobs')),
     el('div', { class: 'page-head' }, el('h1', { class: 'job foreign' }, oneLine(id, 160)), el('span', { class: 'grow' }),
-      el('a', { class: 'button', href: transcript, download: true }, 'Download transcript'), cancel),
+      copyButton('Copy id', () => id),
+      el('details', { class: 'menu' }, el('summary', { class: 'button small' }, 'Download'), el('div', { class: 'menu-items' },
+        el('a', { href: transcript, download: true }, 'Download transcript'),
+        el('a', { href: `${path}/document`, download: true }, 'Download as JSON'))),
+      el('a', { class: 'button small', href: `#/compare?a=${encodeURIComponent(id)}` }, 'Compare'), again, cancel),
     failure, restarted, panel.element);
   let asked = false;
   let looks = 0;
+  let wanted = Number(query?.get('event') ?? 0) || 0;    // the event that the address names, until it is there
   let opened = Infinity;                     // since when events come as they happen
 
   function controls() {
     const over = ENDED.has(state.detail?.status) || state.ended !== null;
+    show(again, store.state.control && panel.origin.given !== null);
     show(cancel, store.state.control && state.detail !== null && !over);
     cancel.disabled = asked;
     put(cancel, asked ? 'Cancelling…' : 'Cancel job');
@@ -75,6 +85,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
       if (type === 'link') link(data);
       if (type === 'reset') noteReset(data.reason);
       if (type === 'job' || type === 'end') controls();
+      if (type === 'events' && wanted > 0 && panel.reveal(wanted)) wanted = 0;
       if (type === 'end') {
         stream.stop();
         watchOverview(true);                 // the link is still worth knowing
@@ -114,6 +125,7 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
     },
   });
 
+  let ticks = 0;
   const tick = () => {
     panel.tick();
     // Only the runtime's listing knows when the job began, and its parent; a new job is not in it yet.
@@ -121,15 +133,18 @@ export function jobView({ id }, { store, announcer, page, link, shownAt, needLog
       if (looks % 3 === 0) lookOnce();
       looks += 1;
     }
+    ticks += 1;
+    if (ticks % 5 === 0 && !document.hidden && (state.detail?.children?.length || state.listed?.parent_job_id)) lookOnce();
   };
   panel.draw();
+  if (/^[\w.:-]{1,128}$/.test(id)) panel.origin.load(`${path}/input`).then(controls);
   tick();
   const known = () => {
     const row = store.state.jobs.get(id) ?? null;
     if (row !== state.listed) {
       state.listed = row;
-      panel.draw();
     }
+    panel.draw();
     controls();
   };
   known();

@@ -48,6 +48,7 @@ function haystack(row) {
     else if (value && typeof value === 'object' && depth < 6) for (const key in value) { parts.push(key); walk(value[key], depth + 1); }
   };
   walk(row.event, 0);
+  if (row.texts) walk(row.texts, 0);
   if (row.result) walk(row.result, 0);
   return parts.join('\n').toLowerCase();
 }
@@ -71,7 +72,10 @@ const DESCRIBE = {
     const icon = ['text', 'text', 'text', 'warn', 'cross'][level];
     return { icon, tone, word: oneLine(e.level || 'info', 12), parts: [['text', oneLine(e.message)]] };
   },
-  thought: (e) => ({ icon: 'thought', tone: 'thought', word: 'thought', parts: [['text', oneLine(e.text)]] }),
+  thought: (e, row) => ({
+    icon: 'thought', tone: 'thought', word: row.count > 1 ? 'thoughts' : 'thought',
+    parts: [['text', oneLine(e.text)], ...(row.count > 1 ? [['note', `and ${plural(row.count - 1, 'earlier thought')}`]] : [])],
+  }),
   tool_call(e, row) {
     const parts = [['name', oneLine(e.tool, 60)], ['args', call(e.args)]];
     if (!row.result) return { icon: 'tool', tone: 'run', word: 'calling', parts };
@@ -178,6 +182,7 @@ export function details(row) {
   };
   if (row.kind === 'hole') return [['events', `${e.first}–${e.last}`]];
   const { seq, ts, ...fields } = e;
+  if (row.texts) fields.text = row.texts.join('\n\n');
   for (const [name, value] of Object.entries(fields)) add(name, typeof value === 'string' ? pretty(value) : value);
   if (row.result) {
     const { seq: _seq, ts: _ts, call_id: _call, ...answer } = row.result;

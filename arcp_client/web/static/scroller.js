@@ -149,6 +149,14 @@ export class Scroller {
     this.render();
   }
 
+  /** Open a row and bring it into sight, without following the end. */
+  show(index) {
+    this.#following(false);
+    const id = this.#source.idAt(index);
+    if (!this.#open.has(id)) this.toggle(id);
+    this.focusRow(index);
+  }
+
   /** Rows that are now in the document. */
   get mounted() {
     return this.#shown.size;

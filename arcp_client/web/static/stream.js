@@ -1,6 +1,7 @@
 /** Receives server-sent events and parses their data; pauses while the page is hidden. */
 
 import { parse, write } from './numbers.js';
+import { canShare, share } from './sharedstream.js';
 import { takeTurns } from './turns.js';
 
 const FIRST = 500;
@@ -14,7 +15,8 @@ const PATIENCE = 10000;                      // a stream that brings nothing is 
  * answer that is no stream ends the browser's tries: then `refused` is asked, with the answer's
  * status and error, whether to go on, and the next try says by `?after=` where to. While the page is
  * hidden the stream is closed, since a browser has only a few connections to a server. Where many
- * windows are visible they take turns, and each goes on after the last id it saw.
+ * windows are visible they share one stream; in browsers that cannot, they take turns, and each goes on
+ * after the last id it saw.
  *
  * `on` maps types of messages to `(data, bytes)`; `state` is told 'connecting', 'live', 'turns' (live,
  * and others have their turn too), 'offline' or 'idle'.
@@ -29,6 +31,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
   let opened = 0;
   let got = false;
   let told = '';
+  let shared = null;                         // ends the part of the shared stream
   const turns = takeTurns(look);
 
   function say() {
@@ -39,7 +42,9 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
 
   function open() {
     timer = null;
-    if (over || source || document.hidden || !turns.mine()) return;
+    if (over || source || shared || document.hidden) return;
+    if (turns.many() && canShare()) return join();
+    if (!turns.mine()) return;
     opened = Date.now();
     got = false;
     const target = new URL(url, document.baseURI);
@@ -69,6 +74,26 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
     });
   }
 
+  /** Go on over the stream that all windows share. */
+  function join() {
+    shared = share(url, last, {
+      message(kind, id, text) {
+        if (id) last = id;
+        on[kind]?.(parse(text), text.length);
+      },
+      state,
+      async refused({ status, error }) {
+        shared = null;
+        if (over || !refused({ status, error })) {
+          resting = true;
+          return;
+        }
+        timer = setTimeout(open, delay);
+        delay = Math.min(delay * 2, MOST);
+      },
+    });
+  }
+
   async function ask(target) {
     resting = true;
     const answer = await statusOf(target);
@@ -82,14 +107,19 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
   function close() {
     source?.close();
     source = null;
+    shared?.();
+    shared = null;
     clearTimeout(timer);
     timer = null;
   }
 
   /** Begin when it is this window's turn, and end when it is another's. */
   function look() {
-    if (over || document.hidden) return;
-    if (!source) {
+    if (over || document.hidden || shared) return;
+    if (source && turns.many() && canShare()) {
+      close();
+      join();
+    } else if (!source) {
       if (timer === null && !resting) open();
     } else if (!turns.mine() && (got || Date.now() - opened > PATIENCE)) close();
     else if (source.readyState === EventSource.OPEN) say();
@@ -100,7 +130,7 @@ export function follow(url, { on, state = () => {}, refused = () => true }) {
     if (document.hidden) {
       close();
       state('idle');
-    } else if (!over && !source && timer === null) {
+    } else if (!over && !source && !shared && timer === null) {
       resting = false;
       state('connecting');
       open();

@@ -2,12 +2,12 @@
 
 import { el, put, set, show } from './dom.js';
 import { parseJson } from './json.js';
-import { RawJson, num, write } from './numbers.js';
+import { RawJson, num, parse, write } from './numbers.js';
 import { jobHref } from './router.js';
 import { send } from './stream.js';
 import { oneLine } from './text.js';
 
-export function submitView({ store, announcer }) {
+export function submitView(route, { store, announcer }) {
   const heading = el('h1', {}, 'Submit a job');
   const element = el('div', { class: 'page narrow' }, heading);
   const closed = el('div', { class: 'panel' },
@@ -107,9 +107,37 @@ export function submitView({ store, announcer }) {
     }
   }
 
+  /** Fill the form with what an earlier job was given; the key of the new job is a new one. */
+  async function prefill(id) {
+    try {
+      const response = await fetch(new URL(`api/jobs/${encodeURIComponent(id)}/input`, document.baseURI), { credentials: 'same-origin', cache: 'no-store' });
+      if (!response.ok) return;
+      const given = parse(await response.text());
+      if (!given) return;
+      const [name, ...wanted] = String(given.agent ?? '').split('@');
+      agent.value = name;
+      versions();
+      version.value = wanted.join('@');
+      input.box.value = given.input === null ? '' : write(given.input, 2);
+      lease.box.value = given.lease ? write(given.lease, 2) : '';
+      limit.value = num(given.max_runtime) ?? '';
+      if (given.lease || given.max_runtime) form.querySelector('details').open = true;
+      put(heading, 'Run again with this input');
+    } catch { /* the form stays empty */ }
+  }
+
   draw(store.state);
+  const from = route.query.get('from');
+  let asked = false;
+  const fill = () => {
+    if (!from || asked || !store.state.agents.length) return;
+    asked = true;
+    prefill(from);
+  };
+  fill();
+  const unfill = store.subscribe(fill);
   const stop = store.subscribe(draw);
-  return { title: 'Submit a job', element, stop };
+  return { title: 'Submit a job', element, stop: () => { stop(); unfill(); } };
 }
 
 function area(id, label, hint, rows) {

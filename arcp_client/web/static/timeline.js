@@ -3,6 +3,8 @@
 // Tables that are asked for what an agent named have no prototype: it may name "constructor".
 const MERGED = { __proto__: null, progress: (e) => e.units ?? '', result_chunk: (e) => e.result_id ?? '' };
 
+const THOUGHTS = 200;                        // in one row; the older ones are in the transcript
+
 /**
  * A fold of one job's events, in order, into the rows that a person reads.
  *
@@ -100,6 +102,10 @@ export class Timeline {
     }
     const merge = MERGED[kind];
     const tail = this.#rows.at(-1);
+    if (kind === 'thought' && tail?.kind === kind) {
+      this.#think(tail, n, at, event, share);
+      return tail;
+    }
     if (merge && tail?.kind === kind && merge(tail.event) === merge(event)) {
       tail.event = slim(event);        // the newest says it all
       tail.last = n;
@@ -113,6 +119,18 @@ export class Timeline {
     if (kind === 'result_chunk') row.bytes = (event.data ?? '').length;
     if (kind === 'tool_call') this.#calls.set(event.call_id, row);
     return row;
+  }
+
+  /** Thoughts in a row are folded into one row that has the text of each. */
+  #think(tail, n, at, event, share) {
+    tail.texts ??= [tail.event.text];
+    tail.texts.push(event.text);
+    if (tail.texts.length > THOUGHTS) tail.texts.shift();
+    tail.event = slim(event);
+    tail.last = n;
+    tail.at = at;
+    tail.count += 1;
+    this.#grow(tail, share);
   }
 
   #push(row, share) {

@@ -1,7 +1,9 @@
 /** Shows the rows of a job as a log that the user can filter, pause, open and scroll. */
 
+import { copyButton } from './copy.js';
 import { el, icon, put, set, show } from './dom.js';
 import { filterBar } from './filterbar.js';
+import { write } from './numbers.js';
 import { describe, details, timeOf } from './rows.js';
 import { Scroller } from './scroller.js';
 import { count, plural } from './text.js';
@@ -11,7 +13,7 @@ import { count, plural } from './text.js';
  *
  * Paused, it stays as it is while the state goes on: nothing is lost, new events are counted.
  */
-export function timelineView(state, { transcript = null } = {}) {
+export function timelineView(state, { transcript = null, hrefOf = null } = {}) {
   let match = null;                       // null: everything is shown
   let visible = [];                       // ids that match, if there is a filter
   let seen = 0;                           // ids below it were looked at
@@ -43,7 +45,7 @@ export function timelineView(state, { transcript = null } = {}) {
       li.append(el('button', { type: 'button', class: 'line', tabindex: -1, 'aria-expanded': 'false' }));
       return li;
     },
-    fill: (li, id, open) => fill(li, timeline.row(id), open),
+    fill: (li, id, open) => fill(li, timeline.row(id), open, hrefOf),
     onFollow: () => jump(),
   });
 
@@ -154,6 +156,19 @@ export function timelineView(state, { transcript = null } = {}) {
       rescan();
       draw();
     },
+    /** Open the row with this event and bring it into sight; false if it is not there (yet). */
+    reveal(n) {
+      for (let id = timeline.first; id < timeline.next; id += 1) {
+        const row = timeline.row(id);
+        const last = row.result ? Math.max(row.last, row.resultN ?? 0) : row.last;
+        if (row.n !== n && !(n > row.n && n <= last && (row.count > 1 || row.resultN === n))) continue;
+        const index = source.indexOf(id);
+        if (index < 0) return false;
+        scroller.show(index);
+        return true;
+      }
+      return false;
+    },
     get paused() {
       return Boolean(pausedAt);
     },
@@ -173,7 +188,7 @@ function lowest(ids, id) {
   return low;
 }
 
-function fill(li, row, open) {
+function fill(li, row, open, hrefOf) {
   if (!row) return;
   const { icon: shape, word, tone, parts } = describe(row);
   const line = li.firstChild;
@@ -187,6 +202,9 @@ function fill(li, row, open) {
   li.querySelector('.detail')?.remove();
   if (open) {
     li.append(el('dl', { class: 'detail' }, details(row).map(([label, text]) =>
-      el('div', {}, el('dt', {}, label), el('dd', {}, el('pre', { class: 'foreign', tabindex: text.length > 400 || text.includes('\n') ? 0 : false }, text))))));
+      el('div', {}, el('dt', {}, label), el('dd', {}, el('pre', { class: 'foreign', tabindex: text.length > 400 || text.includes('\n') ? 0 : false }, text)))),
+    el('div', {}, el('dt', {}, 'share'), el('dd', {},
+      copyButton('Copy as JSON', () => write(row.result ? [row.event, row.result] : row.event, 2)), ' ',
+      hrefOf ? el('a', { class: 'button small', href: hrefOf(row.n) }, 'Link to this event') : null))));
   }
 }

@@ -84,6 +84,10 @@ async def pages(site: Site, page: Page) -> AsyncIterator[str]:
     await page.get_by_role("link", name=job.id).click()
     await expect(page.locator("#timeline-count")).to_have_text("16 rows")
     yield "a running job"
+    await page.get_by_text("Input, lease and times").click()
+    await page.get_by_text("Download", exact=True).click()
+    yield "all that a job's page can unfold"
+    await page.get_by_text("Download", exact=True).click()
     await page.locator(".row .line").filter(has_text="fs.read").click()
     await page.get_by_role("button", name="Pause").click()
     await page.get_by_role("checkbox", name="Metrics").uncheck()
@@ -97,6 +101,12 @@ async def pages(site: Site, page: Page) -> AsyncIterator[str]:
     await page.goto(site.job_url(failed.id))
     await expect(page.get_by_role("region", name="The job failed")).to_be_visible()
     yield "a failed job"
+    await page.goto(f"{site.url}#/compare?a={job.id}&b={failed.id}")
+    await expect(page.get_by_role("row", name="Status")).to_contain_text("error")
+    yield "two jobs compared"
+    await page.goto(f"{site.url}#/overview")
+    await expect(page.get_by_role("row", name="mason")).to_be_visible()
+    yield "the overview"
     await page.goto(f"{site.url}#/submit")
     await page.get_by_label("Input").fill("{nope")
     await page.get_by_text("Lease and limits").click()
@@ -125,7 +135,7 @@ async def test_axe_finds_nothing_on_any_page_in_either_theme(site: Site, page: P
     async for name in pages(site, page):
         seen.append(name)
         await both_themes(page)
-    assert len(seen) == 12
+    assert len(seen) == 15
 
 
 async def test_axe_finds_nothing_on_the_login_page(new_page, complaints: list[str]) -> None:  # type: ignore[no-untyped-def]

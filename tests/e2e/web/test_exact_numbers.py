@@ -63,6 +63,7 @@ async def test_typed_numbers_are_sent_and_sent_numbers_are_shown_digit_by_digit(
     assert f'"input":{{"n":[{",".join(NUMBERS)}]}}'.encode() in frame
     await look(page)
     path = tmp_path / "job.jsonl"
+    await page.get_by_text("Download", exact=True).click()
     async with page.expect_download() as started:
         await page.get_by_role("link", name="Download transcript").click()
     await (await started.value).save_as(path)

@@ -74,7 +74,7 @@ async def test_no_field_of_an_event_does_anything(
         told += "<img src=x" in await opened.inner_text()
         await page.keyboard.press("ArrowDown")
     assert told >= 13, "what was sent can be read as it was sent"
-    assert "{{7*7}}" in await page.locator(".result").inner_text()
+    assert "{{7*7}}" in await page.locator("pre[aria-label='Result']").inner_text()
     await harmless(page)
     await page.get_by_role("link", name="All jobs").click()
     await expect(page.locator("table.jobs a.job")).to_have_count(1)
@@ -86,7 +86,7 @@ async def test_a_result_is_shown_as_text_and_not_opened_as_a_page(site: Site, pa
     job = await site.submit()
     await job.finish({EVIL: EVIL})
     await page.goto(site.job_url(job.id))
-    await expect(page.locator(".result")).to_contain_text("{{7*7}}")
+    await expect(page.locator("pre[aria-label='Result']")).to_contain_text("{{7*7}}")
     await harmless(page)
     answer = await page.request.get(f"{site.url}api/jobs/{job.id}/result")
     assert answer.headers["content-disposition"].startswith("attachment")

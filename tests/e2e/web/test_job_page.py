@@ -184,11 +184,12 @@ async def test_progress_phase_and_relations_are_shown(site: Site, page: Page) ->
     await expect(bar).to_have_attribute("aria-valuetext", "3 of 12, 25 %")
     await expect(page.locator(".facts")).to_contain_text("reading: all the sources")
     await expect(page.locator(".facts")).to_contain_text("puppet@1.2.0")
-    link = page.get_by_role("link", name=child.id)
+    relations = page.locator(".family")
+    link = relations.get_by_role("link", name=child.id)
     await link.click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(child.id)
     await expect(page.locator(".facts")).to_contain_text("mason@0.9.1")
-    await expect(page.get_by_role("link", name=job.id)).to_be_visible()
+    await expect(relations.get_by_role("link", name=job.id)).to_be_visible()
 
 
 async def test_a_streamed_result_grows_and_can_be_downloaded(site: Site, page: Page) -> None:
@@ -235,6 +236,7 @@ async def test_the_transcript_can_be_downloaded(site: Site, page: Page) -> None:
     await page.goto(site.job_url(job.id))
     await job.lines(1, 20)
     await expect(page.locator("#timeline-count")).to_have_text("20 rows")
+    await page.get_by_text("Download", exact=True).click()
     async with page.expect_download() as started:
         await page.get_by_role("link", name="Download transcript").click()
     path = await (await started.value).path()
@@ -293,3 +295,121 @@ async def test_without_control_nothing_can_be_cancelled_or_submitted(new_page) -
         await page.goto(f"{site.url}#/submit")
         await expect(page.get_by_text("This dashboard only watches.")).to_be_visible()
         await expect(page.locator("form")).to_be_hidden()
+
+
+async def test_tool_calls_and_delegated_jobs_are_bars_over_time(site: Site, page: Page) -> None:
+    job = await site.submit(lease={"tool.call": ["**"], "agent.delegate": ["**"]})
+    done = await job.says.tool_call("fs.read", {"path": "a"})
+    await job.says.tool_result(done, {"lines": 3})
+    bad = await job.says.tool_call("fs.write", {"path": "b"})
+    await job.says.tool_result(bad, error={"code": "NO", "message": "no"})
+    await job.says.tool_call("pytest")
+    child = await job.says.delegate("mason")
+    await page.goto(site.job_url(job.id))
+    bars = page.locator(".waterfall li")
+    await expect(bars).to_have_count(4, timeout=30_000)
+    await expect(bars.nth(0)).to_contain_text("fs.read")
+    await expect(bars.nth(1)).to_contain_text("failed")
+    await expect(bars.nth(2)).to_contain_text("running")
+    tree = page.get_by_role("region", name="Delegation")
+    await expect(tree.locator("li")).to_have_count(2)
+    await bars.nth(3).get_by_role("link", name="mason").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(child.id)
+    here = page.get_by_role("region", name="Delegation").locator("li[aria-current=page]")
+    await expect(here).to_have_attribute("data-job", child.id)
+
+
+async def test_thoughts_in_a_row_are_folded_into_one_that_opens(site: Site, page: Page) -> None:
+    job = await site.submit()
+    for n in range(1, 6):
+        await job.says.thought(f"thought {n}")
+    await job.says.log("done thinking")
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator("#timeline-count")).to_have_text("2 rows")
+    line = page.locator(".row .line").first
+    await expect(line).to_contain_text("and 4 earlier thoughts")
+    await line.click()
+    for n in range(1, 6):
+        await expect(page.locator(".detail")).to_contain_text(f"thought {n}")
+
+
+async def test_the_address_of_an_event_opens_it(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await job.lines(1, 300)
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator("#timeline-count")).to_have_text("300 rows")
+    await page.get_by_role("log").focus()
+    await page.keyboard.press("Home")
+    await page.keyboard.press("Enter")
+    link = page.get_by_role("link", name="Link to this event")
+    assert (await link.get_attribute("href") or "").endswith("?event=1")
+    await page.goto("about:blank")
+    await page.goto(f"{site.job_url(job.id)}?event=120")
+    opened = page.locator(".row.open")
+    await expect(opened).to_have_count(1)
+    await expect(opened.locator(".what")).to_have_text("line 120")
+    await expect(opened.locator(".line")).to_be_in_viewport()
+
+
+async def test_a_job_is_run_again_with_the_same_digits_and_a_new_key(
+    site: Site, page: Page
+) -> None:
+    await page.goto(f"{site.url}#/submit")
+    given = '{"n":12345678901234567890.5,"m":9007199254740993}'
+    await page.get_by_label("Input").fill(given)
+    await page.get_by_role("button", name="Submit").click()
+    await expect(page.locator(".facts .badge")).to_have_text("running")
+    first = page.url
+    await page.get_by_text("Input, lease and times").click()
+    await expect(page.get_by_label("Input", exact=True)).to_contain_text("12345678901234567890.5")
+    await page.get_by_role("link", name="Run again").click()
+    await expect(page.get_by_label("Input")).to_have_value(
+        '{\n  "n": 12345678901234567890.5,\n  "m": 9007199254740993\n}'
+    )
+    await page.get_by_role("button", name="Submit").click()
+    await expect(page.locator(".facts .badge")).to_have_text("running")
+    assert page.url != first, "it is another job"
+
+
+async def test_two_jobs_are_compared(site: Site, page: Page) -> None:
+    one, two = await site.submit("puppet"), await site.submit("mason")
+    await one.says.metric("cost.x", 0.5, "USD")
+    await two.says.metric("cost.x", 1.5, "USD")
+    await page.goto(site.job_url(one.id))
+    await page.get_by_role("link", name="Compare").click()
+    await page.get_by_label("Compare with").fill(two.id)
+    await page.get_by_role("button", name="Compare").click()
+    spent = page.get_by_role("row", name="Spent")
+    await expect(spent).to_contain_text("0.50 USD")
+    await expect(spent).to_contain_text("1.50 USD")
+    await expect(spent).to_have_class("differs")
+
+
+async def test_a_job_is_downloaded_as_one_document_with_exact_digits(
+    site: Site, page: Page
+) -> None:
+    job = await site.submit()
+    await job.says.metric("big", 9007199254740993, "x")
+    await page.goto(site.job_url(job.id))
+    await expect(page.locator("#timeline-count")).to_have_text("1 row")
+    await page.get_by_text("Download", exact=True).click()
+    async with page.expect_download() as found:
+        await page.get_by_role("link", name="Download as JSON").click()
+    text = (await (await found.value).path()).read_text()
+    document = json.loads(text)
+    assert document["schema"] == "arcp-client.job/1"
+    assert document["job"]["job_id"] == job.id
+    assert document["events"][0]["event"]["value"] == 9007199254740993
+
+
+async def test_a_streamed_result_is_rendered_while_it_grows(site: Site, page: Page) -> None:
+    job = await site.submit()
+    await page.goto(site.job_url(job.id))
+    await job.says.chunk("# Findings\n\n- one\n")
+    result = page.get_by_role("region", name="Result", exact=True)
+    await expect(result.get_by_role("heading", name="Findings")).to_be_visible()
+    await job.says.chunk("- two\n\n<b>not bold</b>\n")
+    await expect(result.get_by_role("listitem")).to_have_count(2)
+    await expect(result.get_by_text("<b>not bold</b>")).to_be_visible()
+    await page.get_by_role("button", name="Show as text").click()
+    await expect(page.get_by_label("Result", exact=True).last).to_contain_text("# Findings")

@@ -304,13 +304,160 @@ class TestChip:
         ("gap", "text"),
         [
             (None, ""),
-            ({"first": 120, "last": 140}, "gap 120–140"),
-            ({"first": 7, "last": 7}, "gap 7"),
-            ({"first": 120, "last": None}, "gap 120–?"),
+            ({"first": 120, "last": 140}, "21 events missing"),
+            ({"first": 7, "last": 7}, "1 event missing"),
+            ({"first": 120, "last": None}, "events missing"),
         ],
     )
-    async def test_a_gap_names_its_numbers(self, modules: Page, gap: Any, text: str) -> None:
+    async def test_a_gap_says_how_many_events_are_missing(
+        self, modules: Page, gap: Any, text: str
+    ) -> None:
         assert await run(modules, "chip.js", "return m.gapChip(x)", gap) == text
+
+
+class TestReasons:
+    """Why a job needs a look, in words with a time."""
+
+    @pytest.mark.parametrize(
+        ("reason", "words"),
+        [
+            ({"text": "silent", "since": "2026-01-01T00:00:00Z"}, "silent for 40 s"),
+            ({"text": "budget in USD ends", "until": "2026-01-01T00:03:50Z"},
+             "budget in USD ends in 3 min"),
+            ({"text": "lease ends", "until": "2026-01-01T00:00:10Z"}, "lease ends now"),
+            ({"text": "lease has expired"}, "lease has expired"),
+        ],
+    )  # fmt: skip
+    async def test_a_reason_is_told_with_its_time(
+        self, modules: Page, reason: Any, words: str
+    ) -> None:
+        now = "Date.parse('2026-01-01T00:00:40Z')"
+        body = f"return m.reasonWords(x, {now})"
+        assert await run(modules, "reasons.js", body, reason) == words
+
+
+class TestMarkdown:
+    """Results are Markdown of agents: harmless elements come of it, and nothing else."""
+
+    async def shown(self, page: Page, text: str) -> str:
+        body = """
+            const box = document.createElement('div');
+            for (const block of m.blocks(x)) box.append(m.render(block));
+            return box.innerHTML;
+        """
+        found: str = await run(page, "markdown.js", body, text)
+        return re.sub(r' (class|tabindex|role|aria-label|scope)="[^"]*"', "", found)
+
+    @pytest.mark.parametrize(
+        ("text", "markup"),
+        [
+            ("# A *b*", "<h3>A <em>b</em></h3>"),
+            ("one\ntwo\n\nthree", "<p>one\ntwo</p><p>three</p>"),
+            ("**bold** and `code`", "<p><strong>bold</strong> and <code>code</code></p>"),
+            ("- a\n- b\n  more", "<ul><li>a</li><li>b\nmore</li></ul>"),
+            ("2. a", '<ol start="2"><li>a</li></ol>'),
+            ("```py\nx < 1\n\n**y**\n```", "<pre><code>x &lt; 1\n\n**y**</code></pre>"),
+            ("> quoted", "<blockquote>quoted</blockquote>"),
+            ("---", "<hr>"),
+            ("|a|b|\n|-|-|\n|1|2|", "<div><table><thead><tr><th>a</th><th>b</th></tr></thead>"
+             "<tbody><tr><td>1</td><td>2</td></tr></tbody></table></div>"),
+            ("[click](javascript:alert(1))", "<p>[click](javascript:alert(1))</p>"),
+            ("[here](https://evil.example/x)", "<p>here (https://evil.example/x)</p>"),
+            ("<img src=x onerror=alert(1)>", "<p>&lt;img src=x onerror=alert(1)&gt;</p>"),
+            ("![x](https://evil.example/x.png)", "<p>!x (https://evil.example/x.png)</p>"),
+        ],
+    )  # fmt: skip
+    async def test_what_becomes_of_it(self, modules: Page, text: str, markup: str) -> None:
+        assert await self.shown(modules, text) == markup
+
+    async def test_a_text_that_grows_keeps_the_elements_of_its_earlier_blocks(
+        self, modules: Page
+    ) -> None:
+        body = """
+            const box = m.markdownBox();
+            box.update('# One\\n\\ntwo');
+            const [first, second] = box.element.children;
+            box.update('# One\\n\\ntwo and more\\n\\nthree');
+            const now = [...box.element.children];
+            return [now[0] === first, now[1] === second, now.length];
+        """
+        assert await run(modules, "markdown.js", body) == [True, False, 3]
+
+    async def test_any_text_is_rendered_in_time(self, modules: Page) -> None:
+        for hostile in ("*" * 20000, "`" * 20001 + "a", "[" * 20000, "- " * 10000, "|" * 20000):
+            await self.shown(modules, hostile)
+
+
+class TestFamily:
+    """Costs of delegated jobs are rolled up, and none is counted twice."""
+
+    async def test_the_costs_of_children_are_in_the_number_of_their_parent_once(
+        self, modules: Page
+    ) -> None:
+        def meter(spent: str, granted: str | None = None) -> list[dict[str, Any]]:
+            return [{"currency": "USD", "spent": spent, "granted": granted, "left": None}]
+
+        jobs = [
+            {"job_id": "a", "meters": meter("1.5", "5.00"), "tokens": 10},
+            {"job_id": "b", "parent_job_id": "a", "meters": meter("0.5"), "tokens": 5},
+            {"job_id": "c", "parent_job_id": "b", "meters": meter("0.25")},
+            {"job_id": "z", "meters": meter("9")},
+        ]
+        body = """
+            const jobs = new Map(x.map((row) => [row.job_id, row]));
+            return m.familyTree(jobs, 'b').map((each) =>
+                [each.row.job_id, each.depth, each.spent.get('USD'), each.tokens, each.here]);
+        """
+        assert await run(modules, "family.js", body, jobs) == [
+            ["a", 0, 1.5, 15, False],
+            ["b", 1, 0.75, 5, True],
+            ["c", 2, 0.25, 0, False],
+        ]
+
+    async def test_jobs_that_name_each_other_as_parents_end(self, modules: Page) -> None:
+        jobs = [
+            {"job_id": "a", "parent_job_id": "b"},
+            {"job_id": "b", "parent_job_id": "a"},
+        ]
+        body = """
+            const jobs = new Map(x.map((row) => [row.job_id, row]));
+            return m.familyTree(jobs, 'a').length;
+        """
+        assert await run(modules, "family.js", body, jobs) == 2
+
+
+class TestTrends:
+    """What happened in each of the last minutes."""
+
+    JOBS = (
+        {"job_id": "a", "status": "success", "agent": "x", "created_at": "2026-01-01T00:00:30Z",
+         "ended_at": "2026-01-01T00:02:30Z", "meters": [{"currency": "USD", "spent": "2.00"}]},
+        {"job_id": "b", "status": "error", "agent": "y", "created_at": "2026-01-01T00:01:10Z",
+         "ended_at": "2026-01-01T00:01:20Z"},
+        {"job_id": "c", "status": "running", "agent": "y", "created_at": "2026-01-01T00:02:50Z"},
+    )  # fmt: skip
+
+    async def ask(self, page: Page, what: str) -> Any:
+        body = f"""
+            const jobs = new Map(x.map((row) => [row.job_id, row]));
+            const now = Date.parse('2026-01-01T00:03:00Z');
+            return {what};
+        """
+        return await run(page, "trends.js", body, self.JOBS)
+
+    async def test_jobs_failures_and_costs_of_each_minute(self, modules: Page) -> None:
+        found = await self.ask(
+            modules,
+            "m.minutes(jobs, now).slice(-3)"
+            ".map((e) => [e.began, e.ended, e.failed, e.spent.get('USD') ?? 0])",
+        )
+        assert found == [[1, 0, 0, 0.5], [1, 1, 1, 1], [1, 1, 0, 0.5]]
+
+    async def test_the_slowest_agent_comes_first(self, modules: Page) -> None:
+        found = await self.ask(
+            modules, "m.agents(jobs, now).map((e) => [e.agent, e.median, e.failed, e.running])"
+        )
+        assert found == [["x", 120, 0, 0], ["y", 10, 1, 1]]
 
 
 class TestText:

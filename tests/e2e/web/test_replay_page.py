@@ -26,6 +26,7 @@ async def recorded(site: Site, page: Page, path: Path) -> list[str]:
     job.fail("X_NO_BRANCH", "no such branch")
     await expect(page.get_by_role("region", name="The job failed")).to_be_visible()
     rows = await all_rows(page)
+    await page.get_by_text("Download", exact=True).click()
     async with page.expect_download() as started:
         await page.get_by_role("link", name="Download transcript").click()
     await (await started.value).save_as(path)

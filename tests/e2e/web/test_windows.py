@@ -12,10 +12,10 @@ from tests.e2e.web.site import Site, all_rows, lines
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-WINDOWS = 8
+WINDOWS = 12
 
 
-async def test_w3_eight_visible_windows_all_receive_events(
+async def test_w3_twelve_visible_windows_all_receive_events(
     site: Site, browser: Browser, complaints: Complaints
 ) -> None:
     job = await site.submit()
@@ -40,6 +40,8 @@ async def test_w3_eight_visible_windows_all_receive_events(
         for page in tables:
             await expect(page.locator(f"tr[data-job='{other.id}']")).to_be_visible()
             await expect(page.locator("#chip")).to_have_text("live")
+            told = await page.locator("#chip").get_attribute("title") or ""
+            assert "turns" not in told, "they share one stream"
         await page.reload()
         await expect(page.locator(f"tr[data-job='{other.id}']")).to_be_visible()
         await asyncio.gather(*(page.close() for page in pages[4:]))
