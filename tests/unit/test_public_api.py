@@ -536,7 +536,7 @@ COMMANDS = {
     "cancel": f"--reason {PLACE}",
     "ping": f"--output --json {PLACE}",
     "doctor": "--output --json --token-file --profile --connect-timeout",
-    "acp": "--prompt --json --cwd --session --allow --write",
+    "acp": "--prompt --json --cwd --session --resume --sessions --export --allow --write",
     "web": "--host --port --allow-control --login-file --allow-host --open --replay --speed"
     f" {PLACE}",
     "mcp": "--http --host --port --login-file --allow-host --agent --wait --lease --max-runtime"

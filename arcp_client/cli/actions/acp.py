@@ -11,7 +11,9 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,6 +32,8 @@ from arcp_client.acp import (
     updates,
 )
 from arcp_client.acp._base import exact_raw
+from arcp_client.cli.actions import saved_chats
+from arcp_client.cli.actions.chat_export import ExportedChat, print_sessions
 from arcp_client.cli.errors import command_error
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.tokens import withhold
@@ -115,7 +119,9 @@ _WORDS = {
 class _Chat:
     """One conversation on one screen."""
 
-    def __init__(self, *, json_lines: bool) -> None:
+    def __init__(self, *, json_lines: bool, used: Callable[[str, str], None]) -> None:
+        self._used = used
+        self.export: ExportedChat | None = None
         self._main = asyncio.current_task()
         self._json = json_lines
         self._lines = _Lines()
@@ -129,6 +135,9 @@ class _Chat:
     async def show(self, update: updates.Update) -> None:
         """Print one update. The conversation ends when stdout is closed."""
         if self.broken is not None:
+            return
+        if self.export is not None:
+            self.export.add(update)
             return
         try:
             if self._json:
@@ -162,6 +171,7 @@ class _Chat:
     async def prompt(self, text: str) -> Turn:
         """Run one turn."""
         assert self.session is not None
+        self._used(self.session.id, text)
         self.turn = start(self.session.prompt(text))  # awaited below
         try:
             turn = await self.turn
@@ -213,14 +223,24 @@ def acp(
     json_lines: bool,
     cwd: str,
     session: str | None,
+    resume: bool = False,
+    sessions: bool = False,
+    export: str | None = None,
     allow: Sequence[str],
     write: bool,
 ) -> Exit:
-    """Run a conversation: one prompt, or as many as are typed."""
+    """Run a conversation: one prompt, or as many as are typed; or list or export sessions."""
     terminal.log_to_stderr()
     withhold()  # the agent must not get the runtime's token
+    if session is None and (resume or export is not None):
+        session = _latest(command, cwd)
+    elif resume:
+        problem = "--resume and --session contradict each other"
+        raise CommandError(Exit.USAGE, problem, "give one of them")
+    directory = str(Path(cwd).absolute())
+    what = _Wanted(prompt, session, directory, sessions=sessions, export=export)
     try:
-        return asyncio.run(_acp(command, prompt, json_lines, cwd, session, allow, write))
+        return asyncio.run(_acp(command, what, json_lines, cwd, allow, write))
     except AgentRefused as error:
         raise _refused(error) from error
     except ConnectFailed as error:
@@ -233,16 +253,40 @@ def acp(
         raise CommandError(Exit.INTERRUPTED, "interrupted") from None
 
 
+def _latest(command: Sequence[str], cwd: str) -> str:
+    found = saved_chats.known(command, cwd)
+    if not found:
+        raise CommandError(
+            Exit.NOT_FOUND,
+            "no session with this command in this directory is known",
+            "--sessions lists those that the agent knows, --session ID continues one",
+        )
+    return found[0].session
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the user wants: one prompt, a chat, the list of sessions, or the history of one."""
+
+    prompt: str | None
+    session: str | None
+    directory: str
+    sessions: bool = False
+    export: str | None = None
+
+
 async def _acp(
     command: Sequence[str],
-    prompt: str | None,
+    what: _Wanted,
     json_lines: bool,
     cwd: str,
-    session: str | None,
     allow: Sequence[str],
     write: bool,
 ) -> Exit:
-    chat = _Chat(json_lines=json_lines)
+    def used(session: str, prompt: str) -> None:
+        saved_chats.remember(command, cwd, session, prompt)
+
+    chat = _Chat(json_lines=json_lines, used=used)
     main = asyncio.current_task()
     assert main is not None
     client = AcpClient(
@@ -253,7 +297,11 @@ async def _acp(
         terminal=LocalTerminals(),
     )
     try:
-        return await _talk(client, chat, main, prompt, session)
+        if what.sessions:
+            async with client as agent:
+                await print_sessions(agent, command, what.directory, json_lines=json_lines)
+            return Exit.SUCCESS
+        return await _talk(client, chat, main, what)
     except asyncio.CancelledError:
         if chat.broken is not None:
             raise chat.broken from None
@@ -264,16 +312,20 @@ async def _talk(
     client: AcpClient,
     chat: _Chat,
     main: asyncio.Task[Any],
-    prompt: str | None,
-    session: str | None,
+    what: _Wanted,
 ) -> Exit:
+    prompt = what.prompt
     async with client as agent:
         agent.subscribe(chat.show, updates.Update)
-        if session is None:
+        if what.session is None:
             chat.session = await agent.new_session()
         else:
-            chat.session = agent.session(session)
+            chat.export = ExportedChat(what.export) if what.export is not None else None
+            chat.session = agent.session(what.session)
             await chat.session.load()
+        if chat.export is not None:
+            chat.export.write()
+            return Exit.SUCCESS
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, chat.interrupted, main)
         if prompt is None:
             return await chat.talk()

@@ -31,6 +31,19 @@ def acp(
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Continue the session with this id.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the latest session in this directory.")
+    ] = False,
+    sessions: Annotated[
+        bool, typer.Option("--sessions", help="List the sessions in this directory, and exit.")
+    ] = False,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the session's history to FILE (.md: Markdown, else JSON lines), and exit.",
+        ),
+    ] = None,
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,11 +58,12 @@ def acp(
 
     For example: arcp-client acp opencode acp. Ctrl-C cancels the turn; a second Ctrl-C
     ends the agent. On a terminal, the command asks you when the agent requests a permission.
-    Without a terminal, it rejects the request unless --allow covers it.
+    Without a terminal, it rejects the request unless --allow covers it. --resume continues the
+    latest conversation, if the agent can load sessions.
     """
     from arcp_client.cli.actions import acp as action
 
     return action.acp(
-        command, prompt=prompt, json_lines=json_lines, cwd=cwd, session=session,
-        allow=allow or (), write=write,
+        command, prompt=prompt, json_lines=json_lines, cwd=cwd, session=session, resume=resume,
+        sessions=sessions, export=export, allow=allow or (), write=write,
     )  # fmt: skip

@@ -46,6 +46,24 @@ def test_one_prompt(run: Call) -> None:
     ]
 
 
+def test_a_session_is_listed_resumed_and_exported(run: Call, tmp_path: Path) -> None:
+    missing = run("acp", "--resume", *WAITING)
+    assert missing.returncode == 5
+    assert "no session with this command" in missing.stderr
+    assert run("acp", *WAITING, "--prompt", "one hello").returncode == 0
+    listed = run("acp", "--sessions", *WAITING)
+    session, at, title = listed.stdout.rstrip("\n").split("\t")
+    assert (session, title) == ("s1", "one hello")
+    assert at
+    resumed = run("acp", "--resume", *WAITING, "--prompt", "one again")
+    assert resumed.stdout.split() == ["01234", "again"] or "again" in resumed.stdout
+    page = tmp_path / "chat.md"
+    assert run("acp", "--export", str(page), *WAITING).returncode == 0
+    assert page.read_text(encoding="utf-8") == "## Agent\n\n01234\n"
+    lines = run("acp", "--export", "-", "--session", "s1", *WAITING).stdout.splitlines()
+    assert [json.loads(line)["content"]["text"] for line in lines] == list("01234")
+
+
 def test_json_lines_for_programs(run: Call) -> None:
     done = run("acp", "--json", "--allow", "edit", *ECHO, "--prompt", "hello")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
