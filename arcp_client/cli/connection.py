@@ -18,6 +18,7 @@ from arcp_client import (
     Client,
     ClientInfo,
     Closed,
+    Connecting,
     LinkState,
     Live,
     Reconnect,
@@ -76,19 +77,31 @@ def place(
 
 
 @contextmanager
-def _waiting(where: Place) -> Iterator[None]:
+def _waiting(where: Place, client: Client) -> Iterator[None]:
     """After a moment, show that the connection is awaited; with a spinner on a terminal.
+
+    The text says why the last attempt failed, and changes with each attempt.
 
     The block ends without yielding to the event loop, so that the caller can make its iterator
     before a replayed event is delivered.
     """
     spinner: Status | None = None
 
+    def words() -> str:
+        state = client.state
+        cause = state.cause if isinstance(state, Connecting) else None
+        why = "" if cause is None else f"; the last attempt failed: {cause}"
+        text = f"connecting to {where.url}, for {where.connect_timeout:g} s at most{why}"
+        return terminal.harmless(Scrubber().text(text))
+
+    def changed(_: LinkState) -> None:
+        if spinner is not None:
+            spinner.update(Text(words(), style="dim"))
+
     def say() -> None:
         nonlocal spinner
         console = terminal.err()
-        url = terminal.harmless(Scrubber().text(where.url))
-        text = f"connecting to {url}, for {where.connect_timeout:g} s at most"
+        text = words()
         if not console.is_terminal or console.is_dumb_terminal:
             terminal.tell(console, text, "dim")
             return
@@ -96,10 +109,12 @@ def _waiting(where: Place) -> Iterator[None]:
         spinner.start()
 
     timer = asyncio.get_running_loop().call_later(MOMENT, say)
+    states = client.states.subscribe(on_next=changed)
     try:
         yield
     finally:
         timer.cancel()
+        states.dispose()
         if spinner is not None:
             spinner.stop()
 
@@ -150,7 +165,7 @@ async def connected(
         while True:
             client.on_state(changed)
             try:
-                with _waiting(where):
+                with _waiting(where, client):
                     await client.connect()
                 break
             except Unauthenticated:
