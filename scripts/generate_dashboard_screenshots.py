@@ -132,10 +132,10 @@ async def shoot(browser: Browser, url: str, job_id: str, directory: Path) -> Non
             await page.goto(url)
             await page.locator("table.jobs a.job").nth(5).wait_for()
             if size == "wide":
-                await page.set_viewport_size({"width": width, "height": 520})
+                await page.set_viewport_size({"width": width, "height": 640})
                 await page.screenshot(path=directory / f"dashboard-jobs-{theme}.png")
                 await page.set_viewport_size({"width": width, "height": height})
-            await page.locator("table.jobs a.job", has_text=job_id).click()
+            await page.locator(f"tr[data-job='{job_id}'] a.job").click()
             await page.locator(".row").nth(12).wait_for()
             if size == "wide":
                 await page.locator(".row .line", has_text="fs.write").click()
