@@ -12,20 +12,24 @@ from decimal import Context, Decimal
 
 from arcp_client import _digits as digits
 from arcp_client.events import (
+    Answered,
     ArtifactRef,
     Completed,
     Delegate,
     Event,
+    Expired,
     Failed,
     Gap,
     Log,
     Metric,
     Progress,
+    Question,
     ResultChunk,
     Status,
     Thought,
     ToolCall,
     ToolResult,
+    Withdrawn,
 )
 from arcp_client.projection.values import as_json, in_utc, number, seconds, short
 
@@ -36,6 +40,7 @@ Number = int | float | Decimal
 
 _ARGS = 60
 _UNITS = 8
+_QUESTIONS = 16
 _EXACT = Context(prec=64)
 _MOST = 10**15
 _SHORTEST = 5.0  # seconds: progress over a shorter time gives no rate
@@ -72,6 +77,7 @@ class Activity:
         self.words = ""
         self.at: datetime | None = None
         self.tokens: Decimal | None = None
+        self._questions: dict[str, tuple[str, datetime | None]] = {}
         self._paces: dict[str, _Pace] = {}
         self._newest: str | None = None
 
@@ -92,8 +98,17 @@ class Activity:
             if event.name == "cost.budget.remaining":  # the runtime's answer to a cost
                 return
             self._tokens(event)
+        elif isinstance(event, Question):
+            self._asked(event)
+        elif isinstance(event, Answered | Expired | Withdrawn):
+            self._questions.pop(short(event.question_id), None)
         self.words = short(_words(event, tool_of))
         self.at = in_utc(event.ts) or self.at
+
+    @property
+    def question(self) -> tuple[str, datetime | None] | None:
+        """The oldest question that nobody has answered, and when it was asked."""
+        return next(iter(self._questions.values()), None)
 
     @property
     def progress(self) -> tuple[Number, Number | None, str | None] | None:
@@ -152,6 +167,11 @@ class Activity:
             pace.current, pace.total, pace.at = told, most, at or pace.at
         self._newest = units
 
+    def _asked(self, event: Question) -> None:
+        if len(self._questions) >= _QUESTIONS:
+            del self._questions[next(iter(self._questions))]
+        self._questions[short(event.question_id)] = (short(event.text), in_utc(event.ts))
+
     def _tokens(self, event: Metric) -> None:
         unit = (event.unit or "").lower()
         if unit not in ("token", "tokens") and "token" not in event.name.lower().split(".")[-1]:
@@ -186,6 +206,14 @@ def _words(event: Event, tool_of: Callable[[str], str]) -> str:
             return f"delegated to {agent or child or 'another agent'}"
         case ResultChunk():
             return "sends its result"
+        case Question(text=text):
+            return f"asks: {text}"
+        case Answered(by=by):
+            return f"was answered by {by}" if by else "was answered"
+        case Expired():
+            return "got no answer in time"
+        case Withdrawn():
+            return "needs no answer any more"
         case Completed(summary=summary):
             return f"finished: {summary}" if summary else "finished"
         case Failed(code=code, message=message):

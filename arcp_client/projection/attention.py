@@ -78,7 +78,7 @@ def reason_of(
     """The first reason, of these, why a job needs a look; ``None`` if it needs none.
 
     1. The runtime no longer knows it; it failed or timed out.
-    2. It waits for a person (``waits``).
+    2. Its agent has asked a question, and nobody has answered; or ``waits``.
     3. Its budget is spent.
     4. Its budget ends within a minute, or its lease has expired.
     5. It has sent nothing for ``silence`` seconds, and no tool call is open.
@@ -94,7 +94,7 @@ def reason_of(
         status: the status, if it is known better than from the events.
         created_at: when the job was accepted.
         silence: seconds without an event after which a job counts as silent.
-        waits: what the job waits for, if its agent has asked a person.
+        waits: another reason why the job waits for a person.
     """
     status = status or seen.status
     if status == "lost":
@@ -103,6 +103,7 @@ def reason_of(
         return _failure(seen, status)
     return (
         waits
+        or _asks(seen)
         or _money(seen, now, _BUDGET_NOW, 0.0)
         or _silent(seen, now, status, silence)
         or _money(seen, now, _BUDGET_SOON, _LEASE_SOON)
@@ -119,6 +120,14 @@ def _failure(seen: JobProjection, status: str) -> Reason | None:
     words = "timed out" if status == "timed_out" else "failed"
     told = f"{error.code}: {error.message}".strip(": ") if error is not None else ""
     return Reason("failed", "alert", told or words)
+
+
+def _asks(seen: JobProjection) -> Reason | None:
+    question = seen.activity.question
+    if question is None:
+        return None
+    text, since = question
+    return Reason("asks", "alert", f"waiting for you: {text}" if text else "waiting for you", since)
 
 
 def _money(seen: JobProjection, now: datetime, budget: float, lease: float) -> Reason | None:

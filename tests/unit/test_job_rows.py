@@ -224,6 +224,23 @@ def test_a_job_that_has_not_begun_says_since_when_it_waits() -> None:
     assert code(status="pending", created_at=START, now=20) == "queued"
 
 
+def test_a_question_is_a_reason_until_it_is_answered() -> None:
+    asked = events.Question(**at(1), question_id="q", text="Drop the table?")
+    found = why(asked, now=31)
+    assert found is not None
+    assert (found.code, found.level) == ("asks", "alert")
+    assert found.words(later(31)) == "waiting for you: Drop the table? for 30 s"
+    assert row(asked).last == "asks: Drop the table?"
+    for end in (
+        events.Answered(**at(2), question_id="q", by="ann"),
+        events.Expired(**at(2), question_id="q"),
+        events.Withdrawn(**at(2), question_id="q"),
+    ):
+        assert why(asked, end) is None
+    other = events.Answered(**at(2), question_id="another")
+    assert code(asked, other) == "asks"
+
+
 def test_a_job_that_asks_a_person_says_so_before_anything_else() -> None:
     asks = Reason("asks", "alert", "waiting for you", since=START)
     assert why(spend(5, 1), known=FIVE, waits=asks) is asks
