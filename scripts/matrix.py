@@ -38,7 +38,7 @@ IMPORTS = {
     "tui": "textual",
 }
 """What is importable of an installation with an extra and nothing else."""
-TESTED_LOWEST = "ag-ui,cli,keyring,schema,tui"
+TESTED_LOWEST = "ag-ui,cli,keyring,otel,schema,tui"
 """The extras of the tests with the lowest versions: the SDK of MCP needs later ones of pydantic."""
 
 Version = tuple[int, int]
