@@ -49,6 +49,7 @@ class Python(Dialect, StoredOutcomes, UnreliableNumbers, Uncorrelated, BoundJobs
     overtaken_histories: ClassVar[bool] = True  # a job's end may come before its history
     doubts_acceptances: ClassVar[bool] = False  # an acceptance of an old job brings its end
     accepts_acks: ClassVar[bool] = False
+    names_requests: ClassVar[bool] = True
     max_frame: ClassVar[int | None] = 2**20
     max_line: ClassVar[int | None] = 2**16
 

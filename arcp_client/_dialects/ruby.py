@@ -37,6 +37,7 @@ class Ruby(Dialect, UnreliableNumbers, LeaseNames, SilentResume):
     # -- what the client does differently
 
     exact_sizes: ClassVar[bool] = False
+    names_requests: ClassVar[bool] = True
     numbers_apart: ClassVar[Literal["", "own", "submitter"]] = "submitter"  # of watched jobs
     hears_by_subscribing: ClassVar[bool] = True  # a subscription to its own job restores delivery
 

@@ -301,14 +301,26 @@ async def test_handlers_can_start_spans_in_the_context_of_a_job(
     assert collected.telemetry.context("job_unknown") is not None
 
 
-async def test_a_runtime_that_names_requests_by_trace_gets_different_traces() -> None:
+@pytest.mark.parametrize(
+    ("dialect", "shared"),
+    [("typescript", False), ("go", False), ("spec", False), ("python", True), ("ruby", True)],
+)
+async def test_submits_of_one_trace_share_its_id_unless_the_runtime_tells_them_apart_by_it(
+    dialect: str, shared: bool
+) -> None:
     collected = Collected()
     tracer = trace.get_tracer("application", tracer_provider=collected.tracers)
-    script = ScriptedRuntime("typescript", agents={"a": [Finish(1)], "b": [Finish(2)]})
+    script = ScriptedRuntime(dialect, agents={"a": [Finish(1)], "b": [Finish(2)]})
     async with script, Client(script, telemetry=collected.telemetry) as client:
-        with tracer.start_as_current_span("request"):
-            first, second = await asyncio.gather(client.submit("a"), client.submit("b"))
-        assert first.trace_id != second.trace_id
+        with tracer.start_as_current_span("request") as request:
+            await asyncio.gather(client.submit("a"), client.submit("b"))
+    submits = [frame for frame in script.heard if frame["type"] == "job.submit"]
+    trace_id = format_trace_id(request.get_span_context().trace_id)
+    assert submits[0]["trace_id"] == trace_id
+    assert (submits[1]["trace_id"] == trace_id) is shared
+    for submit in submits:
+        carrier = submit["extensions"]["x-vendor.opentelemetry.tracecontext"]
+        assert carrier["traceparent"].split("-")[1] == trace_id
 
 
 def test_a_job_that_a_restart_cut_short_has_a_span_in_its_trace(collected: Collected) -> None:
