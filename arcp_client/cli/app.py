@@ -19,10 +19,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from arcp_client.cli.commands.acp import acp
+from arcp_client.cli.commands.answer import answer
 from arcp_client.cli.commands.cancel import cancel
 from arcp_client.cli.commands.config import show
 from arcp_client.cli.commands.demo import demo
 from arcp_client.cli.commands.doctor import doctor
+from arcp_client.cli.commands.inbox import inbox
 from arcp_client.cli.commands.jobs import jobs
 from arcp_client.cli.commands.login import login
 from arcp_client.cli.commands.logout import logout
@@ -48,8 +50,8 @@ __all__ = ["COMMANDS", "parser", "run"]
 Command = Callable[..., int]
 
 COMMANDS: tuple[Command, ...] = (
-    demo, serve, acp, run_, watch, jobs, top, status, cancel, result, ping, record, replay,
-    doctor, web, mcp, login, logout, version,
+    demo, serve, acp, run_, watch, inbox, answer, jobs, top, status, cancel, result, ping, record,
+    replay, doctor, web, mcp, login, logout, version,
 )  # fmt: skip
 """The commands in the order of ``--help``; each has the name of its function."""
 CONFIG_COMMANDS: tuple[Command, ...] = (show,)

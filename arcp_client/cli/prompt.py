@@ -1,4 +1,4 @@
-"""Reads a token from the terminal, without echo, while the event loop keeps running."""
+"""Reads a token or an answer from the terminal while the event loop keeps running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from arcp_client.cli.tokens import to_token
 
-__all__ = ["ask", "can_ask"]
+__all__ = ["ask", "ask_line", "can_ask"]
 
 _LONGEST = 65_536
 
@@ -46,6 +46,22 @@ async def ask(question: str) -> SecretStr | None:
         os.close(terminal)
     text = typed.decode(errors="replace").strip()
     return to_token(text, "the typed text") if text else None
+
+
+async def ask_line(question: str) -> str:
+    """Ask for a line of text, with echo; empty if nothing is typed, or there is no terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        os.write(terminal, question.encode(errors="replace"))
+        typed = await _line(terminal)
+    except OSError:
+        return ""
+    finally:
+        os.close(terminal)
+    return typed.decode(errors="replace").rstrip("\r\n")
 
 
 @contextmanager

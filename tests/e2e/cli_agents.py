@@ -62,6 +62,11 @@ def make(auth: Any = None, event_log: EventLog | None = None) -> Runtime:
         await job.metric("cost.model", 2, unit="USD")
         job.authorize("tool.call", "search")
 
+    @runtime.agent("asks")
+    async def asks(input: Any, job: JobContext) -> Any:
+        await job.log("about to ask")
+        return await job.ask("Deploy?", options=[("go", "Deploy now"), ("wait", "Not yet")])
+
     @runtime.agent("waits")
     async def waits(input: Any, job: JobContext) -> None:
         await job.status("waiting")

@@ -531,6 +531,8 @@ COMMANDS = {
     "watch": f"--output --json --history {PLACE} --reconnect-for",
     "jobs": f"--status --agent --watch --every --output --json {PLACE}",
     "status": f"--output --json {PLACE}",
+    "inbox": f"--follow --answer --output --json {PLACE} --reconnect-for",
+    "answer": f"--key --output --json {PLACE}",
     "top": f"--lines --sort --agent {PLACE} --reconnect-for",
     "result": f"--save --output --json {PLACE} --reconnect-for",
     "cancel": f"--reason {PLACE}",

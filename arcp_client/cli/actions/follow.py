@@ -20,14 +20,17 @@ import msgspec
 from arcp_client import ArcpError, Client, Job, JobHandle, events
 from arcp_client import _digits as digits
 from arcp_client._log_fields import log_fields
+from arcp_client.cli.actions.answering import Asker, EventAsker
 from arcp_client.cli.actions.exact_outcome import exact_error, exact_result
 from arcp_client.cli.environment import text_of
 from arcp_client.cli.errors import command_error, loses_events
 from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.interrupts import Interrupts, beside
+from arcp_client.cli.prompt import can_ask
 from arcp_client.cli.view import terminal
 from arcp_client.cli.view.job_tree import MOST, JobTree
 from arcp_client.cli.view.report import JobReport
+from arcp_client.cli.view.text_report import Lines
 from arcp_client.errors import JobError
 from arcp_client.projection import JobProjection
 
@@ -85,6 +88,8 @@ class Following:
         self._holes: list[events.Gap] = []
         self._lost: ArcpError | None = None
         self._end: events.Event | None = None
+        self._asker = EventAsker(Asker(client, terminal.err(), report.quiet))
+        self._asks = can_ask() and isinstance(report, Lines)
 
     async def follow(self, job: JobHandle, *, history: bool, since: datetime | None = None) -> Exit:
         """Report a job up to its end; return the exit code for its outcome.
@@ -103,6 +108,7 @@ class Following:
                     beside(report.refresh()),
                     beside(self._adopt()),
                     beside(self._detect_loss(job)),
+                    beside(self._asker.run()),
                 ):
                     await self._events(job, tree)
                 await self._deliver(job)
@@ -140,6 +146,8 @@ class Following:
                 extra=log_fields(session=event.session_id, job=event.job_id, seq=event.seq),
             )
             self._report.event(event)
+            if self._asks:
+                self._asker.seen(event)
             if event.terminal and event.job_id == job.id:
                 self._end = event
                 return

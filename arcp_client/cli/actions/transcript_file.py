@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from arcp_client import ArcpError, LinkState, Result, SessionInfo, events, transcripts
@@ -131,6 +132,10 @@ class RecordingReport:
     async def refresh(self) -> None:
         """Pass on."""
         await self._report.refresh()
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Pass on."""
+        return self._report.quiet()
 
     def close(self) -> None:
         """Pass the call on. The outcome is recorded later."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from arcp_client import LinkState, Result, events
@@ -79,6 +80,10 @@ class JsonReport:
 
     async def refresh(self) -> None:
         """Does nothing: there is no live view."""
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Return a block that does nothing: there is no live view."""
+        return nullcontext()
 
     def close(self) -> None:
         """Does nothing: the terminal is not used."""

@@ -55,6 +55,7 @@ class LiveText(Lines):
         self._terminal = contextlib.ExitStack()
         self._waiting: list[Text] = []
         self._changed = False
+        self._held = False
         self._drawn_at = 0.0
 
     def began(self, tree: JobTree) -> None:
@@ -107,14 +108,34 @@ class LiveText(Lines):
             self._view.draw()
         if lines:
             self.console.print(Group(*lines), soft_wrap=True)
-        elif self._live is not None:
+        elif self._live is not None and not self._held:
             self._live.refresh()
 
     async def refresh(self) -> None:
         """Show changes ten times a second, and the clock every second."""
         while self._live is not None:
             await asyncio.sleep(_TICK)
-            if self._waiting or self._changed or monotonic() - self._drawn_at >= _SECOND:
+            due = monotonic() - self._drawn_at >= _SECOND
+            if not self._held and (self._waiting or self._changed or due):
+                self.flush()
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Remove the view while the user types. Events are shown after that."""
+        live = self._live
+        if live is None or self._held:
+            yield
+            return
+        self.flush()
+        live.stop()
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            if self._live is live:
+                live.start()
+                self.console.show_cursor()
                 self.flush()
 
     def close(self) -> None:

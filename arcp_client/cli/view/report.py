@@ -6,6 +6,7 @@ data. In JSON formats everything is data, and each document has its schema's nam
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from arcp_client import LinkState, Result, events
@@ -36,6 +37,9 @@ class JobReport(Protocol):
 
     async def refresh(self) -> None:
         """Update the live view, until cancelled."""
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Return a block in which nothing is drawn, because the user types."""
 
     def close(self) -> None:
         """Show pending output, and release the terminal. Idempotent."""

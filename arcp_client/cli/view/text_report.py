@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -78,6 +79,9 @@ class Lines:
         else:
             line.append_text(render.event_text(event))
         self.write(line)
+        if isinstance(event, events.Question):
+            how = f"  answer it:  arcp-client answer {event.job_id} {event.question_id} VALUE"
+            self.write(Text(harmless(how), style="dim"))
 
     def write(self, line: Text) -> None:
         """Print a line."""
@@ -94,6 +98,10 @@ class Lines:
 
     async def refresh(self) -> None:
         """Does nothing: there is no live view."""
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Return a block that does nothing: there is no live view."""
+        return nullcontext()
 
     def close(self) -> None:
         """Does nothing: the terminal is not held."""
