@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from arcp_client.acp.services.permissions import (
+    ASK,
     Answer,
+    Ask,
     PermissionRequest,
     Policy,
     allow_list,
@@ -11,4 +13,4 @@ from arcp_client.acp.services.permissions import (
     deny,
 )
 
-__all__ = ["Answer", "PermissionRequest", "Policy", "allow_list", "decide", "deny"]
+__all__ = ["ASK", "Answer", "Ask", "PermissionRequest", "Policy", "allow_list", "decide", "deny"]

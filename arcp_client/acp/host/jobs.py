@@ -17,6 +17,7 @@ from arcp_client.acp._base import Update
 from arcp_client.acp._decode import Misshapen, as_json, decode
 from arcp_client.acp.client import AcpClient
 from arcp_client.acp.errors import AgentRefused
+from arcp_client.acp.host.asking import asking_policy, elicitation
 from arcp_client.acp.host.events import SESSION, Bridge
 from arcp_client.acp.host.leases import LeasedFiles, LeasedTerminals, lease_policy
 from arcp_client.acp.limits import AcpLimits
@@ -56,6 +57,8 @@ def host(
     env: Mapping[str, str] | None = None,
     policy: Policy | None = None,
     terminals: bool = True,
+    ask: bool = False,
+    ask_timeout: float | None = None,
     limits: AcpLimits | None = None,
 ) -> AgentFunction:
     """Make a runtime's agent function from an ACP agent.
@@ -76,6 +79,10 @@ def host(
     exhausted budget ends the turn. The job's lease decides on permissions, files and terminals.
     Cancelling the job cancels the turn.
 
+    People can talk to the agent while it works: ``job.send(text)`` becomes its next prompt. With
+    ``mode="steer"``, the turn is cancelled first, since ACP has no other way to reach a running
+    turn; a log line of the job says so. The value is a prompt like the input of a job.
+
     A client that loses its connection resumes as for every job: the runtime keeps the events, and
     the agent is not affected.
 
@@ -84,6 +91,10 @@ def host(
         cwd: its working directory; the ``cwd`` and the files of a job lie under it.
         env: the whole environment of the program and its terminals; None inherits this process's.
         policy: decides on permissions in place of the lease.
+        ask: ask people, by questions of the job (`JobContext.ask`), for the permissions that the
+            lease covers, and what the agent elicits. A ``policy`` decides first, and returns
+            ``permissions.ASK`` for the rest. If nobody can be asked, the lease decides.
+        ask_timeout: seconds until such a question expires, which rejects or cancels the request.
         terminals: whether the agent gets terminals. The lease allows a command by ``tool.call`` on
             its program. A program's name stands for the file found on ``PATH``; every other file is
             named by its path. The agent cannot set ``PATH`` and other variables that select the
@@ -100,7 +111,10 @@ def host(
             argv,
             cwd=directory,
             env=env,
-            on_permission=policy or lease_policy(job, directory),
+            on_permission=asking_policy(job, directory, policy, ask_timeout)
+            if ask
+            else policy or lease_policy(job, directory),
+            on_elicitation=elicitation(job, ask_timeout) if ask else None,
             fs=LeasedFiles(job, directory),
             terminal=LeasedTerminals(job, directory, env=env) if terminals else None,
             limits=limits,
@@ -156,9 +170,12 @@ async def _answer(client: AcpClient, task: _Task, job: JobContext) -> Any:
     )
     if task.mode is not None:
         await session.set_mode(task.mode)
-    turn = await _turn(session, task, job, bridge)
-    if failures:
-        raise failures[0]  # an emitted update exceeded the runtime's limits on results
+    prompt: list[Any] | None = task.prompt
+    while prompt is not None:
+        turn = await _turn(session, prompt, job, bridge)
+        if failures:
+            raise failures[0]  # an emitted update exceeded the runtime's limits on results
+        prompt = await _next_prompt(job)
     await bridge.end(turn)
     if turn.stop_reason == "refusal":
         raise JobFailed("the agent refused the prompt", details={"stop_reason": "refusal"})
@@ -175,18 +192,35 @@ async def _resumed(client: AcpClient, session: AcpSession) -> None:
     await session.resume()
 
 
-async def _turn(session: AcpSession, task: _Task, job: JobContext, bridge: Bridge) -> Turn:
-    """Send the prompt and wait for the turn. A cancelled job or an exhausted budget cancels it."""
+async def _next_prompt(job: JobContext) -> list[Any] | None:
+    """Take the next message of people that is a prompt; ``None`` if none waits."""
+    while len(job.inbox) and not job.cancelled.is_set():
+        message = await job.inbox.take()
+        try:
+            return _parse(message.value).prompt
+        except JobFailed as error:
+            await job.log(f"message {message.message_id} is no prompt: {error}", "warn")
+    return None
+
+
+async def _turn(session: AcpSession, prompt: list[Any], job: JobContext, bridge: Bridge) -> Turn:
+    """Send a prompt and wait for the turn.
+
+    A cancelled job, an exhausted budget and a steering message cancel it.
+    """
     # Failures are raised where the tasks are awaited, so the owner does not report them.
     owner = TaskOwner("arcp_client.acp.host", on_failure=lambda _: None)
-    prompting = owner.spawn(session.prompt(task.prompt), name="prompt")
+    prompting = owner.spawn(session.prompt(prompt), name="prompt")
     reasons = [
         owner.spawn(job.cancelled.wait(), name="cancelled"),
         owner.spawn(bridge.spent.wait(), name="spent"),
+        owner.spawn(job.steered.wait(), name="steered"),
     ]
     try:
         await asyncio.wait({prompting, *reasons}, return_when=asyncio.FIRST_COMPLETED)
         if not prompting.done():
+            if job.steered:
+                await job.log("steered: the turn is cancelled, the message is the next prompt")
             await session.cancel()
         turn = await prompting
     finally:

@@ -6,17 +6,26 @@ options or an option's id, True to allow once, False to reject, or None for "can
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from arcp_client.acp import schema
 from arcp_client.acp.session import AcpSession
 
-__all__ = ["Answer", "PermissionRequest", "Policy", "allow_list", "decide", "deny"]
+__all__ = ["ASK", "Answer", "Ask", "PermissionRequest", "Policy", "allow_list", "decide", "deny"]
 
-Answer: TypeAlias = "str | schema.PermissionOption | bool | None"
+
+class Ask(enum.Enum):
+    """The answer of a policy that leaves the decision to people: `ASK`, for `host` only."""
+
+    ASK = "ask"
+
+
+ASK: Final = Ask.ASK
+Answer: TypeAlias = "str | schema.PermissionOption | Ask | bool | None"
 
 _ALLOW = ("allow_once", "allow_always")
 _REJECT = ("reject_once", "reject_always")
@@ -91,6 +100,8 @@ async def decide(policy: Policy, request: PermissionRequest) -> schema.RequestPe
     answer = policy(request)
     if inspect.isawaitable(answer):
         answer = await answer
+    if answer is ASK:
+        raise ValueError("the policy leaves this to people, and only acp.host(ask=True) asks them")
     if isinstance(answer, bool):
         # True means "allow once", so it never selects an option that allows permanently.
         answer = request.option(*(_ALLOW[:1] if answer else _REJECT))
