@@ -16,11 +16,11 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Debian packages that the tests need beyond Python; installed only as root and only when missing.
-APT_PACKAGES := chromium fonts-dejavu-core
+APT_PACKAGES := chromium fonts-dejavu-core postgresql
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli
-DEV_EXTRAS  := cli,ag-ui,mcp,schema
+DEV_EXTRAS  := cli,ag-ui,mcp,postgres,schema
 DEMO_STAMP  := $(VENV)/.installed-demo
 DEV_STAMP   := $(VENV)/.installed-dev
 LOCK        := requirements-dev.lock

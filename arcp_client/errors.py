@@ -717,11 +717,12 @@ class ResultUnavailable(JobError):
 
 
 class StorageError(ArcpError, ValueError):
-    """The file of an event log or a checkpoint store is damaged, or cannot be read or written.
+    """An event log or a checkpoint store is damaged, or cannot be read or written.
 
     Attributes:
-        path: the file.
-        permanent: the file's contents are damaged, so another attempt cannot succeed.
+        path: the file, or the hosts and the name of the database.
+        permanent: another attempt cannot succeed, for example because the file is damaged.
+        sqlstate: PostgreSQL's code of the failure, if it has one.
     """
 
     remedy: ClassVar[str] = (
@@ -730,10 +731,13 @@ class StorageError(ArcpError, ValueError):
         "created, and earlier sessions and jobs are gone."
     )
 
-    def __init__(self, message: str, *, path: str = "", permanent: bool = False) -> None:
+    def __init__(
+        self, message: str, *, path: str = "", permanent: bool = False, sqlstate: str = ""
+    ) -> None:
         super().__init__(message)
         self.path = path
         self.permanent = permanent
+        self.sqlstate = sqlstate
 
 
 class TranscriptError(ArcpError):

@@ -33,6 +33,7 @@ IMPORTS = {
     "keyring": "keyring",
     "mcp": "arcp_client.mcp",
     "otel": "arcp_client.otel",
+    "postgres": "arcp_client._postgres.database",
     "testing": "arcp_client.testing.pytest_plugin",
     "schema": "jsonschema, referencing",
     "tui": "textual",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from arcp_client.runtime._agents.child import Child
 from arcp_client.runtime._agents.tool import Tool
 from arcp_client.runtime._connection.authentication import Authentication
@@ -14,6 +17,9 @@ from arcp_client.runtime.app import Runtime
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.limits import Limits, Observation, Policy
 from arcp_client.runtime.serving import Server
+
+if TYPE_CHECKING:
+    from arcp_client.runtime._log.postgres import PostgresEventLog as PostgresEventLog
 
 __all__ = [
     "Authentication",
@@ -34,3 +40,10 @@ __all__ = [
     "Steering",
     "Tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the event log for PostgreSQL on first use: it needs the extra ``postgres``."""
+    if name != "PostgresEventLog":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("arcp_client.runtime._log.postgres").PostgresEventLog

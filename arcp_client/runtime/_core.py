@@ -37,6 +37,7 @@ from arcp_client.runtime._jobs.restore import restore
 from arcp_client.runtime._leases.credentials import Provisioner, Vault
 from arcp_client.runtime._leases.grant import Budget
 from arcp_client.runtime._log.directory import (
+    Bounds,
     CancelRequested,
     Directory,
     JobDelegated,
@@ -184,7 +185,7 @@ class Core:
         )
 
     def _features(self, connection: Connection) -> frozenset[str]:
-        offered = set(names.OFFERED)
+        offered = set(names.OFFERED) - self._directory.withheld
         if self.heartbeat_interval is None:
             offered.discard(names.HEARTBEAT)
         if self.vault is None or not self._event_log.durable or not connection.arrival.secure:
@@ -265,6 +266,18 @@ class Core:
     def inventory(self) -> list[dict[str, Any]]:
         """Return the agents of this replica."""
         return self.agents.inventory()
+
+    @property
+    def bounds(self) -> Bounds:
+        """The limits that hold over all replicas."""
+        limits = self.limits
+        return Bounds(
+            jobs=limits.jobs_per_principal,
+            sessions=limits.sessions_per_principal,
+            retention=limits.retention,
+            key_window=limits.idempotency_window,
+            resume_window=self._identity.resume_window,
+        )
 
     async def flushed(self) -> None:
         """Wait until all changes that wait to be stored are stored, or were refused."""

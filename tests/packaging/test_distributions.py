@@ -111,7 +111,7 @@ def test_the_extras_are_those_that_users_ask_for_and_each_installs_something(
 ) -> None:
     extras = set(metadata.provides_extra or ())
     assert extras == {
-        "ag-ui", "all", "cli", "keyring", "mcp", "otel", "schema", "testing", "tui",
+        "ag-ui", "all", "cli", "keyring", "mcp", "otel", "postgres", "schema", "testing", "tui",
     }  # fmt: skip
     requirements = metadata.requires_dist or []
     for extra in extras:

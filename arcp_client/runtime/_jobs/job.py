@@ -31,7 +31,7 @@ from arcp_client.models import Credential, Lease
 from arcp_client.runtime._jobs.compat import SPECIFICATION, Compat
 from arcp_client.runtime._jobs.outcomes import Cancellation, Failure, Streamed, Success, Timers
 from arcp_client.runtime._leases.grant import Budget, Grant
-from arcp_client.runtime._log.entries import Appended, LoggedJobState, Trimmed
+from arcp_client.runtime._log.entries import Appended, LoggedJobState, Started, Trimmed
 from arcp_client.runtime._log.journal import Journal
 from arcp_client.runtime._log.replay_buffers import JobHistory
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
@@ -262,6 +262,12 @@ class ServerJob:
         """Store the job's present state."""
         if self.journal is not None:
             self.journal.put(self.state())
+
+    def started(self) -> None:
+        """Note that its agent is started."""
+        self.status = RUNNING
+        if self.journal is not None:
+            self.journal.put(Started(self.id))
 
     def state(self) -> LoggedJobState:
         """Return the job's present state, as it is stored."""

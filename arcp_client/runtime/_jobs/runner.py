@@ -22,7 +22,7 @@ from arcp_client.errors import (
     PermissionDenied,
 )
 from arcp_client.runtime._jobs.abandonable import Abandonable
-from arcp_client.runtime._jobs.job import PENDING, RUNNING, ServerJob
+from arcp_client.runtime._jobs.job import PENDING, ServerJob
 from arcp_client.runtime._jobs.outcomes import Failure, Success
 from arcp_client.runtime._jobs.output import JobOutput
 from arcp_client.runtime._jobs.shares import TurnQueue
@@ -97,7 +97,7 @@ class Runner:
         return sum(job.parent is None for job in self._running)
 
     def _start(self, job: ServerJob) -> None:
-        job.status = RUNNING
+        job.started()
         self._running.add(job)
         request = job.request
         assert request is not None

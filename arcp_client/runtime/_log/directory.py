@@ -22,6 +22,7 @@ from arcp_client.runtime._log.entries import (
 )
 
 __all__ = [
+    "Bounds",
     "CancelRequested",
     "Change",
     "Directory",
@@ -130,8 +131,23 @@ class KnownJobs:
     next_cursor: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits of a runtime that hold over all replicas; see `Limits`. Times are in seconds."""
+
+    jobs: int = 4096
+    sessions: int = 4096
+    retention: float = 600.0
+    key_window: float = 86_400.0
+    resume_window: float = 600.0
+
+
 class ReplicaHost(Protocol):
     """The replica that joins a directory."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """The limits that hold over all replicas."""
 
     def inventory(self) -> list[dict[str, Any]]:
         """Return its agents."""
@@ -152,6 +168,9 @@ class Directory(Protocol):
     Every method may wait for the other replicas' store, for a bounded time, and raises
     ``RequestError`` (INTERNAL_ERROR, retryable) if it cannot be reached.
     """
+
+    withheld: frozenset[str]
+    """Features that this runtime cannot offer, because their state stays in one process."""
 
     async def join(self, host: ReplicaHost) -> None:
         """Take part from now on.
@@ -266,6 +285,8 @@ class LocalDirectory:
 
     No method suspends.
     """
+
+    withheld: frozenset[str] = frozenset()
 
     async def join(self, host: ReplicaHost) -> None:
         """Do nothing."""

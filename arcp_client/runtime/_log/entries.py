@@ -20,6 +20,7 @@ __all__ = [
     "Numbered",
     "QuestionState",
     "SessionState",
+    "Started",
     "Stored",
     "Trimmed",
     "Watch",
@@ -198,6 +199,12 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
     job_id: str | None = None
 
 
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """The agent of a job was started. Only logs that other replicas read store this."""
+
+    job_id: str
+
+
 Entry = (
     SessionState
     | LoggedJobState
@@ -211,6 +218,7 @@ Entry = (
     | QuestionState
     | Forgotten
     | Gone
+    | Started
 )
 
 

@@ -35,6 +35,7 @@ from arcp_client.runtime._log.entries import (
     Trimmed,
     Watch,
 )
+from arcp_client.runtime._log.runs import event_runs, number_runs
 
 __all__ = ["SqliteEventLog"]
 
@@ -370,17 +371,7 @@ def _jobs(database: sqlite3.Connection, entries: list[LoggedJobState]) -> None:
 
 
 def _appended(database: sqlite3.Connection, entries: list[Appended]) -> None:
-    jobs: defaultdict[str, list[Appended]] = defaultdict(list)
-    for entry in entries:
-        jobs[entry.record.job_id].append(entry)
-    runs: list[list[Appended]] = []
-    for of_job in jobs.values():
-        first = of_job[0].record.index
-        if of_job[-1].record.index - first + 1 == len(of_job):
-            runs.append(of_job)
-        else:  # what is left of a history that was trimmed
-            runs += ([entry] for entry in of_job)
-    _insert(database, "events", [_run(run) for run in runs])
+    _insert(database, "events", [_run(run) for run in event_runs(entries)])
 
 
 _RUN = "job_id, idx, session_id, seq, id, type, payload, needs"
@@ -438,22 +429,13 @@ def _numbered(database: sqlite3.Connection, entries: list[Numbered]) -> None:
 
 
 def _ranges(database: sqlite3.Connection, entries: list[Numbered]) -> None:
-    latest: dict[str, list[Numbered]] = {}
-    runs: list[list[Numbered]] = []
-    for entry in entries:
-        run = latest.get(entry.session_id)
-        if run is None or (run[-1].seq + 1, run[-1].job_id, run[-1].index + 1) != (
-            entry.seq,
-            entry.job_id,
-            entry.index,
-        ):
-            run = latest[entry.session_id] = []
-            runs.append(run)
-        run.append(entry)
     _insert(
         database,
         "numbers",
-        [(r[0].session_id, r[0].seq, r[0].job_id, r[0].index, len(r)) for r in runs],
+        [
+            (r[0].session_id, r[0].seq, r[0].job_id, r[0].index, len(r))
+            for r in number_runs(entries)
+        ],
     )
 
 

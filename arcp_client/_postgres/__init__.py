@@ -1,0 +1,1 @@
+"""Connections to PostgreSQL and the schema that the event log and the store share."""

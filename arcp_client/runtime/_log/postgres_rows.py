@@ -1,0 +1,191 @@
+"""Statements, rows and cursors of the directory in PostgreSQL."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from arcp_client._wire import names
+from arcp_client._wire.ids import now_text
+from arcp_client._wire.stamp import ENVELOPE, Record, payload_bytes
+from arcp_client.errors import (
+    DuplicateKey,
+    InvalidRequest,
+    PermissionDenied,
+    RequestError,
+    StorageError,
+    request_error,
+)
+from arcp_client.runtime._log.directory import KnownJob, KnownJobs
+from arcp_client.runtime._log.entries import Appended, LoggedJobState, SessionState
+
+__all__ = [
+    "AUTHORIZE",
+    "JOB",
+    "SESSION",
+    "TIMELINE",
+    "away",
+    "check_resume",
+    "decode_job",
+    "decode_session",
+    "encoded",
+    "events_of",
+    "fits",
+    "gone_payload",
+    "known_job",
+    "position",
+    "refusals",
+    "same_submit",
+    "settled_page",
+]
+
+_log = logging.getLogger("arcp_client.runtime")
+
+SESSION = (
+    "SELECT id, principal, holder, epoch, floor, last, state,"
+    " coalesce(expires_at < clock_timestamp(), false) AS expired,"
+    " timeline <> timeline() AND NOT EXISTS (SELECT 1 FROM timelines AS t"
+    " WHERE t.timeline = sessions.timeline AND t.safe) AS older FROM sessions"
+)
+JOB = (
+    "SELECT j.id, j.state, j.status, j.authorities, j.runner, j.tx::text AS tx, j.number,"
+    " j.tx < pg_snapshot_xmin(pg_current_snapshot()) AS settled,"
+    " coalesce((SELECT idx + count FROM events WHERE job_id = j.id ORDER BY idx DESC LIMIT 1), 0)"
+    " AS next, coalesce((SELECT seq + count - 1 FROM numbers WHERE job_id = j.id"
+    " AND session_id = j.owner_id ORDER BY idx DESC LIMIT 1), 0) AS last_seq FROM jobs AS j"
+)
+TIMELINE = (
+    "INSERT INTO timelines VALUES (timeline(), current_setting('synchronous_standby_names') <> ''"
+    " AND current_setting('synchronous_commit') IN ('on', 'remote_apply'))"
+    " ON CONFLICT (timeline) DO UPDATE SET safe = excluded.safe"
+)
+"""Records whether what is committed now survives the promotion of a standby."""
+AUTHORIZE = (
+    "UPDATE jobs SET authorities = authorities || $2::text"
+    " WHERE id = $1 AND NOT authorities @> ARRAY[$2::text]"
+)
+
+decode_session = msgspec.msgpack.Decoder(SessionState).decode
+decode_job = msgspec.msgpack.Decoder(LoggedJobState).decode
+_decode_blobs = msgspec.msgpack.Decoder(list[bytes]).decode
+_decode_needs = msgspec.msgpack.Decoder(list[str | None]).decode
+encoded = msgspec.msgpack.encode
+
+
+def events_of(row: Any) -> Iterator[Appended]:
+    """Yield the events of a run."""
+    columns = (
+        _decode_blobs(row["id"]),
+        _decode_blobs(row["type"]),
+        _decode_blobs(row["payload"]),
+        _decode_needs(row["needs"]),
+    )
+    for index, (id, type, payload, need) in enumerate(zip(*columns, strict=True), row["idx"]):
+        size = len(payload) + ENVELOPE
+        record = Record(id, type, b"", payload, 0.0, need, row["job_id"], index, size)
+        yield Appended(record, 0, None)
+
+
+def known_job(row: Any) -> KnownJob:
+    state = msgspec.structs.replace(
+        decode_job(row["state"]), status=row["status"], authorities=tuple(row["authorities"])
+    )
+    return KnownJob(state, row["last_seq"], row["next"], row["runner"])
+
+
+def settled_page(found: Sequence[tuple[KnownJob, str, int, bool]]) -> KnownJobs | None:
+    """Return a page that ends with a job whose transaction precedes all running ones, if any."""
+    last = max((n for n, (*_, settled) in enumerate(found) if settled), default=None)
+    if last is None:
+        return None
+    _, tx, number, _ = found[last]
+    cursor = base64.urlsafe_b64encode(f"after:{tx}:{number}".encode()).decode("ascii")
+    return KnownJobs([known for known, *_ in found[: last + 1]], cursor)
+
+
+def position(cursor: str | None) -> tuple[str, int]:
+    """Return the position of a cursor."""
+    if not cursor:
+        return "0", 0
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
+        prefix, tx, number = text.split(":")
+        if prefix != "after" or not 0 <= int(tx) < 2**64 or not 0 <= int(number) < 2**63:
+            raise ValueError
+        return str(int(tx)), int(number)
+    except (ValueError, UnicodeError, binascii.Error):
+        raise InvalidRequest("this runtime did not issue the cursor") from None
+
+
+def fits(row: Any, token: bytes) -> bool:
+    found = False
+    for known in decode_session(row["state"]).tokens:
+        found |= hmac.compare_digest(known, token)
+    return found
+
+
+def check_resume(row: Any, principal: str, token: bytes, last: int) -> None:
+    """Refuse a resume that may not take over the session.
+
+    Raises:
+        PermissionDenied: the token or the principal is not the session's.
+        RequestError: RESUME_WINDOW_EXPIRED.
+    """
+    if row is None or row["expired"]:
+        raise _expired("the session is unknown or has expired")
+    if not fits(row, token) or row["principal"] != principal:
+        _log.warning("%s may not resume session %s", principal, row["id"])
+        raise PermissionDenied("the resume token does not belong to this session")
+    if row["older"]:
+        raise _expired("the database was restored to an earlier state since")
+    if last < row["floor"]:
+        raise _expired("the events after last_event_seq are no longer held")
+    if last > row["last"]:
+        raise _expired("last_event_seq is higher than any number sent in this session")
+
+
+def _expired(message: str) -> RequestError:
+    return request_error(names.RESUME_WINDOW_EXPIRED, message)
+
+
+def same_submit(row: Any, parameters: bytes) -> Mapping[str, Any]:
+    """Return the acceptance of an earlier submit with the same parameters."""
+    if row["parameters"] != parameters:
+        raise DuplicateKey("the idempotency key was used before with other parameters")
+    accepted: Mapping[str, Any] = json.loads(row["accepted"])
+    return accepted
+
+
+def away(error: StorageError) -> RequestError:
+    _log.warning("%s", error)
+    text = "the runtime's event log cannot be used at present"
+    return request_error(names.INTERNAL_ERROR, text, retryable=True)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn a failure of the database into the refusal of a request."""
+    try:
+        yield
+    except StorageError as error:
+        raise away(error) from error
+
+
+def gone_payload() -> bytes:
+    return payload_bytes(
+        {
+            "final_status": names.ERROR,
+            "code": names.INTERNAL_ERROR,
+            "message": "the replica that ran the job is gone",
+            "retryable": True,
+            "completed_at": now_text(),
+        }
+    )

@@ -1,0 +1,190 @@
+"""Jobs are watched, listed, cancelled and found by their key on any replica."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from arcp_client import Client
+from arcp_client.errors import JobCancelled
+from arcp_client.runtime import Limits
+from tests.postgres import Cluster
+from tests.replicas.conftest import Gate, MakeReplica, OpenPeer
+from tests.replicas.test_sessions import moved, read_to
+from tests.unit.runtime.peer import seqs
+
+
+async def test_a_job_is_watched_from_another_replica_in_order_and_to_its_end(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate]
+) -> None:
+    a, b = replica(), replica()
+    owner, observer = await peer(a), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    gate = gates.setdefault(1, Gate())
+    gate.emit(50)
+    await read_to(owner, 50)
+    answer = await observer.ask("job.subscribe", {"job_id": job_id, "history": True})
+    assert answer["payload"]["replayed"] is True
+    gate.emit(50)
+    gate.emit(0)
+    frames = await read_to(observer, 101)
+    assert [f["payload"]["body"]["current"] for f in frames[:-1]] == list(range(1, 101))
+    assert frames[-1]["payload"]["result"] == 100
+
+
+async def test_a_subscription_without_history_begins_at_the_next_event(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate]
+) -> None:
+    a, b = replica(), replica()
+    owner, observer = await peer(a), await peer(b)
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    gate = gates.setdefault(1, Gate())
+    gate.emit(5)
+    await read_to(owner, 5)
+    await observer.ask("job.subscribe", {"job_id": job_id})
+    gate.emit(2)
+    gate.emit(0)
+    frames = await read_to(observer, 3)
+    assert [f["payload"]["body"]["current"] for f in frames[:2]] == [6, 7]
+
+
+async def test_a_subscription_begins_after_a_number_of_the_submitting_session(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate]
+) -> None:
+    """Also when other replicas numbered a part of the job's events."""
+    a, b = replica(), replica()
+    owner = await peer(a)
+    other_job = (await owner.submit("gated", "other"))["payload"]["job_id"]
+    job_id = (await owner.submit("gated", "watched"))["payload"]["job_id"]
+    gates.setdefault("other", Gate()).emit(3)
+    await read_to(owner, 3)
+    gate = gates.setdefault("watched", Gate())
+    gate.emit(5)  # numbers 4 to 8
+    await read_to(owner, 8)
+    owner = await moved(owner, b, peer)
+    gates["other"].emit(2)  # 9 and 10
+    await read_to(owner, 10)
+    gate.emit(5)  # 11 to 15
+    await read_to(owner, 15)
+    for target in (a, b):
+        observer = await peer(target)
+        await observer.ask(
+            "job.subscribe", {"job_id": job_id, "history": True, "from_event_seq": 12}
+        )
+        frames = await read_to(observer, 3)
+        assert [f["payload"]["body"]["current"] for f in frames] == [8, 9, 10]
+    assert other_job != job_id
+    gate.emit(0)
+    gates["other"].emit(0)
+    await read_to(owner, 17)
+
+
+async def test_one_job_for_a_key_that_is_sent_to_all_replicas_at_once(
+    replica: MakeReplica, peer: OpenPeer, cluster: Cluster, schema: str
+) -> None:
+    peers = [await peer(replica()) for _ in range(3)]
+    for n in range(30):
+        answers = await asyncio.gather(
+            *(p.submit("count", 1, idempotency_key=f"key-{n}") for p in peers)
+        )
+        assert len({answer["payload"]["job_id"] for answer in answers}) == 1
+    connection = await asyncpg.connect(cluster.dsn)
+    try:
+        assert await connection.fetchval(f"SELECT count(*) FROM {schema}.jobs") == 30
+    finally:
+        await connection.close()
+
+
+async def test_a_key_with_other_parameters_is_refused_on_any_replica(
+    replica: MakeReplica, peer: OpenPeer
+) -> None:
+    first, second = await peer(replica()), await peer(replica())
+    await first.submit("count", 1, idempotency_key="k")
+    reply = await second.ask("job.submit", {"agent": "count", "input": 2, "idempotency_key": "k"})
+    assert reply["payload"]["code"] == "DUPLICATE_KEY"
+
+
+async def test_a_job_is_cancelled_through_any_replica_by_the_session_that_submitted_it(
+    replica: MakeReplica, gates: dict[Any, Gate]
+) -> None:
+    a, b = replica(), replica()
+    async with Client(a) as first, Client(b) as second:
+        job = await first.submit("gated", 1, idempotency_key="k")
+        same = await second.submit("gated", 1, idempotency_key="k")
+        assert same.id == job.id
+        await same.cancel("not needed any more")
+        with pytest.raises(JobCancelled, match="not needed any more"):
+            await job.result()
+        with pytest.raises(JobCancelled):
+            await same.result()
+
+
+async def test_a_stranger_may_not_cancel_or_watch_a_job_of_another_replica(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate]
+) -> None:
+    auth = {"a": "alice", "b": "bob"}
+    owner = await peer(replica(auth=auth), token="a")
+    other = await peer(replica(auth=auth), token="b")
+    job_id = (await owner.submit("gated", 1))["payload"]["job_id"]
+    for request in ("job.cancel", "job.subscribe"):
+        reply = await other.ask(request, {"job_id": job_id})
+        assert reply["payload"]["code"] == "PERMISSION_DENIED"
+    assert (await other.ask("session.list_jobs"))["payload"]["jobs"] == []
+    missing = await other.ask("job.subscribe", {"job_id": "job_missing"})
+    assert missing["payload"]["code"] == "JOB_NOT_FOUND"
+    gates.setdefault(1, Gate()).emit(0)
+
+
+async def test_pages_list_the_jobs_of_all_replicas_once(
+    replica: MakeReplica, peer: OpenPeer
+) -> None:
+    peers = [await peer(replica()) for _ in range(2)]
+    accepted = [(await peers[n % 2].submit("count", 0))["payload"]["job_id"] for n in range(25)]
+    for each in peers:
+        listed: list[str] = []
+        cursor = None
+        while True:
+            page = (await each.ask("session.list_jobs", {"limit": 7, "cursor": cursor}))["payload"]
+            listed += [job["job_id"] for job in page["jobs"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert listed == accepted
+
+
+async def test_a_limit_of_a_principal_holds_over_all_replicas(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate]
+) -> None:
+    limits = Limits(jobs_per_principal=3)
+    peers = [await peer(replica(limits=limits)) for _ in range(2)]
+    for n in range(3):
+        await peers[n % 2].submit("gated", n)
+    for each in peers:
+        reply = await each.ask("job.submit", {"agent": "gated", "input": "more"})
+        assert reply["payload"]["code"] == "INTERNAL_ERROR"
+        assert reply["payload"]["retryable"] is True
+    for n in range(3):
+        gates.setdefault(n, Gate()).emit(0)
+
+
+async def test_a_delegated_job_reaches_its_session_on_another_replica(
+    replica: MakeReplica, peer: OpenPeer, gates: dict[Any, Gate]
+) -> None:
+    """Its acceptance and its events, without a request of the client."""
+    a, b = replica(), replica()
+    first = await peer(a)
+    gate = gates.setdefault("child", Gate())
+    parent_id = (await first.submit("parent", "child"))["payload"]["job_id"]
+    gate.emit(2)
+    frames = await read_to(first, 3)
+    second = await moved(first, b, peer)
+    gate.emit(2)
+    gate.emit(0)
+    frames += await read_to(second, 7)
+    assert seqs(frames) == list(range(1, 8))
+    assert {f["job_id"] for f in frames} - {parent_id}
+    ends = [f for f in frames if f["type"] == "job.result"]
+    assert [f["payload"]["result"] for f in ends] == [4, 4]
