@@ -55,6 +55,7 @@ from arcp_client.runtime._sessions.registry import SessionRegistry
 from arcp_client.runtime._sessions.session import ServerSession
 from arcp_client.runtime.context import JobContext
 from arcp_client.runtime.limits import Limits, Policy
+from arcp_client.runtime.probes import Counts
 from arcp_client.transports.base import Transport
 
 __all__ = ["Core"]
@@ -479,10 +480,30 @@ class Core:
         if not self.closed:
             self._closing = start(self.close(0.0), name=f"runtime {self._identity.name}:close")
 
+    def counts(self) -> Counts:
+        """Return the present state, for probes."""
+        jobs = self.jobs.open()
+        running = sum(job.status == RUNNING for job in jobs)
+        return Counts(
+            ready=self._opened and not self.closed and self._directory.ready,
+            connections=len(self.connections),
+            sessions=len(self.sessions),
+            pending=len(jobs) - running,
+            running=running,
+            retained=len(self.jobs) - len(jobs),
+            mirrored=len(self.jobs.mirrors),
+            written=self._journal.written,
+            waiting=self._journal.waiting,
+            failing=self._journal.failing,
+        )
+
     async def close(self, timeout: float) -> None:
         """Refuse new jobs, end the running ones, send their terminals, close all links."""
         self._check_loop()
         self.closed = self.jobs.closing = True
+        if self._opened and timeout > 0 and await self._directory.drain():
+            for connection in tuple(self.connections):
+                connection.dismiss("this replica of the runtime is shut down; connect again")
         await self._end_jobs(timeout)
         await self._journal.drain(_LAST_WRITES)
         for connection in tuple(self.connections):

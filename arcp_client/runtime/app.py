@@ -291,6 +291,7 @@ class Runtime:
         path: str = "/arcp",
         ssl: SSLContext | None = None,
         allowed_hosts: Iterable[str] = (),
+        probes: bool = False,
     ) -> Server:
         """Listen for WebSockets: ``async with runtime.serve() as server`` (§4).
 
@@ -311,12 +312,16 @@ class Runtime:
             ssl: serves ``wss`` instead of ``ws``.
             allowed_hosts: further host names under which clients connect, such as the name of a
                 proxy on this machine; without scheme and port.
+            probes: also answer ``/healthz`` (the process answers), ``/readyz`` (200 while sessions
+                and jobs are accepted, else 503) and ``/metrics`` (counts in the OpenMetrics text
+                format). They need no token.
 
         Raises:
             ValueError: an argument has an invalid value.
             TypeError: an argument has a wrong type.
         """
         check.a_text("host", host)
+        check.a_flag("probes", probes)
         check.a_number("port", port, least=0)
         _check_path(path)
         check.an_instance("ssl", ssl, SSLContext, "an SSLContext", none=True)
@@ -327,6 +332,7 @@ class Runtime:
             path=path,
             ssl=ssl,
             on_enter=self._core.begin,
+            counts=self._core.counts if probes else None,
         )
 
     def add_routes(

@@ -29,6 +29,7 @@ from arcp_client._shutdown import ShutdownWatch
 from arcp_client.errors import ArcpError
 from arcp_client.runtime._connection.connection import Arrival
 from arcp_client.runtime.limits import Limits
+from arcp_client.runtime.probes import Counts, add_probes
 from arcp_client.transports.asgi import AsgiTransport
 from arcp_client.transports.base import Transport
 from arcp_client.transports.websocket import WebSocketTransport
@@ -300,6 +301,7 @@ class Server:
         path: str,
         ssl: SSLContext | None,
         on_enter: Callable[[], Awaitable[None]],
+        counts: Callable[[], Counts] | None = None,
     ) -> None:
         self._host = host
         self._wanted_port = port
@@ -308,6 +310,8 @@ class Server:
         self._on_enter = on_enter
         app = web.Application()
         app.router.add_get(path, sockets.handle)
+        if counts is not None:
+            add_probes(app, counts)
         # Links are closed, not awaited: a client may stay connected for days.
         app.on_shutdown.append(sockets.close)
         app.on_response_prepare.append(_only_websockets_stay)

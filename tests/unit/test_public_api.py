@@ -112,7 +112,8 @@ CALLS: dict[Any, dict[str, str]] = {
         "connect": "async ()",
         "open": "property",
         "rotate": "(job_id, credential)",
-        "serve": "(host='127.0.0.1', port=0, *, path='/arcp', ssl=None, allowed_hosts=())",
+        "serve": "(host='127.0.0.1', port=0, *, path='/arcp', ssl=None, allowed_hosts=(),"
+        " probes=False)",
         "serve_stdio": "async (*, stdin=None, stdout=None)",
         "target": "property",
     },

@@ -22,6 +22,8 @@ from arcp_client.cli.exit_codes import CommandError, Exit
 from arcp_client.cli.host_names import check_host_names
 from arcp_client.cli.tokens import served_token
 from arcp_client.cli.view import terminal
+from arcp_client.errors import StorageError
+from arcp_client.runtime import EventLog
 
 __all__ = ["serve"]
 
@@ -36,6 +38,8 @@ def serve(
     stdio: bool,
     token_file: Path | None,
     db: Path | None,
+    store: str | None,
+    lease: float,
     tls_cert: Path | None,
     tls_key: Path | None,
     grace: float,
@@ -53,7 +57,7 @@ def serve(
     # Before user modules are imported, so that errors are reported at once.
     if not stdio and auth is None and agents is None:
         _refuse_open(host)
-    event_log = None if db is None else SqliteEventLog(db)
+    event_log = _event_log(db, store, lease)
     given = {"auth": auth, "event_log": event_log}
     hosted = hosted_agents(acp)
     if agents is not None:
@@ -80,11 +84,28 @@ def serve(
         return asyncio.run(
             _serve(
                 runtime, host, port, what, tls=tls, stdio=stdio, grace=grace,
-                allowed_hosts=allowed_hosts,
+                allowed_hosts=allowed_hosts, probes=store is not None,
             )
         )  # fmt: skip
     except ArcpError as error:
         raise command_error(error) from error
+
+
+def _event_log(db: Path | None, store: str | None, lease: float) -> EventLog | None:
+    if store is None:
+        return None if db is None else SqliteEventLog(db)
+    if db is not None:
+        raise CommandError(Exit.USAGE, "--db and --store are two places for the same: give one")
+    try:
+        from arcp_client.runtime import PostgresEventLog
+
+        return PostgresEventLog(store, lease=lease)
+    except ImportError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    except ValueError:  # the URL may have a password
+        raise CommandError(
+            Exit.USAGE, "--store is not a URL that begins with postgresql://"
+        ) from None
 
 
 def _refuse_open(host: str) -> None:
@@ -144,7 +165,7 @@ def _load(path: str, given: dict[str, Any]) -> Runtime:
     if given["event_log"] is not None and "event_log" not in taken:
         raise CommandError(
             Exit.USAGE,
-            f"{path} does not accept the database of --db",
+            f"{path} does not accept the database of --db or --store",
             "make it a function with a parameter event_log, for Runtime(event_log=event_log)",
         )
     return found
@@ -199,10 +220,14 @@ def _broken(path: str, error: Exception) -> CommandError:
     return CommandError(Exit.USAGE, f"--agents {path}: {type(error).__name__}: {error}{place}")
 
 
-async def _open(runtime: Runtime) -> None:
+async def _open(runtime: Runtime, *, remote: bool) -> None:
     """Open the database before clients can connect, so that errors are reported at once."""
     try:
         await runtime.__aenter__()  # closed with a grace period instead of by leaving a block
+    except StorageError as error:
+        away = remote and not error.permanent and not error.sqlstate
+        code = Exit.CONNECTION if away else Exit.USAGE
+        raise CommandError(code, f"the database cannot be used: {error.args[0]}") from None
     except (OSError, ValueError) as error:
         raise CommandError(Exit.USAGE, f"the database cannot be used: {error}") from None
 
@@ -217,14 +242,15 @@ async def _serve(
     stdio: bool,
     grace: float,
     allowed_hosts: Sequence[str],
+    probes: bool,
 ) -> Exit:
     console = terminal.err()
     shutdown = Shutdown(grace)
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.listen())
-        await _open(runtime)
+        await _open(runtime, remote=probes)
         if not stdio:
-            server = runtime.serve(host, port, ssl=tls, allowed_hosts=allowed_hosts)
+            server = runtime.serve(host, port, ssl=tls, allowed_hosts=allowed_hosts, probes=probes)
             try:
                 await stack.enter_async_context(server)
             except OSError as error:

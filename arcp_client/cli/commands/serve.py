@@ -25,6 +25,24 @@ def serve(
             help="Store sessions, jobs and events in this file, so that they survive a restart.",
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="ARCP_STORE",
+            show_envvar=True,
+            help="Be a replica: share sessions, jobs and events with all processes on this"
+            " PostgreSQL database, postgresql://…. Also answers /healthz, /readyz and /metrics.",
+        ),
+    ] = None,
+    lease: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            metavar="SECONDS",
+            help="With --store: time after which a silent replica counts as dead.",
+        ),
+    ] = 5.0,
     tls_cert: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Serve wss:// with this certificate (PEM)."),
@@ -60,6 +78,7 @@ def serve(
 
     return action.serve(
         agents=agents, host=host, port=port, stdio=stdio, token_file=token_file, db=db,
+        store=store, lease=lease,
         tls_cert=tls_cert, tls_key=tls_key, grace=grace, acp=acp or (),
         allowed_hosts=allow_host or (),
     )  # fmt: skip

@@ -37,7 +37,7 @@ from arcp_client.runtime._log.replay_buffers import JobHistory
 from arcp_client.runtime._sessions.session import ServerSession, SubscriptionFeed
 from arcp_client.runtime.limits import Limits
 
-__all__ = ["JobOrigin", "JobRequest", "ServerJob"]
+__all__ = ["RUNNING", "JobOrigin", "JobRequest", "ServerJob"]
 
 PENDING = "pending"
 RUNNING = "running"

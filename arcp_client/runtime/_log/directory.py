@@ -186,6 +186,13 @@ class Directory(Protocol):
         The directory calls it itself, several times within a lease.
         """
 
+    @property
+    def ready(self) -> bool:
+        """Whether this replica may accept sessions and jobs."""
+
+    async def drain(self) -> bool:
+        """Announce that this replica ends soon; return whether its clients can go elsewhere."""
+
     async def leave(self, *, timeout: float) -> None:
         """Free this replica's sessions for the others, and take part no longer. Idempotent."""
 
@@ -294,6 +301,15 @@ class LocalDirectory:
     async def renew(self) -> bool:
         """Return True: there is no lease."""
         return True
+
+    @property
+    def ready(self) -> bool:
+        """True: there is nothing to wait for."""
+        return True
+
+    async def drain(self) -> bool:
+        """Return False: there is no other replica."""
+        return False
 
     async def leave(self, *, timeout: float) -> None:
         """Do nothing."""

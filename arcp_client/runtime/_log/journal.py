@@ -100,6 +100,7 @@ class Journal:
         self._failing = False
         self._given_up = False
         self._together = False
+        self.written = 0  # entries
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -110,6 +111,16 @@ class Journal:
         """Whether the waiting bytes exceed the limit."""
         budget = self._budget  # not `over`: this runs for each event
         return budget.used > budget.limit
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written."""
+        return self._budget.used
+
+    @property
+    def failing(self) -> bool:
+        """Whether the log cannot be written."""
+        return self._failing or self._given_up
 
     async def room(self) -> None:
         """Wait until the waiting bytes are within the limit."""
@@ -231,6 +242,7 @@ class Journal:
                 self._writing = batch
                 if batch.entries:
                     await self._write(batch)
+                    self.written += len(batch.entries)
                 self._budget.release(batch.size)
                 # Answers before events: an acceptance precedes the first event of its job.
                 waiters, batch.waiters = batch.waiters, []

@@ -123,6 +123,26 @@ class PostgresDirectory:
         """Renew the lease; False if it was past already."""
         return await self._leases.renew()
 
+    @property
+    def ready(self) -> bool:
+        """Whether this replica has a lease, as far as it knows."""
+        return self._member.joined
+
+    async def drain(self) -> bool:
+        """Announce that this replica ends soon; return whether another one is alive."""
+        try:
+            async with self._db.connection() as connection:
+                await connection.execute(
+                    "UPDATE replicas SET draining = true WHERE id = $1", self._member.id
+                )
+                others = await connection.fetchval(
+                    "SELECT count(*) FROM replicas WHERE NOT draining AND until > clock_timestamp()"
+                )
+        except StorageError as error:
+            _log.warning("replica %s cannot announce its end: %s", self._member.id, error)
+            return False
+        return bool(others)
+
     async def leave(self, *, timeout: float) -> None:
         """Free this replica's sessions, and take part no longer. Idempotent."""
         epoch, self._member.epoch = self._member.epoch, 0
