@@ -272,6 +272,8 @@ class Admission:
         parent = self._jobs.controlled(session, submit.parent_job_id)
         if parent.ended:
             raise InvalidRequest("the parent job has ended")
+        if self._jobs.get(parent.id) is None:
+            raise InvalidRequest("the parent job runs on another replica")
         return parent
 
     # --------------------------------------------------------------------- delegating

@@ -51,7 +51,7 @@ class PostgresEventLog:
     sessions. While the database is away, emitting agents wait and new work is refused.
 
     The replicas should run the same agents: a submit is refused by a replica that lacks the agent.
-    `JobContext.credentials` are not offered.
+    Provisioned credentials, questions and messages to running jobs are not offered.
 
     Args:
         dsn: ``postgresql://user:password@host:port/database``. With several hosts and

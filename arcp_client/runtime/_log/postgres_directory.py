@@ -86,7 +86,7 @@ class PostgresDirectory:
         lease: seconds.
     """
 
-    withheld = frozenset({names.CREDENTIALS, names.ASKING})
+    withheld = frozenset({names.CREDENTIALS, names.ASKING, names.STEERING})
 
     def __init__(self, database: Database, member: Membership, lease: float) -> None:
         self._db = database
