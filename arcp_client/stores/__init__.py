@@ -9,11 +9,12 @@ from arcp_client.stores.base import CheckpointStore
 
 if TYPE_CHECKING:
     from arcp_client.stores.memory import MemoryStore
+    from arcp_client.stores.postgres import PostgresStore as PostgresStore
     from arcp_client.stores.sqlite import SqliteStore
 
 __all__ = ["CheckpointStore", "MemoryStore", "SqliteStore"]
 
-_HOME_OF = {"MemoryStore": "memory", "SqliteStore": "sqlite"}
+_HOME_OF = {"MemoryStore": "memory", "PostgresStore": "postgres", "SqliteStore": "sqlite"}
 
 
 def __getattr__(name: str) -> Any:
