@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Debian packages that the tests need beyond Python; installed only as root and only when missing.
-APT_PACKAGES := chromium fonts-dejavu-core postgresql
+APT_PACKAGES := chromium fonts-dejavu-core postgresql librdkafka1 nats-server redis-server
 
 # Both sets share one environment and are installed in place: neither replaces the other.
 DEMO_EXTRAS := cli

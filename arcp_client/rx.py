@@ -6,6 +6,10 @@
     channel.observable().pipe(ops.filter(is_progress), concat_map_async(save)).subscribe()
     await channel.push(event)                       # waits while 1,024 are outstanding
 
+    source = AckedSource(messages, ack=commit)      # any async iterable, acknowledged when handled
+    source.observable().pipe(concat_map_async(save)).subscribe()
+    await source.join()
+
 RxPY's own ``ops.concat_map`` starts all handlers at once unless it is wrapped in ``defer``. It has
 no limit, lets an error overtake queued items, and takes tens of microseconds for each item. The
 operators of this module have the same type, from Observable to Observable, but another
@@ -29,13 +33,16 @@ from arcp_client._rx.handling import OnError, Options
 from arcp_client._rx.keyed import Keyed
 from arcp_client._rx.serial import Serial
 from arcp_client._rx.sink import Piped
+from arcp_client._rx.source import AckedSource, SourceStats
 from arcp_client._rx.stream import Stream, stream
 
 __all__ = [
+    "AckedSource",
     "ChannelStats",
     "EventChannel",
     "OnError",
     "Overflow",
+    "SourceStats",
     "Stream",
     "concat_map_async",
     "concat_map_async_by",

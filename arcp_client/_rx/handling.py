@@ -289,7 +289,11 @@ class HandlerSink(Emitter[T, R]):
         return error
 
     async def failed(self, item: T, error: BaseException) -> bool:
-        """Apply ``on_error`` to a handler's exception. False if the drain task was cancelled."""
+        """Apply ``on_error`` to a handler's exception.
+
+        Returns:
+            Whether the item counts as processed; not if it ended the stream.
+        """
         if isinstance(error, asyncio.CancelledError):
             if await self._survives_cancel():
                 failure: Exception = self._wrapped("was cancelled in its own task", item, error)
@@ -306,6 +310,7 @@ class HandlerSink(Emitter[T, R]):
             log.error("handler %s failed; the item is skipped", self.options.name, exc_info=failure)
         elif on_error == "raise":
             self.finish(failure)
+            return False
         else:
             return await self._hook(on_error, item, failure)
         return True

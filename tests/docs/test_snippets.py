@@ -140,7 +140,7 @@ def test_the_gallery_lists_every_example_and_no_other() -> None:
 
 # What an example cannot have against another process: it controls both ends.
 BOTH_ENDS = {"errors_and_retries", "survive_a_restart", "tls", "tokens_and_principals"}
-WITHOUT_RUNTIME = {"acp_session", "textual_acp"}
+WITHOUT_RUNTIME = {"acp_session", "any_source", "textual_acp"}
 FULL = {"dashboard_in_your_app"}  # 60 lines are in use
 
 

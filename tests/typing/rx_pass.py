@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import assert_type
 
 from reactivex import Observable
 from reactivex import operators as ops
 
 from arcp_client.rx import (
+    AckedSource,
     ChannelStats,
     EventChannel,
+    SourceStats,
     Stream,
     concat_map_async,
     concat_map_async_by,
@@ -90,6 +92,15 @@ async def channels() -> None:
     channel.fail(OSError())
     EventChannel[str](overflow="coalesce", key=first)
     EventChannel[str](size=len)
+
+
+async def sources(items: AsyncIterator[str], ack: Callable[[Sequence[str]], None]) -> None:
+    source = AckedSource(items, ack, cap=4, size=len)
+    assert_type(source, AckedSource[str])
+    assert_type(source.observable().pipe(concat_map_async(length)), Observable[int])
+    assert_type(source.stats(), SourceStats)
+    await source.join()
+    await source.aclose(timeout=1)
 
 
 async def iteration(source: Observable[str]) -> None:

@@ -140,6 +140,14 @@ CALLS: dict[Any, dict[str, str]] = {
         "running": "property",
         "to_dict": "(now=None)",
     },
+    rx.AckedSource: {
+        "__init__": "(items, ack, *, cap=1024, low=None, size=None, in_order=True,"
+        " ack_timeout=30.0)",
+        "aclose": "async (*, timeout=None)",
+        "join": "async ()",
+        "observable": "()",
+        "stats": "()",
+    },
     rx.EventChannel: {
         "__init__": "(cap=1024, *, low=None, hard_cap=None, overflow='wait', key=None, size=None)",
         "push": "async (item)",
