@@ -35,6 +35,7 @@ class Link:
     """Stands for the driver and its session: events that it is given are published at once."""
 
     state = State.LIVE
+    session_id = SESSION
 
     def __init__(self, hub: Hub) -> None:
         self.session = self

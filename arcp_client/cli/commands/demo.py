@@ -13,7 +13,7 @@ def demo(
     ] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Run in a quarter of the time.")] = False,
 ) -> int:
-    """Run three jobs over a link that is cut twice, and count the events."""
+    """Run three jobs over a link that is cut twice, and count events."""
     from arcp_client.cli.actions import demo as action
 
     return action.demo(seed=seed, fast=fast)

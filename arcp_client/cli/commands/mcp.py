@@ -54,7 +54,7 @@ def mcp(
     ] = None,
     at: ConnectionOptions,
 ) -> int:
-    """Serve the runtime's agents as tools of the Model Context Protocol (MCP).
+    """Serve the runtime's agents as tools of MCP.
 
     By default the MCP client starts this command and talks to its stdin and stdout.
     A job that does not end within a call continues; the tools job_status, job_result and

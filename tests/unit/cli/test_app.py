@@ -176,18 +176,6 @@ def test_what_is_logged_is_on_stderr(
     assert (said.out, said.err) == ("", shown)
 
 
-def test_every_logger_is_documented() -> None:
-    page = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
-    package = Path(arcp_client.__file__).parent
-    names = {
-        name
-        for file in package.rglob("*.py")
-        for name in re.findall(r'getLogger\("(arcp_client\.[\w.]+)"\)', file.read_text("utf-8"))
-    }
-    assert len(names) > 10
-    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
-
-
 # ------------------------------------------------------------------------- messages
 
 
