@@ -158,7 +158,7 @@ class JobTable:
     ) -> None:
         """Restore an ended job of an earlier process, with its outcome and its chunks."""
         record = JobRecord(job.job_id, self._owner, self.streams.memory)
-        record.submitted = True
+        record.submitted = record.resumed = True
         record.agent = job.agent
         record.recall(event, chunks)
         self._held[job.job_id] = record

@@ -359,8 +359,9 @@ class Runtime:
     def asgi(self, *, allowed_hosts: Iterable[str] = ()) -> AsgiRuntime:
         """The runtime's WebSocket endpoint as an ASGI application.
 
-        Run it with a server such as uvicorn or hypercorn, or mount it under a path of your
-        application: ``app.mount("/arcp", runtime.asgi())``. Hosts and origins are checked as by
+        Run it with a server such as uvicorn or hypercorn, or add it to your application: with
+        Starlette, ``WebSocketRoute("/arcp", runtime.asgi())``. (Below ``Mount("/arcp", …)``, the
+        address of the endpoint ends with a slash, ``/arcp/``.) Hosts and origins are checked as by
         `serve`, and the same limits apply to WebSockets, from the accepted request on. Connections
         without a complete request belong to the server, as do the queues of received messages.
 

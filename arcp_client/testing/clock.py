@@ -45,7 +45,7 @@ class VirtualClock:
             virtual = "clock" in item.fixturenames
             return {"virtual": VirtualTimeLoop} if virtual else {"real": asyncio.new_event_loop}
 
-        @pytest.fixture
+        @pytest_asyncio.fixture
         async def clock():
             with VirtualClock.current().installed() as clock:
                 yield clock

@@ -17,7 +17,9 @@ async def lifespan(app: web.Application) -> AsyncIterator[None]:
 
 
 async def submit(request: web.Request) -> web.Response:
-    return web.json_response((await client.submit(request.query["agent"])).id)
+    job = await client.submit(request.query["agent"])
+    job.sse()  # from now on, the client keeps the events of the job for browsers
+    return web.json_response(job.id)
 
 
 async def follow(request: web.Request) -> web.Response:

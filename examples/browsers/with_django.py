@@ -15,7 +15,9 @@ client = Client(os.environ["ARCP_URL"])
 
 async def submit(request: HttpRequest) -> JsonResponse:
     await client.connect()  # Django has no lifespan; connected once, by the first request
-    return JsonResponse((await client.submit(request.GET["agent"])).id, safe=False)
+    job = await client.submit(request.GET["agent"])
+    job.sse()  # from now on, the client keeps the events of the job for browsers
+    return JsonResponse(job.id, safe=False)
 
 
 async def follow(request: HttpRequest, job_id: str) -> StreamingHttpResponse:

@@ -22,7 +22,9 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/jobs")
 async def submit(agent: str) -> str:
-    return (await client.submit(agent)).id
+    job = await client.submit(agent)
+    job.sse()  # from now on, the client keeps the events of the job for browsers
+    return job.id
 
 
 @app.get("/jobs/{job_id}")

@@ -21,7 +21,9 @@ async def lifespan(app: Litestar) -> AsyncIterator[None]:
 
 @post("/jobs")
 async def submit(agent: str) -> str:
-    return (await client.submit(agent)).id
+    job = await client.submit(agent)
+    job.sse()  # from now on, the client keeps the events of the job for browsers
+    return job.id
 
 
 @get("/jobs/{job_id:str}")

@@ -20,7 +20,9 @@ async def lifespan() -> AsyncIterator[None]:
 
 @app.post("/jobs")
 async def submit() -> Response:
-    return jsonify((await client.submit(request.args["agent"])).id)
+    job = await client.submit(request.args["agent"])
+    job.sse()  # from now on, the client keeps the events of the job for browsers
+    return jsonify(job.id)
 
 
 @app.get("/jobs/<job_id>")

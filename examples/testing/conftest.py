@@ -2,7 +2,7 @@
 
 import asyncio
 
-import pytest
+import pytest_asyncio
 
 from arcp_client.testing import VirtualClock, VirtualTimeLoop
 
@@ -14,7 +14,7 @@ def pytest_asyncio_loop_factories(config, item):
     return {"virtual": VirtualTimeLoop} if virtual else {"real": asyncio.new_event_loop}
 
 
-@pytest.fixture
+@pytest_asyncio.fixture
 async def clock():
     with VirtualClock.current().installed() as clock:
         yield clock

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from arcp_client import Buffer, Client, JobContext, MemoryStore, Order, Runtime, SqliteStore, events
+from arcp_client import (
+    Buffer,
+    Client,
+    Job,
+    JobContext,
+    MemoryStore,
+    Order,
+    Runtime,
+    SqliteStore,
+    events,
+)
 from arcp_client.errors import ConnectFailed, HandlerFailed, StoreLocked
 from arcp_client.models import Checkpoint
 from arcp_client.state import Closed, Live
@@ -115,6 +125,24 @@ async def test_the_lock_is_let_go_of_when_connect_fails_or_is_cancelled(tmp_path
         with pytest.raises(Exception, match="refused"):
             await Client(runtime, token="wrong", store=store).connect()
     assert not list(tmp_path.glob("*.lock"))
+
+
+async def test_a_job_that_ended_before_the_restart_is_one_of_an_earlier_process(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    async def submitted(client: Client) -> Job:
+        await client.connect()
+        return await client.submit("say", ["a"], idempotency_key="one")
+
+    first = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    job = await submitted(first)
+    await job.result()
+    assert not job.resumed
+    await first.detach()
+    second = Client(runtime, store=SqliteStore(tmp_path / "kept.db"))
+    again = await submitted(second)
+    assert (again.id, again.resumed) == (job.id, True)
+    await second.close()
 
 
 @pytest.mark.parametrize("raised", [False, True])

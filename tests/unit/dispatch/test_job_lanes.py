@@ -113,3 +113,13 @@ def test_the_oldest_arrival_is_that_of_the_first_event_that_waits() -> None:
         seen.append(lane.since())
         sink.step()
     assert seen == [1.0, 1.0, 2.0, 5.0]
+
+
+def test_the_lane_of_a_job_stays_between_its_events() -> None:
+    """A new one for each lone event would cost as much as the event."""
+    lanes, sink = lanes_and_sink()
+    lanes.add([log(1)], 0.0, sink)
+    [lane] = sink.ready
+    sink.step()
+    lanes.add([log(2)], 0.0, sink)
+    assert sink.ready == [lane]
