@@ -120,9 +120,13 @@ def test_the_smallest_client_prints_what_is_documented(tmp_path: Path) -> None:
     assert done.stdout == FIRST.with_suffix(".out").read_text(encoding="utf-8")
 
 
+LONGER = {"an_agent_that_asks": 65, "approve_from_your_phone": 100}  # both ends of a dialogue
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short_and_its_output_lies_next_to_it(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
+    most = LONGER.get(path.stem, 60)
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= most
     assert path.with_suffix(".out").is_file()
 
 
@@ -141,12 +145,15 @@ def test_the_gallery_lists_every_example_and_no_other() -> None:
 # What an example cannot have against another process: it controls both ends.
 BOTH_ENDS = {"errors_and_retries", "survive_a_restart", "tls", "tokens_and_principals"}
 WITHOUT_RUNTIME = {"acp_session", "any_source", "textual_acp"}
+OWN_RUNTIME = {"logging_as_json", "mcp_tools", "traced_jobs"}  # they show records of both ends
 FULL = {"dashboard_in_your_app"}  # 60 lines are in use
 
 
 def test_the_other_examples_take_the_address_of_a_runtime() -> None:
     taken = {path.stem for path in SERVED} | {FIRST.stem}
-    assert {path.stem for path in EXAMPLES} - taken == BOTH_ENDS | WITHOUT_RUNTIME | FULL
+    assert {
+        path.stem for path in EXAMPLES
+    } - taken == BOTH_ENDS | WITHOUT_RUNTIME | OWN_RUNTIME | FULL
 
 
 def test_the_programs_before_and_after_a_migration_print_the_same() -> None:

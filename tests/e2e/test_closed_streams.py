@@ -33,6 +33,8 @@ OTHERS = [
     f"status job_1 {NOWHERE}",
     f"cancel job_1 {NOWHERE}",
     f"result job_1 {NOWHERE}",
+    f"answer job_1 q_1 yes {NOWHERE}",
+    f"inbox {NOWHERE}",
     f"record job_1 --out - {NOWHERE}",
     "doctor ws://127.0.0.1:1/arcp --connect-timeout 0.1",
     f"top {NOWHERE}",

@@ -133,7 +133,7 @@ class PostgresEventLog:
         if not member.joined:  # fenced: nothing may be stored, and nothing will be sent
             return
         while True:
-            batch = Batch(entries, member.held)
+            batch = WriteBatch(entries, member.held)
             if not batch:
                 return
             try:
@@ -169,7 +169,7 @@ _WRITE = f"SELECT write_batch({', '.join(f'${n}' for n in range(1, 35))})"
 _encode = msgspec.msgpack.encode
 
 
-class Batch:
+class WriteBatch:
     """Entries as the columns that the function ``write_batch`` takes.
 
     Args:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from arcp_client._log_fields import log_fields
 from arcp_client._wire import names
 from arcp_client._wire.ids import now_text
 from arcp_client._wire.stamp import ENVELOPE, Record, payload_bytes
@@ -142,7 +143,12 @@ def check_resume(row: Any, principal: str, token: bytes, last: int) -> None:
     if row is None or row["expired"]:
         raise _expired("the session is unknown or has expired")
     if not fits(row, token) or row["principal"] != principal:
-        _log.warning("%s may not resume session %s", principal, row["id"])
+        _log.warning(
+            "%s may not resume session %s",
+            principal,
+            row["id"],
+            extra=log_fields(session=row["id"]),
+        )
         raise PermissionDenied("the resume token does not belong to this session")
     if row["older"]:
         raise _expired("the database was restored to an earlier state since")

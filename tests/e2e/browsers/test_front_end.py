@@ -28,7 +28,7 @@ async def base() -> AsyncIterator[str]:
     environment = os.environ | {"PORT": str(port), "PYTHONPATH": str(SERVICE.parents[2])}
     environment.pop("ARCP_URL", None)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, SERVICE, env=environment, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-u", SERVICE, env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None

@@ -78,6 +78,7 @@ async def test_memory_and_document_stay_bounded_over_many_events(site: Site, pag
         await expect(page.locator(".row").first).to_be_attached()
         assert await log.evaluate(
             """async (e) => {
+                e.scrollIntoView({ block: "center" });
                 await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
                 const box = e.getBoundingClientRect();
                 const middle = document.elementFromPoint(box.x + 40, box.y + box.height / 2);

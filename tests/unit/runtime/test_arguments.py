@@ -53,6 +53,7 @@ RUNTIME: dict[tuple[str, str], tuple[Asked, list[Any]]] = {
     ("serve", "host"): (lambda r, v: r.serve(v), TEXTS),
     ("serve", "port"): (lambda r, v: r.serve(port=v), WHOLE),
     ("serve", "path"): (lambda r, v: r.serve(path=v), [*TEXTS, "arcp"]),
+    ("serve", "probes"): (lambda r, v: r.serve(probes=v), FLAGS),
     ("serve", "ssl"): (lambda r, v: r.serve(ssl=v), [True, "cert.pem"]),
     ("serve", "allowed_hosts"): (lambda r, v: r.serve(allowed_hosts=v), HOSTS),
     ("add_routes", "allowed_hosts"): (
