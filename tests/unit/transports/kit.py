@@ -139,7 +139,7 @@ async def asgi(_directory: Path) -> AsyncIterator[Pair]:
 
 
 KINDS: dict[str, Maker] = {"memory": memory, "websocket": websocket, "stdio": stdio}
-if find_spec("uvicorn"):
+if find_spec("uvicorn") and find_spec("websockets"):  # by which uvicorn serves WebSockets
     from tests.e2e.browsers.servers import on_uvicorn
 
     KINDS["asgi"] = asgi
