@@ -367,7 +367,7 @@ class Question(Event, frozen=True, kw_only=True, gc=False):
         options: the answers to choose from; empty if any value that fits the schema is allowed.
         to: the principals that may answer; empty: the principal that submitted the job.
         expires_at: from this time on, no answer is taken.
-        has_default: whether ``default`` holds if nobody answers.
+        has_default: whether ``default`` holds if no answer comes.
         default: the default.
         lease_paused: whether the question stops the clock of the job's lease.
     """

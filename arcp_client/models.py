@@ -374,7 +374,7 @@ class OpenQuestion:
         to: the principals that may answer; empty: the principal that submitted the job.
         asked_at: when the agent asked.
         expires_at: from this time on, no answer is taken.
-        has_default: whether ``default`` holds if nobody answers.
+        has_default: whether ``default`` holds if no answer comes.
         default: the default.
         lease_paused: whether the question stops the clock of the job's lease.
         may_answer: whether this principal may answer it.

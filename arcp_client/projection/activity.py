@@ -107,7 +107,7 @@ class Activity:
 
     @property
     def question(self) -> tuple[str, datetime | None] | None:
-        """The oldest question that nobody has answered, and when it was asked."""
+        """The oldest unanswered question, and when it was asked."""
         return next(iter(self._questions.values()), None)
 
     @property

@@ -78,7 +78,7 @@ def reason_of(
     """The first reason, of these, why a job needs a look; ``None`` if it needs none.
 
     1. The runtime no longer knows it; it failed or timed out.
-    2. Its agent has asked a question, and nobody has answered; or ``waits``.
+    2. Its agent has asked a question that is not answered; or ``waits``.
     3. Its budget is spent.
     4. Its budget ends within a minute, or its lease has expired.
     5. It has sent nothing for ``silence`` seconds, and no tool call is open.

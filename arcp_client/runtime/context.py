@@ -328,7 +328,7 @@ class JobContext:
                 or a JSON Schema as a dict. By default any text is an answer.
             options: the answers to choose from, in place of ``schema``: values, or pairs of a value
                 and its label.
-            default: the answer that holds if nobody answers in time.
+            default: the answer that holds if none comes in time.
             timeout: seconds until the question expires; ``Limits.question_time`` by default.
             to: the principals that may answer, which the runtime's policy must let observe the
                 job. By default the principal that submitted the job, from any of its clients.
@@ -339,7 +339,7 @@ class JobContext:
             The answer, as an instance of the type in ``schema``.
 
         Raises:
-            QuestionExpired: nobody answered in time, and there is no default. If the agent does not
+            QuestionExpired: no answer came in time, and there is no default. If the agent does not
                 catch it, the job ends with QUESTION_EXPIRED.
             FeatureNotNegotiated: no client of the principal supports questions.
             TypeError, ValueError: an argument is invalid.

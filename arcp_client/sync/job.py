@@ -237,7 +237,7 @@ class JobHandle:
         """Answer a question of the job's agent, which an `events.Question` reported.
 
         Returns once the runtime has taken the answer; with a durable event log, it is stored then.
-        Exactly one answer is taken, whoever sends it. The request survives a lost link, and is
+        Exactly one answer is taken, from any client. The request survives a lost link, and is
         taken once.
 
         Args:

@@ -93,7 +93,7 @@ def host(
         policy: decides on permissions in place of the lease.
         ask: ask people, by questions of the job (`JobContext.ask`), for the permissions that the
             lease covers, and what the agent elicits. A ``policy`` decides first, and returns
-            ``permissions.ASK`` for the rest. If nobody can be asked, the lease decides.
+            ``permissions.ASK`` for the rest. If no client can be asked, the lease decides.
         ask_timeout: seconds until such a question expires, which rejects or cancels the request.
         terminals: whether the agent gets terminals. The lease allows a command by ``tool.call`` on
             its program. A program's name stands for the file found on ``PATH``; every other file is
