@@ -4,7 +4,7 @@ Events come over a real WebSocket from another process. With telemetry, the SDK 
 and hands them to an exporter that discards them, once a second. What counts are the ratios of CPU
 time within a round, without over with telemetry: 0.95 says that telemetry costs 5 %.
 
-    python benchmarks/bench_telemetry.py [--rounds 9] [--events 50000] [--write]
+    python benchmarks/bench_telemetry.py [--rounds 9] [--events 300000] [--write]
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--events", type=int, default=50_000)
+    parser.add_argument("--events", type=int, default=300_000)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     report("telemetry", measured(options.rounds, options.events), write=options.write)
